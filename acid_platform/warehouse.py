@@ -43,6 +43,7 @@ from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pandas as pd
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
@@ -293,6 +294,19 @@ class Warehouse:
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` is one snapshot of all tables, held for the block (P12)."""
         return Snapshot(self, self.metastore.open_snapshot(None, self.info()))
+
+    def duckdb(self) -> DuckDBPyConnection:
+        """A DuckDB connection with every table as a view at one snapshot, `database.table`.
+
+        For queries in DuckDB's own SQL, by people and BI tools. Later commits are not visible; the
+        files stay until `release` or `close` (P12). Needs no Spark. Hive's views are left out.
+        """
+        from acid_platform.engine.local.views import with_views
+
+        names = self.tables()
+        with self.leases.fresh(*names) as read:
+            scans = read.scans([(read.table(name), None) for name in names])
+        return with_views(dict(zip(names, scans, strict=True)))
 
     def release(self) -> None:
         """Ends all read leases: frames returned so far may now raise SnapshotExpired (P12)."""

@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, docs/commands.md and docs/rules.md from tables in the code.
+"""Writes docs/tables.md, commands.md, engines.md and rules.md from tables in the code.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
@@ -13,6 +13,15 @@ import click
 
 from acid_platform.cli.main import main
 from acid_platform.config import HONOURED, NO_EFFECT, REFUSED, TABLE_PROPERTIES
+from acid_platform.engine.local.functions import (
+    AGGREGATES,
+    CONSTRUCTS,
+    DATES,
+    NUMBERS,
+    TAKES,
+    TEXT,
+)
+from acid_platform.engine.local.windows import ENDS, RANKS, SHIFTS
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import CONFLICTING
 from acid_platform.transactions.locks import (
@@ -59,6 +68,61 @@ Errors, docstrings and names of tests cite a rule by its id, such as P12. Each r
 here, with the files (and functions) of `acid_platform` that enforce it and the tests that prove
 it: `pytest -k NAME` runs a test. The numbers are kept when a rule goes, so a group may have gaps;
 what fills them in Hive stands below the group. Where two rules disagree, P goes before the others.
+"""
+
+_ENGINES = """\
+# What runs where
+
+Printed from the code by `python -m scripts.print_tables`; a test fails when this page is older
+than the code.
+
+Two engines run statements. Spark runs everything. The local engine (Arrow and DuckDB, in the
+process itself) needs no JVM: a query over a small table takes milliseconds. Whatever it accepts
+gives the columns, rows and errors of Spark (P33): what stands on this page was computed in both
+engines over values of all its types, and is computed again by every `make test`. Everything else
+goes to Spark.
+
+## How the engine is chosen
+
+| engine | |
+|---|---|
+| `auto` (the default) | the local engine where it can and the input is small, else Spark |
+| `spark` | always Spark |
+| `local` | never Spark: what needs it raises NeedsSpark, which names the construct |
+
+Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spark.
+
+`Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
+the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
+`engine`, `reason` and `plan()`.
+
+A result is computed when its rows are asked for, each time anew and at the same snapshot:
+`to_arrow()`, `batches()` for results that are larger than memory, `to_pandas()`, `to_duckdb()`,
+`to_spark()`. Columns and conditions go into the scan, partitions, files and stripes are pruned,
+rows stream through DuckDB in batches. All local queries of a process together take at most a
+quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
+temporary files.
+
+`Warehouse.duckdb()` is something else: a DuckDB connection for people and BI tools, in DuckDB's
+own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold, not Spark's.
+
+## Queries
+
+SELECT with WHERE, GROUP BY (names, positions, aliases, expressions), HAVING, DISTINCT, ORDER BY,
+LIMIT and OFFSET; `*`, `t.*` and `* EXCEPT`; inner, left, right, full, cross, left semi and left
+anti joins, USING in inner and left joins; UNION [ALL], INTERSECT, EXCEPT; CTEs; subqueries in
+FROM; VALUES; IN and EXISTS with a subquery in WHERE; a subquery that is one aggregate as a value;
+window functions with ROWS frames, and RANGE frames from UNBOUNDED or CURRENT ROW.
+
+These need Spark: names of an earlier column in the same SELECT, columns without an alias whose
+name in Spark is not known here, GROUPING SETS, ROLLUP, CUBE, LATERAL VIEW, PIVOT, TABLESAMPLE,
+QUALIFY, named windows; and expressions that may fail for some rows (an overflow, a division, some
+casts) where the engines may evaluate them for other rows: in a subquery, beside HAVING, in a join
+condition, with LIMIT and without ORDER BY.
+
+Some values are decided when they are read: a text that only Spark parses as a number or date, a
+sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
+result then raises NeedsSpark, and never gives a different value.
 """
 
 
@@ -127,6 +191,25 @@ def render_commands() -> str:
 def render_rules() -> str:
     """The page of the rules."""
     return "\n".join([_RULES, *map(_group, GROUPS)])
+
+
+def render_engines() -> str:
+    """The page of what runs without Spark."""
+    operators = [(_code(one.shown), one.types) for one in CONSTRUCTS.values()]
+    parts = [_ENGINES, "## Operators\n", _table(("SQL", "takes"), operators)]
+    groups = (
+        ("Functions of text", TEXT),
+        ("Functions of dates and timestamps", DATES),
+        ("Functions of numbers", NUMBERS),
+        ("Aggregates, also with FILTER and OVER", AGGREGATES),
+    )
+    for title, functions in groups:
+        rows = [(_code(one.call), ", ".join(map(_code, one.takes))) for one in functions]
+        parts += [f"## {title}\n", _table(("call", "takes"), rows)]
+    named = [_code(f"{name}(...)") for name in (*RANKS.values(), *SHIFTS.values(), *ENDS.values())]
+    parts.append(f"Window functions: {', '.join(named)}.\n")
+    taken = [(_code(name), meaning) for name, meaning in TAKES.items()]
+    return "\n".join([*parts, "## What the words mean\n", _table(("takes", "meaning"), taken)])
 
 
 def _group(group: Group) -> str:
@@ -215,6 +298,7 @@ def _code(text: str) -> str:
 PAGES = {
     DOCS / "tables.md": render_tables,
     DOCS / "commands.md": render_commands,
+    DOCS / "engines.md": render_engines,
     DOCS / "rules.md": render_rules,
 }
 

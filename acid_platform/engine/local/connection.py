@@ -13,6 +13,7 @@ import duckdb
 import psutil
 
 from acid_platform.engine.local.failures import raise_as_ours
+from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.sources import Source
 
 MEMORY_SHARE = 0.25
@@ -45,7 +46,9 @@ def new_database() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(
         config={
             "memory_limit": f"{limit >> 20}MB",
-            "temp_directory": os.path.join(tempfile.gettempdir(), "acid_platform_duckdb"),
+            "temp_directory": os.path.join(
+                tempfile.gettempdir(), f"acid_platform_duckdb_{os.getpid()}"
+            ),
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "python_enable_replacements": False,
@@ -76,7 +79,7 @@ def reading(
         for name, source in opened.items():
             connection.register(name, source)
         try:
-            with raise_as_ours():
+            with stoppable(connection), raise_as_ours():
                 yield connection
         except Exception:
             for source in opened.values():

@@ -41,7 +41,7 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
-        from acid_platform.engine.local.run import query
+        from acid_platform.engine.local.run import query  # DuckDB and the parser take long
 
         return query(text, sources, self._session, reason)
 

@@ -30,20 +30,24 @@ from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 
 Takes = Literal[
-    "string",  # text
-    "int",  # a whole number up to int
-    "count",  # a literal whole number, 0 or more
-    "pad",  # a literal text, not empty
-    "integral",  # a whole number
-    "decimal",
-    "number",
-    "double",  # float or double
-    "date",  # a date, or a timestamp as its date
-    "timestamp",  # a timestamp, or a date as its midnight
-    "condition",
-    "ordered",  # any type that has an order
-    "any",
-]
+    "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",
+    "condition", "ordered", "any",
+]  # fmt: skip
+TAKES: dict[Takes, str] = {
+    "string": "text",
+    "int": "tinyint, smallint or int",
+    "count": "a literal whole number, 0 or more",
+    "pad": "a literal text, not empty",
+    "integral": "tinyint, smallint, int or bigint",
+    "decimal": "decimal",
+    "number": "any number",
+    "double": "float or double",
+    "date": "a date, or a timestamp as its date",
+    "timestamp": "a timestamp, or a date as its midnight",
+    "condition": "boolean",
+    "ordered": "any type but arrays, maps and structs",
+    "any": "any type",
+}
 Gives = HiveType | Callable[[Sequence[HiveType]], HiveType]
 
 
@@ -325,6 +329,8 @@ def _patterns() -> dict[type[exp.Expr], list[tuple[exp.Expr, Function]]]:
 
 def _matches(pattern: object, node: object, found: dict[str, exp.Expr]) -> bool:
     if isinstance(pattern, exp.Column) and isinstance(node, exp.Expr):
+        if isinstance(node, exp.Distinct | exp.Star):
+            return False
         found[pattern.name] = node
         return True
     if isinstance(pattern, list) and isinstance(node, list):

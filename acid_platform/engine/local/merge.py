@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,6 @@ from acid_platform.engine.local.computation import (
     numbered,
     value_sql,
 )
-from acid_platform.engine.local.dml import ENTITY, as_arrow_scan, keys_of, scanned
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -28,8 +28,9 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.scanned_rows import ENTITY, as_arrow_scan, keys_of, scanned
 from acid_platform.engine.local.scope import Scope
-from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.types import identifier
 from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
@@ -81,15 +82,16 @@ class Merge:
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
         with Computation(self.statement) as computation:
             work = _Work(self, computation, table, source, source_columns)
+            updates = [work.update_sql(clause) for clause in matched]
             pairs = work.pairs(matched)
             changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
+            updated = work.updated(changed, updates)
             if matched:
                 self._require_one_source_row(changed, table)
             counts = dict.fromkeys(MergeAction, 0)
             for number, clause in enumerate(matched):
                 chosen = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
                 counts[clause.action] += chosen or 0
-            updated = work.updated(changed, matched)
             inserted = work.inserted(pairs, inserts)
         counts[MergeAction.INSERT] = inserted[0].num_rows
         written = self._publish(changed, table, updated, inserted)
@@ -145,6 +147,7 @@ class Merge:
         keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
         deletes = keys.take(values_of(changed.column(POSITION)))
         values, positions = updated
+        values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
         old = keys.take(positions)
         order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
         old, values = old.take(order), values.take(from_numpy(order))
@@ -210,34 +213,35 @@ class _Work:
         }
         return self.computation.run(sql, tables)
 
+    def update_sql(self, clause: MergeClause) -> dict[str, str] | None:
+        """DuckDB's SQL of the columns that the clause sets; None if it deletes."""
+        merge = self.merge
+        if clause.action is not MergeAction.UPDATE:
+            return None
+        wanted = wanted_assignments(
+            clause.values or {}, merge.scan, merge.target.buckets, merge.target.table
+        )
+        return self._sql(wanted, self._both)
+
     def updated(
-        self, changed: pa.Table, clauses: Sequence[MergeClause]
+        self, changed: pa.Table, updates: Sequence[Mapping[str, str] | None]
     ) -> tuple[pa.Table, np.ndarray]:
         """The new values of updated rows, and the place of each in the table."""
         merge = self.merge
         names = [column.name for column in merge.scan.columns]
         parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
-        for number, clause in enumerate(clauses):
-            if clause.action is not MergeAction.UPDATE:
+        for number, values in enumerate(updates):
+            if values is None:
                 continue
-            wanted = wanted_assignments(
-                clause.values or {}, merge.scan, merge.target.buckets, merge.target.table
-            )
             mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
             old = self.table.take(mine.column(POSITION)).select(
                 [column.name for column in self._own]
             )
             given = self.source.take(mine.column("s"))
-            computed = self._computed(wanted, {merge.alias: old, merge.source_alias: given})
+            computed = self._computed(values, {merge.alias: old, merge.source_alias: given})
             parts.append(_replaced(old.select(names), computed, merge.scan.columns))
             positions.append(values_of(mine.column(POSITION)))
-        rows = conform(
-            pa.concat_tables(parts),
-            merge.scan.columns,
-            merge.target.table,
-            in_files=merge.scan.columns,
-        )
-        return rows, np.concatenate(positions)
+        return pa.concat_tables(parts), np.concatenate(positions)
 
     def inserted(
         self, pairs: pa.Table, clauses: Sequence[MergeClause]
@@ -251,7 +255,8 @@ class _Work:
             alone[values_of(pairs.column("s"))] = False
             rest = np.flatnonzero(alone)
             unmatched = self.source.take(from_numpy(rest))
-            number = _first_of(clauses, Scope.of({merge.source_alias: self.source_columns}))
+            scope = Scope.of({merge.source_alias: self.source_columns})
+            number = _first_of(clauses, scope)
             name = identifier(merge.source_alias)
             numbers = self.computation.run(
                 f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
@@ -263,7 +268,10 @@ class _Work:
                     clause.values, self.source.column_names, self._own, merge.target.table
                 )
                 given = unmatched.take(from_numpy(mine))
-                computed = self._computed(values, {merge.source_alias: given})
+                copied = self._copied(given) if clause.values is None else {}
+                rest_of = {name: text for name, text in values.items() if name not in copied}
+                sql = self._sql(rest_of, scope)
+                computed = self._computed(sql, {merge.source_alias: given}) | copied
                 nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
                 parts.append(_replaced(nothing, computed, self._own))
                 positions.append(rest[mine])
@@ -274,30 +282,39 @@ class _Work:
         order = np.argsort(source_rows, kind="stable")
         return rows.take(from_numpy(order)), source_rows[order]
 
-    def _computed(
-        self, texts: Mapping[str, str], sides: Mapping[str, pa.Table]
-    ) -> dict[str, pa.ChunkedArray]:
-        """Columns of the table as expressions over rows of the sides, which stand side by side."""
-        columns = {
-            self.merge.alias: self._own,
-            self.merge.source_alias: self.source_columns,
+    def _copied(self, given: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """The columns of source rows that have the type of the table's column of their name."""
+        own = {column.name: column for column in self._own}
+        copied = {}
+        for name in given.column_names:
+            with suppress(NeedsSpark):  # an expression may still convert it
+                copied[name.lower()] = assigned(given.column(name), own[name.lower()])
+        return copied
+
+    def _sql(self, texts: Mapping[str, str], scope: Scope) -> dict[str, str]:
+        """DuckDB's SQL of expressions for columns of the table."""
+        return {
+            column.name: value_sql(texts[column.name], column, scope, self.merge.target.table)
+            for column in self._own
+            if column.name in texts
         }
-        scope = Scope.of({name: columns[name] for name in sides})
-        chosen = [column for column in self._own if column.name in texts]
-        values = [
-            value_sql(texts[column.name], column, scope, self.merge.target.table)
-            for column in chosen
-        ]
-        if not values:
+
+    def _computed(
+        self, sql: Mapping[str, str], sides: Mapping[str, pa.Table]
+    ) -> dict[str, pa.ChunkedArray]:
+        """Columns of the table as SQL over rows of the sides, which stand side by side."""
+        if not sql:
             return {}
         rows = {name: numbered(table) for name, table in sides.items()}
         first, *others = (identifier(name) for name in rows)
         joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
         found = self.computation.run(
-            f"SELECT {', '.join(values)} FROM {joined} ORDER BY {POSITION}", rows
+            f"SELECT {', '.join(sql.values())} FROM {joined} ORDER BY {POSITION}", rows
         )
         return {
-            column.name: in_declared_type(found.column(column.name), column) for column in chosen
+            column.name: in_declared_type(found.column(column.name), column)
+            for column in self._own
+            if column.name in sql
         }
 
 

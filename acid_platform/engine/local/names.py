@@ -52,12 +52,31 @@ def name_of(node: exp.Expr) -> str:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
         case exp.In() if node.expressions:
             return f"({name_of(node.this)} IN ({', '.join(map(name_of, node.expressions))}))"
+        case exp.NullSafeEQ():
+            return f"({name_of(node.left)} <=> {name_of(node.right)})"
+        case exp.Between():
+            parts = (node.this, node.args["low"], node.args["high"])
+            return f"between({', '.join(map(name_of, parts))})"
+        case exp.Nullif():
+            return f"nullif({name_of(node.this)}, {name_of(node.expression)})"
+        case exp.DPipe():
+            return f"concat({name_of(node.left)}, {name_of(node.right)})"
+        case exp.Filter():
+            return f"{name_of(node.this)} FILTER (WHERE {name_of(node.expression.this)})"
+        case exp.TimestampTrunc() if isinstance(node.unit, exp.Var):
+            return f"date_trunc({node.unit.name}, {name_of(node.this)})"
         case exp.Like():
             return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
-        case exp.Case() if node.this is None:
-            branches = (
-                f"WHEN {name_of(branch.this)} THEN {name_of(branch.args['true'])}"
+        case exp.Case():
+            tests = [
+                name_of(branch.this)
+                if node.this is None
+                else f"({name_of(node.this)} = {name_of(branch.this)})"
                 for branch in node.args["ifs"]
+            ]
+            branches = (
+                f"WHEN {test} THEN {name_of(branch.args['true'])}"
+                for test, branch in zip(tests, node.args["ifs"], strict=True)
             )
             default = node.args.get("default")
             other = "" if default is None else f" ELSE {name_of(default)}"
@@ -67,6 +86,9 @@ def name_of(node: exp.Expr) -> str:
             return f"(IF({', '.join(map(name_of, parts))}))"
         case exp.Coalesce():
             return f"coalesce({', '.join(map(name_of, (node.this, *node.expressions)))})"
+        case exp.Round():
+            parts = (node.this, *filter(None, [node.args.get("decimals")]))
+            return f"round({', '.join(map(name_of, parts))}{'' if parts[1:] else ', 0'})"
         case exp.Concat():
             return f"concat({', '.join(map(name_of, node.expressions))})"
         case exp.Greatest() | exp.Least():

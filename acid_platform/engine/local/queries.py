@@ -11,34 +11,28 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from acid_platform.engine.local import relations, windows
+from acid_platform.engine.local import relations
 from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.expressions import Translator, as_condition, ordered
-from acid_platform.engine.local.functions import AGGREGATES, Function, calls_of
+from acid_platform.engine.local.clauses import (
+    aggregated,
+    columns_of_alias,
+    direction,
+    limit_of,
+    order_of,
+    ordinal,
+    require_parts,
+    sortable,
+)
+from acid_platform.engine.local.expressions import Translator, as_condition
 from acid_platform.engine.local.names import name_of
 from acid_platform.engine.local.relations import NOTHING, Block, Relation
 from acid_platform.engine.local.scope import Scope, ScopeColumn
+from acid_platform.engine.local.select_expressions import Expressions
 from acid_platform.engine.local.sources import columns_of
-from acid_platform.engine.local.types import BOOLEAN, VOID, duckdb_type, of_value, spark_name, wider
+from acid_platform.engine.local.types import VOID, of_value, wider
 from acid_platform.engine.queries import Sources
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import CHAR_TYPES, HiveType
-
-_PARTS: dict[type[exp.Expr], set[str]] = {
-    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
-                 "limit", "offset", "with_"},
-    exp.Union: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
-    exp.Intersect: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
-    exp.Except: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
-    exp.Subquery: {"this", "alias"},
-    exp.Table: {"this", "alias"},
-    exp.Values: {"expressions", "alias"},
-    exp.Group: {"expressions"},
-    exp.Distinct: set(),
-    exp.With: {"expressions"},
-    exp.CTE: {"this", "alias"},
-}  # fmt: skip
-"""The clauses that are translated; any other needs Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ class QueryTranslator:
 
     def query(self, node: exp.Expr, ctes: _Ctes, outer: Scope | None = None) -> Block:
         """A query of any form. Raises NeedsSpark, UnknownColumn, InvalidExpression."""
-        _require_parts(node)
+        require_parts(node)
         ctes = self._with(node, ctes)
         match node:
             case exp.Select():
@@ -81,10 +75,10 @@ class QueryTranslator:
         clause = node.args.get("with_")
         if clause is None:
             return ctes
-        _require_parts(clause)
+        require_parts(clause)
         for cte in clause.expressions:
-            _require_parts(cte)
-            made = _Cte(cte.this, _columns_of_alias(cte), ctes)
+            require_parts(cte)
+            made = _Cte(cte.this, columns_of_alias(cte), ctes)
             ctes = {**ctes, cte.alias.lower(): made}
         return ctes
 
@@ -92,7 +86,7 @@ class QueryTranslator:
 
     def relation(self, node: exp.Expr, ctes: _Ctes) -> Relation:
         """A member of FROM."""
-        _require_parts(node)
+        require_parts(node)
         self.members += 1
         alias, name = f"m{self.members}", node.alias_or_name
         match node:
@@ -102,19 +96,19 @@ class QueryTranslator:
                     block = self.query(cte.query, cte.above)
                     if cte.columns:
                         block = _renamed(block, cte.columns)
-                    return relations.subquery(alias, name, block, _columns_of_alias(node))
+                    return relations.subquery(alias, name, block, columns_of_alias(node))
                 read = self.sources.get(node.name)
-                if read is None or _columns_of_alias(node):
+                if read is None or columns_of_alias(node):
                     raise NeedsSpark(f"the table {node.sql('spark')}")
                 stored = f"t{self.members}"
                 self.opened[stored] = node.name
                 return relations.table(alias, name, stored, columns_of(read))
             case exp.Subquery():
                 block = self.query(node.this, ctes)
-                return relations.subquery(alias, name, block, _columns_of_alias(node))
+                return relations.subquery(alias, name, block, columns_of_alias(node))
             case exp.Values():
                 block = relations.values(node)
-                return relations.subquery(alias, name, block, _columns_of_alias(node))
+                return relations.subquery(alias, name, block, columns_of_alias(node))
         raise NeedsSpark(f"{node.sql('spark')} in FROM")
 
     def joins(self, node: exp.Select, ctes: _Ctes) -> Relation:
@@ -157,11 +151,11 @@ class QueryTranslator:
         )
         translator = Translator(scope)
         terms = []
-        for term in _order_of(node):
-            position = _ordinal(term.this, len(block.columns))
+        for term in order_of(node):
+            position = ordinal(term.this, len(block.columns))
             value = translator.value(term.this) if position is None else None
-            key = str(position) if value is None else _sortable(value)
-            terms.append(key + _direction(term))
+            key = str(position) if value is None else sortable(value)
+            terms.append(key + direction(term))
         limit = limit_of(node)
         if limit and block.fails:
             raise NeedsSpark("LIMIT over an expression that may fail for some rows")
@@ -177,9 +171,9 @@ class Select:
         self.queries, self.node, self.ctes, self.outer = queries, node, ctes, outer
         self.relation = queries.joins(node, ctes)
         self.items = [*self._items()]
-        clauses = [node.args.get("having"), *(item for _, item in self.items), *_order_of(node)]
+        clauses = [node.args.get("having"), *(item for _, item in self.items), *order_of(node)]
         group = node.args.get("group")
-        self.grouped = group is not None or any(map(_aggregated, clauses))
+        self.grouped = group is not None or any(map(aggregated, clauses))
         self.fails = False
 
     def block(self) -> Block:
@@ -191,14 +185,14 @@ class Select:
         order = self._order(values)
         limit = limit_of(node)
         self.fails |= any(value.fails for value in values)
-        if self.fails and (limit or having):
+        if self.fails and (having or (limit and not order)):
             raise NeedsSpark("LIMIT or HAVING with an expression that may fail for some rows")
         distinct = ""
         if node.args.get("distinct") is not None:
-            _require_parts(node.args["distinct"])
+            require_parts(node.args["distinct"])
             distinct = "DISTINCT "
             for value in values:
-                _sortable(value)
+                sortable(value)
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values))
         source = f" FROM {self.relation.sql}" if self.relation.sql else ""
         sql = f"SELECT {distinct}{items}{source}{where}{keys}{having}{order}{limit}"
@@ -268,16 +262,16 @@ class Select:
         group = self.node.args.get("group")
         if group is None:
             return ""
-        _require_parts(group)
+        require_parts(group)
         keys = []
         for node in group.expressions:
             value = self._key(node)
             self.fails |= value.fails
-            keys.append(_sortable(value))
+            keys.append(sortable(value))
         return f" GROUP BY {', '.join(keys)}"
 
     def _key(self, node: exp.Expr) -> Typed:
-        position = _ordinal(node, len(self.items))
+        position = ordinal(node, len(self.items))
         if (
             position is None
             and isinstance(node, exp.Column)
@@ -304,20 +298,20 @@ class Select:
 
     def _order(self, values: Sequence[Typed]) -> str:
         terms = []
-        for term in _order_of(self.node):
+        for term in order_of(self.node):
             node = term.this
-            position = _ordinal(node, len(values))
+            position = ordinal(node, len(values))
             if position is None and isinstance(node, exp.Column) and len(node.parts) == 1:
                 position = self._alias(node.name)
             if position is not None:
-                _sortable(values[position - 1])
-                terms.append(f"{position}{_direction(term)}")
+                sortable(values[position - 1])
+                terms.append(f"{position}{direction(term)}")
                 continue
             if self.node.args.get("distinct") is not None:
                 raise NeedsSpark("ORDER BY of DISTINCT rows by anything but their columns")
             value = Expressions(self, by_alias=True).value(node)
             self.fails |= value.fails
-            terms.append(_sortable(value) + _direction(term))
+            terms.append(sortable(value) + direction(term))
         return f" ORDER BY {', '.join(terms)}" if terms else ""
 
     def _alias(self, name: str) -> int | None:
@@ -332,130 +326,6 @@ class Select:
         position = self._alias(name)
         item = None if position is None else self.items[position - 1][1]
         return item if isinstance(item, exp.Expr) else None
-
-
-class Expressions(Translator):
-    """The expressions of one clause: aggregates, windows and subqueries where they may stand."""
-
-    def __init__(
-        self,
-        select: Select,
-        known: frozenset[str] = frozenset(),
-        aggregates: bool | None = None,
-        windows: bool = False,
-        where: bool = False,
-        by_alias: bool = False,
-    ) -> None:
-        super().__init__(select.relation.scope)
-        self.select, self.known = select, known
-        self.aggregates = select.grouped if aggregates is None else aggregates
-        self.windows, self.where, self.by_alias = windows, where, by_alias
-
-    def value(self, node: exp.Expr) -> Typed:
-        match node:
-            case exp.Window():
-                return self._window(node)
-            case exp.Filter():
-                condition = self._inside().condition(node.expression.this)
-                if condition.fails or node.find(exp.Distinct):
-                    raise NeedsSpark(node.sql("spark"))
-                return self._call(node.this, f" FILTER (WHERE {condition.sql})")
-            case exp.Exists() if self.where:
-                return self._exists(node)
-            case exp.Subquery():
-                return self._scalar(node)
-        return super().value(node)
-
-    def resolve(self, parts: Sequence[str]) -> Typed:
-        outer = self.select.outer
-        alias = self.select.by_alias(parts[0]) if self.by_alias and len(parts) == 1 else None
-        found = self.scope.find(parts)
-        if alias is not None and not (isinstance(alias, exp.Column) and found is not None):
-            if found is not None:
-                raise NeedsSpark(f"{parts[0]}, which names a column and an expression")
-            return Expressions(self.select, aggregates=self.aggregates).value(alias)
-        if found is not None:
-            return found
-        if outer is not None and (above := outer.find(parts)) is not None:
-            if not self.where:
-                raise NeedsSpark("a column of the outer query outside of WHERE")
-            return above
-        if parts[0].lower() in self.known:
-            raise NeedsSpark(f"{parts[0]}, which names an earlier column of the same SELECT")
-        return super().resolve(parts)
-
-    def require_aggregates(self, name: str) -> None:
-        if not self.aggregates:
-            raise NeedsSpark(f"{name} here")
-
-    def argument(self, function: Function, node: exp.Expr) -> Typed:
-        return (self._inside() if function in AGGREGATES else self).value(node)
-
-    def _inside(self) -> Expressions:
-        """For the arguments of an aggregate."""
-        return Expressions(self.select, aggregates=False)
-
-    def _window(self, node: exp.Window) -> Typed:
-        if not self.windows:
-            raise NeedsSpark("a window function here")
-        plain = self._inside()
-        over = windows.over(node, plain.value, lambda term: _term(term, plain))
-        done = windows.ranked(node.this, node, over) or windows.shifted(
-            node.this, node, over, plain.value
-        )
-        if done is not None:
-            return done
-        if node.this.find(exp.Distinct):
-            raise NeedsSpark(node.sql("spark"))
-        return Expressions(self.select, aggregates=True)._call(node.this, over)
-
-    def in_query(self, node: exp.In) -> Typed:
-        if not self.where:
-            raise NeedsSpark("IN with a subquery outside of WHERE")
-        value = self.value(node.this)
-        block = self.select.queries.query(node.args["query"], self.select.ctes)
-        if len(block.columns) != 1:
-            raise NeedsSpark("IN with a subquery of several columns")
-        kind = block.columns[0][1]
-        if value.declared or kind.kind in CHAR_TYPES or of_value(kind) != value.type:
-            raise NeedsSpark(f"{spark_name(value.type)} IN a subquery of {kind}")
-        if value.fails or block.fails or not ordered(kind):
-            raise NeedsSpark("IN with a subquery that may fail")
-        return Typed(f"({value.sql} IN ({block.sql}))", BOOLEAN)
-
-    def _exists(self, node: exp.Exists) -> Typed:
-        inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
-        if not isinstance(inner, exp.Select) or any(
-            inner.args.get(part) for part in ("group", "having", "limit", "offset", "distinct")
-        ):
-            raise NeedsSpark("EXISTS with more than a plain SELECT")
-        block = self.select.queries.query(inner, self.select.ctes, self.scope)
-        if block.fails or block.one_row:
-            raise NeedsSpark("EXISTS with a subquery that may fail, or that aggregates")
-        return Typed(f"EXISTS ({block.sql})", BOOLEAN)
-
-    def _scalar(self, node: exp.Subquery) -> Typed:
-        block = self.select.queries.query(node, self.select.ctes)
-        if len(block.columns) != 1 or not block.one_row or block.fails:
-            raise NeedsSpark("a scalar subquery that is no plain aggregate")
-        kind = of_value(block.columns[0][1])
-        return Typed(f"CAST(({block.sql}) AS {duckdb_type(kind)})", kind)
-
-
-# --- small parts ----------------------------------------------------------------------------------
-
-
-def _require_parts(node: exp.Expr) -> None:
-    """Raises NeedsSpark if the query has a clause that is not translated."""
-    allowed = _PARTS.get(type(node))
-    for part, value in node.args.items():
-        if value and (allowed is None or part not in allowed):
-            raise NeedsSpark(f"{part.strip('_').upper()} of {type(node).__name__.upper()}")
-
-
-def _columns_of_alias(node: exp.Expr) -> tuple[str, ...]:
-    alias = node.args.get("alias")
-    return tuple(column.name for column in alias.columns) if alias is not None else ()
 
 
 def _renamed(block: Block, names: Sequence[str]) -> Block:
@@ -480,67 +350,3 @@ def _join_condition(node: exp.Expr, scope: Scope) -> str:
     if condition.fails:
         raise NeedsSpark("ON with an expression that may fail for some rows")
     return condition.sql
-
-
-def _aggregated(node: exp.Expr | ScopeColumn | None) -> bool:
-    """Whether an expression has an aggregate that is not inside of a window or a subquery."""
-    if not isinstance(node, exp.Expr) or isinstance(node, exp.Window | exp.Query):
-        return False
-    if isinstance(node, exp.AggFunc) or any(
-        function in AGGREGATES for function, _ in calls_of(node)
-    ):
-        return True
-    return any(map(_aggregated, node.iter_expressions()))
-
-
-def _order_of(node: exp.Expr) -> list[exp.Ordered]:
-    order = node.args.get("order")
-    if order is None:
-        return []
-    if any(
-        not isinstance(term, exp.Ordered) or term.args.get("with_fill")
-        for term in order.expressions
-    ):
-        raise NeedsSpark(order.sql("spark"))
-    return list(order.expressions)
-
-
-def _ordinal(node: exp.Expr, count: int) -> int | None:
-    """The position that a literal number means in GROUP BY and ORDER BY."""
-    if not isinstance(node, exp.Literal):
-        return None
-    if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= count:
-        raise NeedsSpark(f"the position {node.sql('spark')}")
-    return int(node.this)
-
-
-def _sortable(value: Typed) -> str:
-    if not ordered(value.type):
-        raise NeedsSpark(f"grouping or sorting by {spark_name(value.type)}")
-    return value.sql
-
-
-def _direction(term: exp.Ordered) -> str:
-    direction = "DESC" if term.args.get("desc") else "ASC"
-    return f" {direction} NULLS {'FIRST' if term.args.get('nulls_first') else 'LAST'}"
-
-
-def _term(term: exp.Ordered, translator: Translator) -> str:
-    value = translator.value(term.this)
-    if value.fails or isinstance(term.this, exp.Literal):
-        raise NeedsSpark(f"a window ordered by {term.this.sql('spark')}")
-    return _sortable(value) + _direction(term)
-
-
-def limit_of(node: exp.Expr) -> str:
-    """LIMIT and OFFSET, which must be literals."""
-    done = ""
-    for part in ("limit", "offset"):
-        clause = node.args.get(part)
-        if clause is None:
-            continue
-        number = clause.expression
-        if not (isinstance(number, exp.Literal) and number.this.isdigit()):
-            raise NeedsSpark(clause.sql("spark"))
-        done += f" {part.upper()} {number.this}"
-    return done

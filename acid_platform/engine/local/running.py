@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Protocol
 
 from acid_platform.errors import TxnAborted
@@ -66,6 +67,16 @@ class Statement:
                 self._computing.remove(connection)
 
 
+_CURRENT: ContextVar[Statement | None] = ContextVar("statement", default=None)
+"""The statement that this thread runs, whose queries stop with it."""
+
+
+def stoppable(connection: Interruptible) -> AbstractContextManager[None]:
+    """A block in which the statement that this thread runs, if any, interrupts the connection."""
+    statement = _CURRENT.get()
+    return nullcontext() if statement is None else statement.computing(connection)
+
+
 class Statements:
     """The running statements by transaction. Thread-safe."""
 
@@ -79,9 +90,11 @@ class Statements:
         statement = Statement(txn)
         with self._guard:
             self._running[txn] = statement
+        before = _CURRENT.set(statement)
         try:
             yield statement
         finally:
+            _CURRENT.reset(before)
             with self._guard:
                 self._running.pop(txn, None)
 

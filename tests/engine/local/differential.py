@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
-from acid_platform.engine.local.failures import translated
+from acid_platform.engine.local.failures import raise_as_ours, translated
+from acid_platform.engine.local.names import name_of
+from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import marked
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import AcidError, NeedsSpark
 from tests.engine.local import values
 
 if TYPE_CHECKING:
@@ -62,6 +68,17 @@ class LocalTable:
                 assert ours is not None, (expression, error)
                 errors[row] = type(ours)
         return Local(expression, typed, rows, errors)
+
+    def query(self, text: str) -> list[tuple[object, ...]]:
+        """The rows of a query over the table `t`, in order. Raises NeedsSpark, and our errors."""
+        scan = TableScan(None, "", values.COLUMNS, (), (), None)  # type: ignore[arg-type]
+        translator = QueryTranslator({"t": SourceRead(scan)})
+        block = translator.query(sqlglot.parse_one(text, dialect="spark"), {})
+        sql = block.sql
+        for stored in translator.opened:
+            sql = sql.replace(f'"{stored}"', "t")
+        with raise_as_ours():
+            return self.connection.sql(sql).fetchall()
 
     def _rows(self, sql: str, where: str = "") -> dict[int, object]:
         return dict(self.connection.sql(f"SELECT id, {sql} FROM t {where}").fetchall())
@@ -135,3 +152,48 @@ def equal(spark: Any, local: Any) -> bool:
     if hasattr(spark, "tzinfo") and spark.tzinfo is not None:
         spark = spark.replace(tzinfo=None)
     return type(spark) is type(local) and spark == local
+
+
+def name_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
+    """One line for each expression whose column Spark names otherwise."""
+    named = {}
+    for local in wanted:
+        tree = sqlglot.parse_one(local.expression, dialect="spark")
+        with suppress(NeedsSpark):
+            named[tree.sql("spark")] = name_of(tree)
+    found = table.alias("t").selectExpr(*named).columns
+    for (text, ours), theirs in zip(named.items(), found, strict=True):
+        if ours != theirs:
+            yield f"{text}: Spark names it {theirs!r}, not {ours!r}"
+
+
+def query_differences(
+    local: LocalTable, table: DataFrame, items: Sequence[str], form: str
+) -> Iterator[str]:
+    """One line for each item of a query that Spark computes otherwise.
+
+    `form` is the query with {} in place of the items; its first column and its order tell the rows.
+    """
+    computed = {}
+    for item in items:
+        text = form.format(f"{item} AS v")
+        try:
+            computed[item] = local.query(text)
+        except NeedsSpark:
+            continue
+        except AcidError as error:
+            try:
+                rows = table.sparkSession.sql(text.replace("FROM t", "FROM {t}"), t=table).collect()
+                yield f"{text}: {rows[:3]} in Spark, not {error!r}"
+            except PySparkException as theirs:
+                ours = spark_failures.translated(theirs)
+                if type(ours) is not type(error):
+                    yield f"{text}: {ours!r} in Spark, not {error!r}"
+    together = ", ".join(f"{item} AS v{i}" for i, item in enumerate(computed))
+    text = form.format(together).replace("FROM t", "FROM {t}")
+    found = table.sparkSession.sql(text, t=table).toArrow()
+    for position, (item, rows) in enumerate(computed.items(), 1):
+        theirs = found.column(position).to_pylist()
+        wrong = [(a, row[1]) for a, row in zip(theirs, rows, strict=True) if not equal(a, row[1])]
+        if wrong:
+            yield f"{form.format(item)}: {wrong[0][0]!r} in Spark, not {wrong[0][1]!r}"

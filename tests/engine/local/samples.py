@@ -74,10 +74,12 @@ CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.NullSafeNEQ: list(_of_each("{a} is distinct from {b}")),
     exp.Is: [*_of_each("{a} is null"), *_of_each("{a} is not null"), "za is true", "za is false",
              "za is not true", "(ia > ib) is false"],
-    exp.Between: [*_of_each("{a} between {b} and {b}"), "ia between -1 and 5", "da between 0 and ia",
+    exp.Between: [*_of_each("{a} between {b} and {b}"), "ia between -1 and 5",
+                  "da between 0 and ia",
                   "ea between '1970-01-01' and '2020-12-31'", "xa between 0 and 2.5"],
     exp.In: [*_of_each("{a} in ({b}, {b})"), "ia in (1, 5, null)", "ia in (1.5, 5)", "sa in ('a')",
-             "ca in ('ab', 'abcde', 'abcdefg')", "da in (1.5, 5)", "ia in (la, 5)", "xa in (0, 1.5)",
+             "ca in ('ab', 'abcde', 'abcdefg')", "da in (1.5, 5)", "ia in (la, 5)",
+             "xa in (0, 1.5)",
              "ea in ('1970-01-01', date '2020-02-29')", "la not in (0, null)", "ia in ('5', '1')",
              "va in ('ab', 'ab ')", "ka in (1.5, 0.1)", "wa in (5, -7)"],
     exp.Like: ["sa like 'a%'", "sa like '_b%'", "ca like 'ab%'", "ca like 'ab'", "sa like ''",
@@ -142,3 +144,29 @@ def scalar() -> Iterator[tuple[str, list[str]]]:
 def aggregates() -> Iterator[tuple[str, list[str]]]:
     for function in AGGREGATES:
         yield function.call, list(of_function(function))
+
+
+_FRAMES = (
+    "",
+    " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+)
+WINDOWS: dict[str, tuple[str, ...]] = {
+    "row_number()": ("",),
+    "rank()": ("",),
+    "dense_rank()": ("",),
+    "lag(ia)": ("",),
+    "lead(sa, 2)": ("",),
+    "lag(ia, 1, 0)": ("",),
+    "first_value(sa)": _FRAMES,
+    "last_value(da)": _FRAMES,
+    "sum(ha)": _FRAMES,
+    "count(sa)": _FRAMES,
+    "min(xa)": _FRAMES,
+    "max(ea)": _FRAMES,
+    "avg(ia)": _FRAMES,
+}
+"""Window functions with the frames that they take."""

@@ -15,6 +15,8 @@ from tests.engine.local.differential import (
     LocalTable,
     differences,
     error_differences,
+    name_differences,
+    query_differences,
     spark_table,
 )
 
@@ -47,6 +49,36 @@ def test_P33_every_function_gives_the_values_and_errors_of_Spark(spark: SparkSes
     found = []
     for start in range(0, len(local), 250):
         found += differences(table, local[start : start + 250])
+    found += name_differences(table, local)
     found += error_differences(table, [one for one in local if one.errors])
     table.unpersist()
     assert not found, f"{len(found)} of {len(local)}:\n" + "\n".join(found)
+
+
+@pytest.mark.spark
+def test_P33_every_aggregate_gives_the_values_and_errors_of_Spark(spark: SparkSession) -> None:
+    local, table = LocalTable(), spark_table(spark)
+    items = [call for _, calls in samples.aggregates() for call in calls]
+    plain = [item for item in items if "DISTINCT" not in item]
+    forms = {
+        "SELECT za, {} FROM t GROUP BY za ORDER BY za": items,
+        "SELECT hb, {} FROM t GROUP BY hb ORDER BY hb": items,
+        "SELECT 1 AS one, {} FROM t WHERE id < 0": items,
+        "SELECT 1 AS one, {} FROM t": items,
+        "SELECT id, {} OVER (PARTITION BY za ORDER BY id) FROM t ORDER BY id": plain,
+    }
+    found = []
+    for form, chosen in forms.items():
+        if "OVER" in form:
+            chosen = [item + form.partition("{}")[2].partition(" FROM")[0] for item in chosen]
+            form = "SELECT id, {} FROM t ORDER BY id"
+        found += query_differences(local, table, chosen, form)
+    windows = [
+        f"{function} OVER (PARTITION BY zb ORDER BY {order}{frame})"
+        for function, frames in samples.WINDOWS.items()
+        for order in ("id", "ib, id", "sa DESC, id", "xa NULLS LAST, id")
+        for frame in frames
+    ]
+    found += query_differences(local, table, windows, "SELECT id, {} FROM t ORDER BY id")
+    table.unpersist()
+    assert not found, f"{len(found)}:\n" + "\n".join(found)

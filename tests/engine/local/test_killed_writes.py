@@ -66,6 +66,7 @@ def test_P19_a_local_write_that_is_killed_at_any_phase_is_whole_or_nothing(
     metastore = warehouse.metastore
     lost = [int(row["txnid"]) for row in metastore.transactions() if row["state"] == "OPEN"]
     assert len(lost) == len(PHASES) - 1
+    metastore.set("hive.compactor.abortedtxn.threshold", "0")
     metastore.abort_transactions(lost, "killed")
     assert not any(task.error for task in cleaner.run(metastore))
     for phase, table in tables.items():

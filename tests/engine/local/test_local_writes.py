@@ -31,7 +31,6 @@ from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, stripe_ends
-from acid_platform.storage.orc_inspect import metadata
 from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.table import Table
@@ -92,7 +91,8 @@ def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
         file = open_orc(files, path)
         ends = stripe_ends(file, path, schema.ACID_COLUMNS[1:4])
         counts = (0, file.nrows) if deletes else (file.nrows, 0)
-        assert metadata(path) | schema.user_metadata(ends, *counts) == metadata(path)
+        found = {key.decode(): value for key, value in file.metadata.items()}
+        assert found | schema.user_metadata(ends, *counts) == found
         read = recorded_file(files, path, entry.name, ORC, deletes)
         assert (read.size, read.footer, read.ranges) == (entry.size, entry.footer, entry.ranges)
     assert kinds == {(f"bucket_0000{n}", deletes) for n in (0, 1) for deletes in (True, False)}
@@ -320,7 +320,7 @@ def test_P4_a_lost_transaction_interrupts_duckdb(warehouse: Warehouse) -> None:
     with pytest.raises(TxnAborted):
         txn.table("db.interrupted").merge(
             source,
-            "length(concat(cast(t.id as string), cast(s.id as string), 'x')) % 17 = 16",
+            "concat(cast(t.id as string), cast(s.id as string), 'x') like '%9%8%7%6%5%y'",
             when_matched_delete="s.id < 0",
         )
     assert time.monotonic() - started < 20

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -128,7 +128,6 @@ CONDITIONS = [
     "t >= timestamp '1970-01-01 00:00:00'",
     "coalesce(f, 0) = 0",
     "row__id.rowid = 1",
-    "id / 0 = 1",
     "nope = 1",
 ]
 ASSIGNMENTS: list[dict[str, str]] = [
@@ -232,8 +231,9 @@ def check(warehouses: Warehouses, kind: str, statements: Sequence[Statement]) ->
 
 
 RUN = settings(
-    max_examples=6,
+    max_examples=5,
     derandomize=True,
+    phases=[Phase.explicit, Phase.generate],  # each step of shrinking takes Spark seconds
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 MORE = settings(RUN, max_examples=60, derandomize=False)
@@ -281,6 +281,7 @@ def test_P33_every_verb_in_one_history_does_the_same_in_both_engines(
             (given(6, 18), "t.id = s.id", None, None, None, CLAUSES[0]),
         ),
         Statement("delete", ("length(v) = 2 AND id < 3",)),
+        Statement("delete", ("id / 0 = 1",)),
         Statement("update", ({"v": "upper(v)"}, None)),
         *(Statement("update", (assignments, None)) for assignments in ASSIGNMENTS),
         *(Statement("insert", ([row],)) for row in WRONG),

@@ -1,0 +1,105 @@
+"""The clauses of a query: which are translated, and the small parts that they share."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.expressions import Translator, ordered
+from acid_platform.engine.local.functions import AGGREGATES, calls_of
+from acid_platform.engine.local.scope import ScopeColumn
+from acid_platform.engine.local.types import spark_name
+from acid_platform.errors import NeedsSpark
+
+_PARTS: dict[type[exp.Expr], set[str]] = {
+    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
+                 "limit", "offset", "with_"},
+    exp.Union: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
+    exp.Intersect: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
+    exp.Except: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
+    exp.Subquery: {"this", "alias"},
+    exp.Table: {"this", "alias"},
+    exp.Values: {"expressions", "alias"},
+    exp.Group: {"expressions"},
+    exp.Distinct: set(),
+    exp.With: {"expressions"},
+    exp.CTE: {"this", "alias"},
+}  # fmt: skip
+"""The clauses that are translated; any other needs Spark."""
+
+
+def require_parts(node: exp.Expr) -> None:
+    """Raises NeedsSpark if the query has a clause that is not translated."""
+    allowed = _PARTS.get(type(node))
+    for part, value in node.args.items():
+        if value and (allowed is None or part not in allowed):
+            raise NeedsSpark(f"{part.strip('_').upper()} of {type(node).__name__.upper()}")
+
+
+def columns_of_alias(node: exp.Expr) -> tuple[str, ...]:
+    alias = node.args.get("alias")
+    return tuple(column.name for column in alias.columns) if alias is not None else ()
+
+
+def aggregated(node: exp.Expr | ScopeColumn | None) -> bool:
+    """Whether an expression has an aggregate that is not inside of a window or a subquery."""
+    if not isinstance(node, exp.Expr) or isinstance(node, exp.Window | exp.Query):
+        return False
+    if isinstance(node, exp.AggFunc) or any(
+        function in AGGREGATES for function, _ in calls_of(node)
+    ):
+        return True
+    return any(map(aggregated, node.iter_expressions()))
+
+
+def order_of(node: exp.Expr) -> list[exp.Ordered]:
+    order = node.args.get("order")
+    if order is None:
+        return []
+    if any(
+        not isinstance(term, exp.Ordered) or term.args.get("with_fill")
+        for term in order.expressions
+    ):
+        raise NeedsSpark(order.sql("spark"))
+    return list(order.expressions)
+
+
+def ordinal(node: exp.Expr, count: int) -> int | None:
+    """The position that a literal number means in GROUP BY and ORDER BY."""
+    if not isinstance(node, exp.Literal):
+        return None
+    if node.is_string or not node.this.isdigit() or not 1 <= int(node.this) <= count:
+        raise NeedsSpark(f"the position {node.sql('spark')}")
+    return int(node.this)
+
+
+def sortable(value: Typed) -> str:
+    if not ordered(value.type):
+        raise NeedsSpark(f"grouping or sorting by {spark_name(value.type)}")
+    return value.sql
+
+
+def direction(term: exp.Ordered) -> str:
+    way = "DESC" if term.args.get("desc") else "ASC"
+    return f" {way} NULLS {'FIRST' if term.args.get('nulls_first') else 'LAST'}"
+
+
+def window_term(term: exp.Ordered, translator: Translator) -> str:
+    value = translator.value(term.this)
+    if value.fails or isinstance(term.this, exp.Literal):
+        raise NeedsSpark(f"a window ordered by {term.this.sql('spark')}")
+    return sortable(value) + direction(term)
+
+
+def limit_of(node: exp.Expr) -> str:
+    """LIMIT and OFFSET, which must be literals."""
+    done = ""
+    for part in ("limit", "offset"):
+        clause = node.args.get(part)
+        if clause is None:
+            continue
+        number = clause.expression
+        if not (isinstance(number, exp.Literal) and number.this.isdigit()):
+            raise NeedsSpark(clause.sql("spark"))
+        done += f" {part.upper()} {number.this}"
+    return done

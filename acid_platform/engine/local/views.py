@@ -1,0 +1,30 @@
+"""All tables of a snapshot as views of a DuckDB database, for people and BI tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.types import identifier
+from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.scans import TableScan
+
+
+def with_views(tables: Mapping[str, TableScan]) -> duckdb.DuckDBPyConnection:
+    """A database in memory with a schema for each database and a view for each table.
+
+    `tables` go by `database.table`. A view reads its files when it is queried, all columns of it,
+    batch by batch. The caller closes the connection.
+    """
+    connection = duckdb.connect()
+    for number, (name, scan) in enumerate(tables.items()):
+        database, _, table = name.partition(".")
+        source = f"acid_{number}"
+        connection.register(source, Source(SourceRead(scan), filtered=False))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
+        connection.execute(
+            f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"
+        )
+    return connection

@@ -1,0 +1,126 @@
+"""P33: a SELECT gives the same columns, rows and errors in both engines."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from acid_platform.engine.results import Result
+from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+from tests.engine.local import generated
+from tests.engine.local.generated import Generator, Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Engines:
+    """Two handles of a warehouse."""
+
+    local: Warehouse
+    spark: Warehouse
+    refused: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Engines]:
+    path: Path = tmp_path_factory.mktemp("engines")
+    with temporary_warehouse(path, spark) as through_spark:
+        through_spark.engines.wanted = "spark"
+        for seed, name in enumerate(("t", "u")):
+            table = through_spark.create_table(f"both.{name}", generated.SCHEMA)
+            table.insert(generated.table(seed, 40))
+            table.insert(generated.table(seed + 10, 9))
+            table.delete("id = 4")
+        with Warehouse.open(path, engine="local") as local:
+            yield Engines(local, through_spark)
+
+
+def answer(warehouse: Warehouse, text: str) -> Result | AcidError:
+    try:
+        result = warehouse.sql(text)
+        assert isinstance(result, Result)
+        result.to_arrow()
+        return result
+    except (InvalidExpression, WrongType, NeedsSpark) as error:
+        return error
+
+
+def difference(engines: Engines, query: Query) -> str | None:
+    """How the engines differ; None if they agree, or if the query only runs in Spark."""
+    local = answer(engines.local, query.text)
+    if isinstance(local, NeedsSpark):
+        engines.refused.append(f"{query.text}: {local}")
+        return None
+    spark = answer(engines.spark, query.text)
+    if isinstance(local, AcidError) or isinstance(spark, AcidError):
+        if isinstance(local, AcidError) and isinstance(spark, AcidError):
+            return None
+        return f"local: {local!r}, Spark: {spark!r}"
+    if local.columns != spark.columns:
+        return f"columns are {spark.columns} in Spark, not {local.columns}"
+    a, b = local.to_arrow(), spark.to_arrow()
+    if a.schema.types != b.schema.types:
+        return f"types are {b.schema.types} in Spark, not {a.schema.types}"
+    if local.declared() != spark.declared():
+        return f"declared as {spark.declared()} in Spark, not {local.declared()}"
+    ours, theirs = rows_of(a), rows_of(b)
+    if Counter(ours) != Counter(theirs):
+        only = list((Counter(ours) - Counter(theirs)).elements())[:3]
+        other = list((Counter(theirs) - Counter(ours)).elements())[:3]
+        return f"only local: {only}, only Spark: {other}"
+
+    def keys(rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+        return [tuple(row[i] for i in query.sorted_by) for row in rows]
+
+    if keys(ours) != keys(theirs):
+        return f"the order is {theirs[:5]} in Spark, not {ours[:5]}"
+    return None
+
+
+def rows_of(table: object) -> list[tuple[object, ...]]:
+    columns = [column.to_pylist() for column in table.columns]  # type: ignore[attr-defined]
+    return [tuple(map(_comparable, row)) for row in zip(*columns, strict=True)]
+
+
+def _comparable(value: object) -> object:
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def differences(engines: Engines, queries: Sequence[Query]) -> list[str]:
+    found = []
+    for query in queries:
+        if (what := difference(engines, query)) is not None:
+            found.append(f"{query.text}\n    {what}")
+    return found
+
+
+@pytest.mark.spark
+def test_P33_generated_queries_agree(engines: Engines) -> None:
+    generator = Generator(17)
+    queries = [generator.query() for _ in range(150)]
+    engines.refused.clear()
+    found = differences(engines, queries)
+    assert not found, "\n".join(found)
+    assert len(engines.refused) < 0.1 * len(queries), "\n".join(engines.refused)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_P33_five_thousand_generated_queries_agree(engines: Engines) -> None:
+    generator = Generator(4711)
+    queries = [generator.query() for _ in range(5000)]
+    engines.refused.clear()
+    found = differences(engines, queries)
+    assert not found, "\n".join(found[:20])
+    assert len(engines.refused) < 0.1 * len(queries), "\n".join(engines.refused[:50])
