@@ -23,8 +23,8 @@ COLUMNS = (
 )
 ROWS = """
 INSERT INTO db.t SELECT 1, CAST(2 AS tinyint), 3L, CAST(0.1 AS float), 0.1D, 1.50, 'x|y', 'ab', 'c',
-  unhex('00ff'), true, DATE'2024-02-29', TIMESTAMP'2024-02-29 01:02:03.004', array(1, null), map('a', 1),
-  named_struct('x', 1, 'y', 'z');
+  unhex('00ff'), true, DATE'2024-02-29', TIMESTAMP'2024-02-29 01:02:03.004',
+  array(1, null), map('a', 1), named_struct('x', 1, 'y', 'z');
 INSERT INTO db.t (id, d, f) VALUES (2, 1e300, CAST('NaN' AS float));
 """
 QUERIES = [
