@@ -79,6 +79,12 @@ class Engines:
             self._thread.wanted = before
 
     @property
+    def wanted_here(self) -> Wanted:
+        """What this thread uses: the engine of the block that it is `using`, else the handle's."""
+        here: Wanted | None = getattr(self._thread, "wanted", None)
+        return here or self.wanted
+
+    @property
     def spark(self) -> SparkEngine:
         from acid_platform.engine.spark.engine import SparkEngine
 
@@ -116,8 +122,7 @@ class Engines:
         Raises NeedsSpark if only the local engine may run, and can't.
         """
         refused: NeedsSpark | None = None
-        wanted = getattr(self._thread, "wanted", None) or self.wanted
-        for choice in self._choices(rows, read_bytes, wanted):
+        for choice in self._choices(rows, read_bytes, self.wanted_here):
             try:
                 return work(choice if refused is None else Choice(choice.engine, str(refused)))
             except NeedsSpark as error:

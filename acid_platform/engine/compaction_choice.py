@@ -1,4 +1,4 @@
-"""Which engine executes a compaction: Spark, or this process if little has to be read."""
+"""Which engine executes a compaction: Spark, or this process if little has to be read (P33)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def choose(
             f"{plan.location}: avro files can't be compacted here yet; read and"
             " overwrite the partition instead"
         )
-    if engines.wanted == "spark":
+    if engines.wanted_here == "spark":
         return _spark(engines, plan, work, "engine=spark")
     if work.plain is not None:
-        if engines.wanted == "local":
+        if engines.wanted_here == "local":
             raise NeedsSpark(f"{plan.location}: {INSERT_ONLY}; use engine='auto' or engine='spark'")
         return _spark(engines, plan, work, INSERT_ONLY)
-    if engines.wanted == "local":
+    if engines.wanted_here == "local":
         return CompactionChoice(LocalCompaction(plan, work), "engine=local")
     if plan.input_bytes > limit:
         return _spark(
