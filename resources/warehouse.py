@@ -39,8 +39,8 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     def open(self, run_id: str = "", spark: GivenSession = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
-                Spark starts, or is asked of a function, only when an operation needs it. Raises
-                        InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
-                """
+        Spark starts, or is asked of a function, only when an operation needs it. Raises
+                InvalidDefinition for an unknown engine, WarehouseNotWritable, MetastoreUnavailable.
+        """
         where = self.path or os.environ.get("ACID_WAREHOUSE") or DEFAULT_PATH
         return Warehouse.open(where, spark, self.metastore, run_id, engine=self.engine)
