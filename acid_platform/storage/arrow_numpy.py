@@ -76,9 +76,9 @@ def _fits(value: Decimal, kind: pa.DataType) -> bool:
     if not value.is_finite():
         return False
     _, digits, exponent = value.as_tuple()
-    return -int(exponent) <= kind.scale and len(digits) + int(exponent) + kind.scale <= min(
-        kind.precision, _DECIMAL_DIGITS
-    )
+    most_digits = min(int(kind.precision), _DECIMAL_DIGITS)
+    scale = int(kind.scale)
+    return -int(exponent) <= scale and len(digits) + int(exponent) + scale <= most_digits
 
 
 def _dtype(kind: pa.DataType) -> np.dtype:

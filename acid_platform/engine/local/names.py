@@ -92,8 +92,8 @@ def name_of(node: exp.Expr) -> str:
         case exp.Concat():
             return f"concat({', '.join(map(name_of, node.expressions))})"
         case exp.Greatest() | exp.Least():
-            arguments = ", ".join(map(name_of, (node.this, *node.expressions)))
-            return f"{type(node).__name__.lower()}({arguments})"
+            names = ", ".join(map(name_of, (node.this, *node.expressions)))
+            return f"{type(node).__name__.lower()}({names})"
         case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
             return f"CAST({name_of(node.this)} AS {node.to.sql('spark')})"
     for function, arguments in calls_of(node):
