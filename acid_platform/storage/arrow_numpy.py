@@ -76,9 +76,8 @@ def _fits(value: Decimal, kind: pa.DataType) -> bool:
     if not value.is_finite():
         return False
     _, digits, exponent = value.as_tuple()
-    most_digits = min(int(kind.precision), _DECIMAL_DIGITS)
-    scale = int(kind.scale)
-    return -int(exponent) <= scale and len(digits) + int(exponent) + scale <= most_digits
+    places = int(kind.scale) + int(exponent)
+    return places >= 0 and len(digits) + places <= min(int(kind.precision), _DECIMAL_DIGITS)
 
 
 def _dtype(kind: pa.DataType) -> np.dtype:
