@@ -66,7 +66,8 @@ def name_of(node: exp.Expr) -> str:
         case exp.TimestampTrunc() if isinstance(node.unit, exp.Var):
             return f"date_trunc({node.unit.name}, {name_of(node.this)})"
         case exp.Like():
-            return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+            done = f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+            return f"(NOT {done})" if node.args.get("negate") else done
         case exp.Case():
             tests = [
                 name_of(branch.this)
