@@ -140,8 +140,8 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
             row = next(row for row, error in local.errors.items() if error is kind)
             one = table.alias("t").where(F.col("id") == row)
             try:
-                value = one.selectExpr(f"{local.expression} AS v").toArrow().column(0)
-                yield f"{local.expression}: row {row} is {plain(value)} in Spark, not {kind.__name__}"
+                value = plain(one.selectExpr(f"{local.expression} AS v").toArrow().column(0))
+                yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
             except PySparkException as error:
                 ours = spark_failures.translated(error)
                 if type(ours) is not kind:
