@@ -10,7 +10,7 @@ from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.functions import calls_of
 from acid_platform.errors import NeedsSpark
 
-_LETTER = re.compile(r"\b[abc]\b")
+_LETTER = re.compile(r"\b([abc])\b")
 _OPERATORS: dict[type[exp.Expr], str] = {
     **arithmetic.OPERATORS,
     exp.IntDiv: "div",
@@ -101,5 +101,6 @@ def name_of(node: exp.Expr) -> str:
             return f"CAST({name_of(node.this)} AS {kind})"
     for function, arguments in calls_of(node):
         names = {letter: name_of(argument) for letter, argument in arguments.items()}
-        return _LETTER.sub(lambda found: names[found[0]], function.column or function.call)
+        parts = _LETTER.split(function.column or function.call)
+        return "".join(names.get(part, part) for part in parts)
     raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")
