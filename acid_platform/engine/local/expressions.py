@@ -7,6 +7,7 @@ Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to de
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -280,7 +281,8 @@ class Translator:
     # --- casts and calls -----------------------------------------------------------------------
 
     def _cast(self, node: exp.Cast) -> Typed:
-        return cast(self.value(node.this), named_type(node.to))
+        done = cast(self.value(node.this), named_type(node.to))
+        return replace(done, declared=None)  # no longer the CHAR column itself
 
     def _call(self, node: exp.Expr, over: str = "") -> Typed:
         given: list[HiveType] = []
