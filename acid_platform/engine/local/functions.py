@@ -66,6 +66,8 @@ class Function:
     gives: Gives
     fails: bool = False
     """Whether it has no value for some arguments, which is an error."""
+    column: str = ""
+    """Spark's name for the column of such a call, where it is not the call itself."""
 
     @property
     def name(self) -> str:
@@ -147,7 +149,13 @@ TEXT = (
     Function("left(a, b)", ("string", "count"), "left({a}, {b})", STRING),
     Function("right(a, b)", ("string", "count"), "right({a}, {b})", STRING),
     Function("replace(a, b, c)", ("string", "string", "string"), "replace({a}, {b}, {c})", STRING),
-    Function("locate(b, a)", ("string", "string"), "CAST(instr({a}, {b}) AS INTEGER)", INT),
+    Function(
+        "locate(b, a)",
+        ("string", "string"),
+        "CAST(instr({a}, {b}) AS INTEGER)",
+        INT,
+        column="locate(b, a, 1)",
+    ),
     Function("startswith(a, b)", ("string", "string"), "starts_with({a}, {b})", BOOLEAN),
     Function("endswith(a, b)", ("string", "string"), "ends_with({a}, {b})", BOOLEAN),
     Function("contains(a, b)", ("string", "string"), "contains({a}, {b})", BOOLEAN),
@@ -186,12 +194,17 @@ DATES = (
             ("timestamp",),
             f"CAST(date_trunc('{unit}', {{a}}) AS TIMESTAMP)",
             TIMESTAMP,
+            column=f"date_trunc({unit}, a)",
         )
         for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
     ),
     *(
         Function(
-            f"trunc(a, '{unit}')", ("date",), f"CAST(date_trunc('{unit}', {{a}}) AS DATE)", DATE
+            f"trunc(a, '{unit}')",
+            ("date",),
+            f"CAST(date_trunc('{unit}', {{a}}) AS DATE)",
+            DATE,
+            column=f"trunc(a, {unit})",
         )
         for unit in ("YEAR", "QUARTER", "MONTH", "WEEK")
     ),
@@ -199,14 +212,14 @@ DATES = (
 
 NUMBERS = (
     Function("abs(a)", ("number",), "abs({a})", _same, True),
-    Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE),
+    Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE, column="SQRT(a)"),
     Function("isnan(a)", ("double",), "coalesce(isnan({a}), false)", BOOLEAN),
-    Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
-    Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
-    Function("floor(a)", ("decimal",), "floor({a})", _rounded_up),
-    Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up),
-    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT),
-    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT),
+    Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="FLOOR(a)"),
+    Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="CEIL(a)"),
+    Function("floor(a)", ("decimal",), "floor({a})", _rounded_up, column="FLOOR(a)"),
+    Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up, column="CEIL(a)"),
+    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, column="FLOOR(a)"),
+    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, column="CEIL(a)"),
 )
 
 _BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
@@ -250,7 +263,7 @@ def _mean(types: Sequence[HiveType]) -> HiveType:
 
 
 AGGREGATES = (
-    Function("count(*)", (), "count(*){over}", BIGINT),
+    Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
     Function("count_if(a)", ("condition",), "CAST(count_if({a}){over} AS BIGINT)", BIGINT),

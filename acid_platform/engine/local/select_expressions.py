@@ -45,7 +45,10 @@ class Expressions(Translator):
                 condition = self._inside().condition(node.expression.this)
                 if condition.fails or node.find(exp.Distinct):
                     raise NeedsSpark(node.sql("spark"))
-                return self._call(node.this, f" FILTER (WHERE {condition.sql})")
+                done = self._call(node.this, f" FILTER (WHERE {condition.sql})")
+                if done.fails:  # DuckDB computes the arguments of the other rows, too
+                    raise NeedsSpark(f"{node.sql('spark')}, which may fail for some rows")
+                return done
             case exp.Exists() if self.where:
                 return self._exists(node)
             case exp.Subquery():

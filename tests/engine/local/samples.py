@@ -55,7 +55,8 @@ CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,
          "decimal(3,1)", "decimal(38,0)", "decimal(20,10)", "string", "boolean", "date",
          "timestamp", "binary")  # fmt: skip
 CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
-    exp.Literal: ["1", "1.50", "0.05", "1e3", "'te''xt'", "'a\\\\b\\nc'", "12345678901", "100.0"],
+    exp.Literal: ["1", "1.50", "0.05", "1e3", "'te xt'", "'it\\'s'",
+                  "'a\\\\b\\nc'", "12345678901", "100.0"],
     exp.Boolean: ["true", "false"],
     exp.Null: ["null"],
     exp.Column: [*_of_each("{a}"), "t.ia"],

@@ -70,7 +70,7 @@ VALUES: dict[str, tuple[str, list[object]]] = {
             "true",
             "2020-01-31",
             "ab",
-            "日本🤦x",
+            "日e\u0301🏳️‍🌈x",
             "1.5e3",
         ],
     ),
