@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -396,6 +397,22 @@ def test_P19_a_failed_rename_takes_back_the_others(
         txn.table("db.renamed").insert([{"id": 3, "m": 1}])
     assert table.to_arrow().to_pylist() == [{"id": 3, "m": 1}]
     assert [path.name for path in Path(table.location).iterdir() if path.name[0] == "_"] == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Files, "write"), (AcidWriter, "_put"), (durability, "sync")]
+)
+def test_P19_a_full_disk_leaves_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    table = warehouse.create_table(f"db.full{name}", "id int")
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(owner, name, full)
+    with pytest.raises(PublicationFailed, match="No space left"):
+        table.insert([{"id": 1}])
+    monkeypatch.undo()
+    assert list(Path(table.location).iterdir()) == []
+    assert table.insert([{"id": 1}]) == 1
 
 
 def test_P19_a_count_that_differs_publishes_nothing(
