@@ -41,6 +41,8 @@ class Choice:
 
     engine: Engine
     reason: str
+    instead: Callable[[], Engine] | None = None
+    """The engine that may compute what this one finds that it can't while it reads."""
 
 
 class Engines:
@@ -119,6 +121,7 @@ class Engines:
             yield Choice(
                 self.local,
                 "engine=local" if wanted == "local" else f"{needed:,} bytes to read",
+                (lambda: self.spark) if wanted == "auto" else None,
             )
             why = ""
         if wanted == "auto":

@@ -59,6 +59,13 @@ class Result(ABC):
     def renamed(self, names: Sequence[str]) -> Result:
         """The same rows under other names, as many as there are columns."""
 
+    def or_else(self, make: Callable[[str], Result]) -> Result:  # noqa: ARG002
+        """The same rows; if this engine finds that it can't compute one, `make` computes all.
+
+        `make` takes the reason.
+        """
+        return self
+
     def in_one_file(self) -> Result:
         """The same rows, which a write puts into one file; for a few rows."""
         return self

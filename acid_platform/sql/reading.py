@@ -21,6 +21,7 @@ from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 
 if TYPE_CHECKING:
+    from acid_platform.engine.choice import Choice
     from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
@@ -88,9 +89,16 @@ def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) 
 
 def computed(warehouse: Warehouse, planned: Planned) -> Result:
     """The rows of a planned query, by the engine that its size and its words ask for."""
+
+    def query(choice: Choice) -> Result:
+        result = choice.engine.query(planned.text, planned.reads, choice.reason)
+        if choice.instead is None:
+            return result
+        other = choice.instead
+        return result.or_else(lambda why: other().query(planned.text, planned.reads, why))
+
     return warehouse.engines.run(
-        lambda choice: choice.engine.query(planned.text, planned.reads, choice.reason),
-        read_bytes=sum(read.scan.read_bytes for read in planned.reads.values()),
+        query, read_bytes=sum(read.scan.read_bytes for read in planned.reads.values())
     )
 
 

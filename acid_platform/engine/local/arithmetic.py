@@ -7,6 +7,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from acid_platform.engine.local.casts import Typed, cast
+from acid_platform.engine.local.decimals import quotient, quotient_type, unscaled
 from acid_platform.engine.local.failures import no_value
 from acid_platform.engine.local.types import (
     BIGINT,
@@ -54,8 +55,13 @@ def type_of_decimal(value: Decimal) -> HiveType:
     return decimal(max(1, whole + scale), scale)
 
 
+def too_long_to_negate(kind: HiveType) -> bool:
+    """Whether Spark would round: its unary minus keeps 34 digits."""
+    return kind.kind == "decimal" and kind.sizes[0] > 34
+
+
 def negated(value: Typed) -> Typed:
-    if value.type.kind not in NUMERIC:
+    if value.type.kind not in NUMERIC or too_long_to_negate(value.type):
         raise NeedsSpark(f"- of {spark_name(value.type)}")
     fails = value.fails or value.type.kind in INTEGRAL
     return Typed(f"CAST(-{value.sql} AS {duckdb_type(value.type)})", value.type, fails)
@@ -148,7 +154,18 @@ def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
     if operator == "*" and p1 + p2 + 1 <= MOST_DIGITS:
         kind = decimal(p1 + p2 + 1, s1 + s2)
         return Typed(f"CAST({left.sql} * {right.sql} AS {duckdb_type(kind)})", kind, fails)
+    if operator == "/" and (ratio := quotient_type(a, b)) is not None:
+        return _divided(left, right, ratio)
     raise _unknown(operator, left, right)
+
+
+def _divided(left: Typed, right: Typed, kind: HiveType) -> Typed:
+    shift = 10 ** (kind.sizes[1] - left.type.sizes[1] + right.type.sizes[1])
+    digits = f"({unscaled(left.sql, left.type)} * {shift}::HUGEINT)"
+    done = quotient(digits, unscaled(right.sql, right.type), kind)
+    failure = no_value("[DIVIDE_BY_ZERO] Division by zero")
+    null = f"WHEN {left.sql} IS NULL OR {right.sql} IS NULL THEN NULL"
+    return Typed(f"(CASE {null} WHEN {right.sql} = 0 THEN {failure} ELSE {done} END)", kind, True)
 
 
 def _unknown(operator: str, left: Typed, right: Typed) -> NeedsSpark:

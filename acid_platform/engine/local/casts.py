@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -95,15 +96,24 @@ def cast(value: Typed, target: HiveType) -> Typed:
 
 
 def _constant(value: Typed, wanted: HiveType) -> Typed | None:
-    """A literal in another type, if that is plain; None leaves it to the cast of any value."""
+    """A literal in another type, if that is plain; None leaves it to the cast of any value.
+
+    Raises NeedsSpark for a text that only Spark may be able to read.
+    """
     shown = duckdb_type(wanted)
     if isinstance(value.literal, str) and wanted in (DATE, TIMESTAMP):
         read = literals.date if wanted == DATE else literals.timestamp
         try:
             moment = read(value.literal, value.literal).isoformat()
         except InvalidExpression:
-            return None
+            raise NeedsSpark(f"CAST of {text(value.literal)} to {wanted}") from None
         return Typed(f"CAST({text(moment)} AS {shown})", wanted)
+    if (
+        isinstance(value.literal, str)
+        and wanted.kind in (*FLOATING, "decimal")
+        and not re.fullmatch(_TEXTS[wanted.kind], value.literal)
+    ):
+        raise NeedsSpark(f"CAST of {text(value.literal)} to {wanted}")
     if isinstance(value.literal, int | Decimal) and wanted.kind in (*INTEGRAL, "decimal"):
         whole = wanted.kind in INTEGRAL
         if whole and -(1 << _BITS[wanted.kind]) <= value.literal < 1 << _BITS[wanted.kind]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import pairwise
 
-from sqlglot import exp
+from sqlglot import TokenType, exp, tokenize
 
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
@@ -43,11 +44,14 @@ def translate_condition(condition: str, scope: Scope) -> str:
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return as_condition(Translator(scope).value(parse(condition)), condition).sql
+    return as_condition(translate_value(condition, scope), condition).sql
 
 
 def translate_value(value: str, scope: Scope) -> Typed:
     """An expression over the columns of a scope. Raises as `translate_condition`."""
+    tokens = tokenize(value, read="spark")
+    if any(a.token_type == b.token_type == TokenType.STRING for a, b in pairwise(tokens)):
+        raise NeedsSpark("two texts side by side")  # for Spark a quote in a text, not for sqlglot
     return Translator(scope).value(parse(value))
 
 
@@ -69,10 +73,11 @@ class Translator:
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_condition`."""
-        if isinstance(node, exp.TryCast) and not node.args.get("safe"):
+        if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == _CAST:
             return self._cast(node)  # sqlglot's class for Spark's CAST
         translate = _CONSTRUCTS.get(type(node))
         if translate is not None:
+            _require_known_parts(node)
             return translate(self, node)
         return self._call(node)
 
@@ -173,7 +178,8 @@ class Translator:
             raise NeedsSpark("LIKE with a pattern that is no plain literal")
         if value.type != STRING:
             raise NeedsSpark(f"LIKE of {spark_name(value.type)}")
-        return Typed(f"({value.sql} LIKE {text(pattern.this)})", BOOLEAN, value.fails)
+        word = "NOT LIKE" if node.args.get("negate") else "LIKE"
+        return Typed(f"({value.sql} {word} {text(pattern.this)})", BOOLEAN, value.fails)
 
     # --- arithmetic ----------------------------------------------------------------------------
 
@@ -247,6 +253,8 @@ class Translator:
 
     def _nullif(self, node: exp.Nullif) -> Typed:
         value = self.value(node.this)
+        if value.declared is not None:
+            raise NeedsSpark(f"nullif of {value.declared}, which Spark does not pad there")
         test = compared("=", value, self.value(node.expression))
         done = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
         return Typed(done, value.type, value.fails or test.fails)
@@ -310,8 +318,9 @@ def called(function: Function, values: dict[str, Typed], over: str = "") -> Type
             return None
         accepted[letter] = value
     parts = {letter: value.sql for letter, value in accepted.items()}
-    done = function.sql.format(over=over, **parts)
     types = [value.type for value in accepted.values()]
+    template = function.sql if isinstance(function.sql, str) else function.sql(types)
+    done = template.format(over=over, **parts)
     gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
     fails = function.fails or any(value.fails for value in accepted.values())
     return Typed(f"CAST({done} AS {duckdb_type(gives)})", gives, fails)
@@ -339,7 +348,7 @@ def _accepted(value: Typed, takes: Takes) -> Typed | None:
             return value
         case "decimal" if kind.kind == "decimal":
             return value
-        case "number" if kind.kind in NUMERIC:
+        case "number" if kind.kind in NUMERIC and not arithmetic.too_long_to_negate(kind):
             return value
         case "double" if kind.kind in FLOATING:
             return cast(value, DOUBLE)
@@ -388,6 +397,37 @@ def named_type(to: exp.DataType) -> HiveType:
     elif to.this in known and not to.expressions:
         return known[to.this]
     raise NeedsSpark(f"the type {to.sql('spark')}")
+
+
+_CAST = {"this", "to"}
+_OPERANDS = {"this", "expression", "safe"}
+_BRANCHES = {"this", "true", "false"}
+_MEMBERS = {"this", "expressions", "safe", "ignore_nulls"}
+_PARTS: dict[type[exp.Expr], set[str]] = {
+    exp.Literal: {"this", "is_string"},
+    exp.Column: {"this", "table", "db", "catalog"},
+    exp.Between: {"this", "low", "high"},
+    exp.In: {"this", "expressions", "query"},
+    exp.Like: {"this", "expression", "negate"},
+    exp.Round: {"this", "decimals"},
+    exp.Concat: _MEMBERS,
+    exp.Coalesce: _MEMBERS,
+    exp.Greatest: _MEMBERS,
+    exp.Least: _MEMBERS,
+    exp.Case: {"this", "ifs", "default"},
+    exp.If: _BRANCHES,
+    exp.Nvl2: _BRANCHES,
+    exp.Cast: _CAST,
+}
+"""The parts of a node that its translation knows, where they are more than two operands."""
+
+
+def _require_known_parts(node: exp.Expr) -> None:
+    """Raises NeedsSpark for a node with a part, such as an option, that no translation reads."""
+    known = _PARTS.get(type(node), _OPERANDS)
+    for name, part in node.args.items():
+        if part and name not in known:
+            raise NeedsSpark(f"{name.upper()} of {node.sql('spark')}")
 
 
 _COMPARISONS = {

@@ -14,6 +14,7 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
+from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
 from acid_platform.engine.local.failures import needs_spark
 from acid_platform.engine.local.types import (
     BIGINT,
@@ -25,6 +26,7 @@ from acid_platform.engine.local.types import (
     STRING,
     TIMESTAMP,
     decimal,
+    duckdb_type,
 )
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
@@ -40,7 +42,7 @@ TAKES: dict[Takes, str] = {
     "pad": "a literal text, not empty",
     "integral": "tinyint, smallint, int or bigint",
     "decimal": "decimal",
-    "number": "any number",
+    "number": "any number, decimals of up to 34 digits",
     "double": "float or double",
     "date": "a date, or a timestamp as its date",
     "timestamp": "a timestamp, or a date as its midnight",
@@ -60,10 +62,12 @@ class Function:
 
     call: str
     takes: tuple[Takes, ...]
-    sql: str
+    sql: str | Callable[[Sequence[HiveType]], str]
     gives: Gives
     fails: bool = False
     """Whether it has no value for some arguments, which is an error."""
+    column: str = ""
+    """Spark's name for the column of such a call, where it is not the call itself."""
 
     @property
     def name(self) -> str:
@@ -145,7 +149,13 @@ TEXT = (
     Function("left(a, b)", ("string", "count"), "left({a}, {b})", STRING),
     Function("right(a, b)", ("string", "count"), "right({a}, {b})", STRING),
     Function("replace(a, b, c)", ("string", "string", "string"), "replace({a}, {b}, {c})", STRING),
-    Function("locate(b, a)", ("string", "string"), "CAST(instr({a}, {b}) AS INTEGER)", INT),
+    Function(
+        "locate(b, a)",
+        ("string", "string"),
+        "CAST(instr({a}, {b}) AS INTEGER)",
+        INT,
+        column="locate(b, a, 1)",
+    ),
     Function("startswith(a, b)", ("string", "string"), "starts_with({a}, {b})", BOOLEAN),
     Function("endswith(a, b)", ("string", "string"), "ends_with({a}, {b})", BOOLEAN),
     Function("contains(a, b)", ("string", "string"), "contains({a}, {b})", BOOLEAN),
@@ -184,12 +194,17 @@ DATES = (
             ("timestamp",),
             f"CAST(date_trunc('{unit}', {{a}}) AS TIMESTAMP)",
             TIMESTAMP,
+            column=f"date_trunc({unit}, a)",
         )
         for unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
     ),
     *(
         Function(
-            f"trunc(a, '{unit}')", ("date",), f"CAST(date_trunc('{unit}', {{a}}) AS DATE)", DATE
+            f"trunc(a, '{unit}')",
+            ("date",),
+            f"CAST(date_trunc('{unit}', {{a}}) AS DATE)",
+            DATE,
+            column=f"trunc(a, {unit})",
         )
         for unit in ("YEAR", "QUARTER", "MONTH", "WEEK")
     ),
@@ -197,14 +212,14 @@ DATES = (
 
 NUMBERS = (
     Function("abs(a)", ("number",), "abs({a})", _same, True),
-    Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE),
+    Function("sqrt(a)", ("double",), "sqrt({a})", DOUBLE, column="SQRT(a)"),
     Function("isnan(a)", ("double",), "coalesce(isnan({a}), false)", BOOLEAN),
-    Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
-    Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT),
-    Function("floor(a)", ("decimal",), "floor({a})", _rounded_up),
-    Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up),
-    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT),
-    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT),
+    Function("floor(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="FLOOR(a)"),
+    Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="CEIL(a)"),
+    Function("floor(a)", ("decimal",), "floor({a})", _rounded_up, column="FLOOR(a)"),
+    Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up, column="CEIL(a)"),
+    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, column="FLOOR(a)"),
+    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, column="CEIL(a)"),
 )
 
 _BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
@@ -231,8 +246,24 @@ def _mean_of_whole() -> str:
     )
 
 
+def _mean_of_decimal(types: Sequence[HiveType]) -> str:
+    (kind,) = types
+    total = decimal(kind.sizes[0] + 10, kind.sizes[1])
+    digits = unscaled(f"CAST(sum({{a}}){{over}} AS {duckdb_type(total)})", total)
+    done = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
+    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {done} END"
+
+
+def _mean(types: Sequence[HiveType]) -> HiveType:
+    (kind,) = types
+    mean = mean_type(kind)
+    if mean is None:
+        raise NeedsSpark(f"avg of {kind}")
+    return mean
+
+
 AGGREGATES = (
-    Function("count(*)", (), "count(*){over}", BIGINT),
+    Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
     Function("count_if(a)", ("condition",), "CAST(count_if({a}){over} AS BIGINT)", BIGINT),
@@ -240,6 +271,7 @@ AGGREGATES = (
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),
     Function("avg(a)", ("integral",), _mean_of_whole(), DOUBLE),
+    Function("avg(a)", ("decimal",), _mean_of_decimal, _mean),
     Function("min(a)", ("ordered",), "min({a}){over}", _same),
     Function("max(a)", ("ordered",), "max({a}){over}", _same),
     Function("bool_and(a)", ("condition",), "bool_and({a}){over}", BOOLEAN),
@@ -282,7 +314,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Add: Construct("a + b", "numbers"),
     exp.Sub: Construct("a - b", "numbers"),
     exp.Mul: Construct("a * b", "numbers"),
-    exp.Div: Construct("a / b", "numbers but decimal"),
+    exp.Div: Construct("a / b", "numbers; decimals if the quotient needs few digits"),
     exp.IntDiv: Construct("a DIV b", "whole numbers"),
     exp.Mod: Construct("a % b", "numbers but decimal"),
     exp.Neg: Construct("-a", "numbers"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.functions import calls_of
 from acid_platform.errors import NeedsSpark
 
+_LETTER = re.compile(r"\b([abc])\b")
 _OPERATORS: dict[type[exp.Expr], str] = {
     **arithmetic.OPERATORS,
     exp.IntDiv: "div",
@@ -63,10 +66,9 @@ def name_of(node: exp.Expr) -> str:
             return f"concat({name_of(node.left)}, {name_of(node.right)})"
         case exp.Filter():
             return f"{name_of(node.this)} FILTER (WHERE {name_of(node.expression.this)})"
-        case exp.TimestampTrunc() if isinstance(node.unit, exp.Var):
-            return f"date_trunc({node.unit.name}, {name_of(node.this)})"
         case exp.Like():
-            return f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+            done = f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+            return f"(NOT {done})" if node.args.get("negate") else done
         case exp.Case():
             tests = [
                 name_of(branch.this)
@@ -95,15 +97,10 @@ def name_of(node: exp.Expr) -> str:
             arguments = ", ".join(map(name_of, (node.this, *node.expressions)))
             return f"{type(node).__name__.lower()}({arguments})"
         case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
-            return f"CAST({name_of(node.this)} AS {node.to.sql('spark')})"
+            kind = node.to.sql("spark").replace(", ", ",")
+            return f"CAST({name_of(node.this)} AS {kind})"
     for function, arguments in calls_of(node):
-        if function.call == "count(*)":
-            return "count(1)"
-        distinct = "DISTINCT " if "DISTINCT" in function.call else ""
-        if not arguments or "'" in function.call:
-            break
-        letters = function.call.partition("(")[2]
-        ordered = sorted(arguments, key=letters.index)
-        inside = ", ".join(name_of(arguments[letter]) for letter in ordered)
-        return f"{function.name}({distinct}{inside})"
+        names = {letter: name_of(argument) for letter, argument in arguments.items()}
+        parts = _LETTER.split(function.column or function.call)
+        return "".join(names.get(part, part) for part in parts)
     raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")

@@ -12,7 +12,7 @@ from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import VOID, of_value
 from acid_platform.engine.results import EngineName, Result
-from acid_platform.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.types import CHAR_TYPES, TIMESTAMPS, Column, HiveType
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
 
@@ -37,6 +37,11 @@ class LocalResult(Result):
     """Starts Spark, for `to_spark`."""
     reason: str
     engine: EngineName = "local"
+    instead: Callable[[str], Result] | None = None
+    """Makes the result of an engine that can compute what DuckDB can't, from the reason."""
+
+    def or_else(self, make: Callable[[str], Result]) -> LocalResult:
+        return replace(self, instead=make)
 
     @property
     def columns(self) -> list[str]:
@@ -53,10 +58,31 @@ class LocalResult(Result):
         return declared_columns(self.schema)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
-        return pa.Table.from_batches(self._computed(limit), self.schema)
+        try:
+            return pa.Table.from_batches(self._computed(limit), self.schema)
+        except NeedsSpark as error:
+            return self._other(error).to_arrow(limit)
 
     def batches(self) -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(self.schema, self._computed())
+        return pa.RecordBatchReader.from_batches(self.schema, self._restarted())
+
+    def _restarted(self) -> Iterator[pa.RecordBatch]:
+        """The batches; the other engine's if this one fails before the first."""
+        begun = False
+        try:
+            for batch in self._computed():
+                begun = True
+                yield batch
+        except NeedsSpark as error:
+            if begun:
+                raise
+            yield from self._other(error).batches()
+
+    def _other(self, error: NeedsSpark) -> Result:
+        """The result of the engine that can. Raises the error if there is none."""
+        if self.instead is None:
+            raise error
+        return self.instead(str(error)).renamed(self.columns)
 
     def to_spark(self) -> DataFrame:
         return self.session().createDataFrame(self.to_arrow())
@@ -79,10 +105,13 @@ class LocalResult(Result):
             return str(row[1]).strip()
 
     def count(self) -> int:
-        with reading(self.sources) as connection:
-            found = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
-            assert found is not None
-            return int(found[0])
+        try:
+            with reading(self.sources) as connection:
+                found = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
+                assert found is not None
+                return int(found[0])
+        except NeedsSpark as error:
+            return self._other(error).count()
 
     def _computed(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         sql = self.sql if limit is None else f"SELECT * FROM ({self.sql}) LIMIT {limit}"

@@ -61,11 +61,15 @@ class Scope:
         """
         head, *rest = parts
         if rest:
-            for name, columns in self.members:
-                if name.lower() == head.lower() and (
-                    found := self._one([c for c in columns if _same(c, rest[0])], parts)
-                ):
-                    return _field(found, rest[1:])
+            own = [
+                column
+                for name, columns in self.members
+                if name.lower() == head.lower()
+                for column in columns
+                if _same(column, rest[0])
+            ]
+            if (qualified := self._one(own, parts)) is not None:
+                return _field(qualified, rest[1:])
         merged = [column for column in self.merged if _same(column, head)]
         every = [column for _, columns in self.members for column in columns]
         found = self._one(merged or [column for column in every if _same(column, head)], parts)

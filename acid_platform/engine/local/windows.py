@@ -23,8 +23,10 @@ def over(
     node: exp.Window, value: Callable[[exp.Expr], Typed], order: Callable[[exp.Ordered], str]
 ) -> str:
     """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
-    if node.args.get("alias") or node.args.get("first") or node.args.get("exclude"):
-        raise NeedsSpark("a named window")
+    known = ("this", "partition_by", "order", "spec", "over")
+    for name, part in node.args.items():
+        if part and name not in known:
+            raise NeedsSpark(f"{name.upper()} of a window")
     parts = []
     if keys := node.args.get("partition_by"):
         values = [value(key) for key in keys]
@@ -43,7 +45,8 @@ def _frame(spec: exp.WindowSpec) -> str:
     bounds = [_bound(spec, "start", kind)]
     if spec.args.get("end") is not None:
         bounds.append(_bound(spec, "end", kind))
-    if kind not in ("ROWS", "RANGE") or spec.args.get("exclude"):
+    known = ("kind", "start", "start_side", "end", "end_side")
+    if kind not in ("ROWS", "RANGE") or any(v and k not in known for k, v in spec.args.items()):
         raise NeedsSpark(f"the window frame {spec.sql('spark')}")
     return f"{kind} BETWEEN {bounds[0]} AND {bounds[1] if bounds[1:] else 'CURRENT ROW'}"
 
@@ -75,6 +78,11 @@ def shifted(
     if name is None:
         return None
     _require_order(window)
+    if any(
+        part and part_name not in ("this", "offset", "default")
+        for part_name, part in node.args.items()
+    ):
+        raise NeedsSpark(window.sql("spark"))
     taken = value(node.this)
     if taken.fails:
         raise NeedsSpark(f"{name} of an expression that may fail")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -78,10 +78,12 @@ class LocalTable:
         for stored in translator.opened:
             sql = sql.replace(f'"{stored}"', "t")
         with raise_as_ours():
-            return self.connection.sql(sql).fetchall()
+            found = self.connection.sql(sql).to_arrow_table()
+        return list(zip(*map(plain, found.columns), strict=True))
 
     def _rows(self, sql: str, where: str = "") -> dict[int, object]:
-        return dict(self.connection.sql(f"SELECT id, {sql} FROM t {where}").fetchall())
+        found = self.connection.sql(f"SELECT id, {sql} AS v FROM t {where}").to_arrow_table()
+        return dict(zip(plain(found.column(0)), plain(found.column(1)), strict=True))
 
 
 def spark_table(spark: SparkSession) -> DataFrame:
@@ -124,7 +126,7 @@ def differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
         kind = field.dataType.simpleString()
         if kind != str(local.typed.type):
             yield f"{local.expression}: Spark's type is {kind}, not {local.typed.type}"
-        found = dict(zip(ids, answer.column(number + 1).to_pylist(), strict=True))
+        found = dict(zip(ids, plain(answer.column(number + 1)), strict=True))
         for row, value in local.rows.items():
             if not equal(found[row], value):
                 yield f"{local.expression}: row {row} is {found[row]!r} in Spark, not {value!r}"
@@ -138,7 +140,7 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
             row = next(row for row, error in local.errors.items() if error is kind)
             one = table.alias("t").where(F.col("id") == row)
             try:
-                value = one.selectExpr(f"{local.expression} AS v").toArrow().column(0).to_pylist()
+                value = plain(one.selectExpr(f"{local.expression} AS v").toArrow().column(0))
                 yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
             except PySparkException as error:
                 ours = spark_failures.translated(error)
@@ -146,11 +148,19 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
                     yield f"{local.expression}: row {row} is {ours!r}, not {kind.__name__}"
 
 
-def equal(spark: Any, local: Any) -> bool:
+def plain(column: pa.ChunkedArray) -> list[object]:
+    """The values in Python; dates and timestamps as numbers, since Python lacks some years."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: list[object] = column.to_pylist()
+    return values
+
+
+def equal(spark: object, local: object) -> bool:
     if isinstance(spark, float) and isinstance(local, float) and math.isnan(spark):
         return math.isnan(local)
-    if hasattr(spark, "tzinfo") and spark.tzinfo is not None:
-        spark = spark.replace(tzinfo=None)
     return type(spark) is type(local) and spark == local
 
 
@@ -193,7 +203,7 @@ def query_differences(
     text = form.format(together).replace("FROM t", "FROM {t}")
     found = table.sparkSession.sql(text, t=table).toArrow()
     for position, (item, rows) in enumerate(computed.items(), 1):
-        theirs = found.column(position).to_pylist()
+        theirs = plain(found.column(position))
         wrong = [(a, row[1]) for a, row in zip(theirs, rows, strict=True) if not equal(a, row[1])]
         if wrong:
             yield f"{form.format(item)}: {wrong[0][0]!r} in Spark, not {wrong[0][1]!r}"
