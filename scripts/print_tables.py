@@ -123,6 +123,19 @@ condition, with LIMIT and without ORDER BY.
 Some values are decided when they are read: a text that only Spark parses as a number or date, a
 sum of `bigint` that overflows in some orders, a letter whose case DuckDB changes differently. The
 result then raises NeedsSpark, and never gives a different value.
+
+## Writes
+
+INSERT, INSERT OVERWRITE, UPDATE, DELETE and MERGE of rows in this process and of local results, in
+tables with and without partitions and buckets, and in insert-only tables in ORC and Parquet. The
+rows, the row ids, the files and what their commit records are as Spark writes them.
+
+These go to Spark before anything is published: the other formats of insert-only tables, timestamps
+in Parquet, and a codec that is not written here; days before 15 October 1582, which ORC's Java
+writers count in the Julian calendar; `binary` partition columns, and `float` and `double` ones
+unless the value is 0 or a whole number below 10,000,000; rows of more than 4,096 partitions; maps
+that hold timestamps or CHAR; expressions for columns of nested types; results that grow beyond
+`acid.local.max.bytes`.
 """
 
 

@@ -129,7 +129,8 @@ def _like(value: Typed, other: Typed) -> Typed:
 
 
 def _guarded(operator: str, left: Typed, right: Typed, kind: HiveType, code: str) -> Typed:
-    failure = no_value(f"[{code}] Division by zero")
+    what = "Remainder" if operator == "%" else "Division"
+    failure = no_value(f"[{code}] {what} by zero")
     zero = f"{right.sql} = 0 AND {left.sql} IS NOT NULL"
     done = f"CAST({left.sql} {operator} {right.sql} AS {duckdb_type(kind)})"
     null = f"WHEN {left.sql} IS NULL THEN NULL"

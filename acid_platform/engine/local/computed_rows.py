@@ -97,4 +97,6 @@ class ComputedRows:
 def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
     """The columns that the expressions may read."""
     every = {column.name for column in columns}
-    return set().union(*(every if (read := columns_of(text)) is None else read for text in texts))
+    return set[str]().union(
+        *(every if (read := columns_of(text)) is None else read for text in texts)
+    )
