@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,10 +56,8 @@ class ValueSums:
             f"sum(hash(c{i}{f', c{i}::VARCHAR' if pa.types.is_nested(array.type) else ''}))"
             for i, array in enumerate(values.values())
         )
-        if self._connection is None:  # opening it takes longer than a small file
-            import duckdb
-
-            self._connection = duckdb.connect(config={"threads": 1})
+        if self._connection is None:
+            self._connection = _database().cursor()
         self._connection.register(
             "batch", pa.table(list(values.values()), [f"c{i}" for i in range(len(values))])
         )
@@ -76,6 +75,17 @@ class ValueSums:
                 )
             ]
         )
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """A database in memory for all sums of this process: opening one takes 18 ms, a cursor 0.6 ms.
+
+    With one thread a cursor computes in the thread that calls it.
+    """
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
 
 
 _ODD = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
