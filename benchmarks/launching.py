@@ -57,7 +57,7 @@ def _run(dagster: DagsterProcesses, run_id: str) -> dg.DagsterRun:
     return run
 
 
-def measure(home: Path, remote: str | None, times: int) -> dict[str, Any]:
+def measure(home: Path, spark: bool, remote: str | None, times: int) -> dict[str, Any]:
     """Rounds of one launch of each kind. The first round is apart: it makes the warehouse."""
 
     def small(engine: str, remote: str = "") -> Launched:
@@ -67,7 +67,7 @@ def measure(home: Path, remote: str | None, times: int) -> dict[str, Any]:
     kinds = {
         "empty": Launched(empty_asset.__name__, empty_asset.JOB, {}),
         "local": small("local"),
-        "spark": small("spark"),
+        **({"spark": small("spark")} if spark else {}),
         **({"connect": small("spark", remote)} if remote else {}),
     }
     with ExitStack() as stack:
@@ -95,13 +95,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launching", description=__doc__)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument(
+        "--spark",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="whether to measure a JVM of the run's own too",
+    )
+    parser.add_argument(
         "--remote",
         default=os.environ.get("ACID_SPARK_REMOTE"),
         help="address of a running `make spark-connect`, to be measured too",
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        results = measure(Path(root), options.remote, options.times)
+        results = measure(Path(root), options.spark, options.remote, options.times)
     save(RESULT, {"seconds": results, "machine": machine()})
 
 

@@ -22,7 +22,10 @@ def values_of(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
     Dates and times are integers. A NULL is an undefined value.
     """
-    whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    whole = array
+    if isinstance(array, pa.ChunkedArray):
+        chunks = array.chunks or [pa.nulls(0, array.type)]
+        whole = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
     kind, buffer, end = whole.type, whole.buffers()[1], whole.offset + len(whole)
     if not len(whole):
         return np.empty(0, _dtype(kind))

@@ -115,10 +115,11 @@ from acid_platform import Warehouse
 
 with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
     table = warehouse.table("db.t")
-    print(table.delete("id = 1"), table.update({{"v": "concat(v, 'x')"}}, "id = 2"))
+    print(table.delete("id = 99"), table.delete("id = 1"))
+    print(table.update({{"v": "concat(v, 'x')"}}, "id = 2"))
     print(table.to_arrow().to_pylist())
 """)
-    assert printed == "1 1\n[{'id': 2, 'v': 'Bx'}]\n"
+    assert printed == "0 1\n1\n[{'id': 2, 'v': 'Bx'}]\n"
     assert not loaded & {"pandas", "great_expectations", "dagster", "pyarrow.dataset"}
 
 

@@ -104,11 +104,19 @@ def test_a_scalar_that_does_not_fit_is_refused_as_by_pyarrow(
         scalar_of(value, kind)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_an_array_without_chunks_has_no_values(kind: pa.DataType) -> None:
+    nothing = pa.chunked_array([], kind)
+    assert values_of(nothing).shape == (0,)
+    assert values_of(nothing).dtype == pa.nulls(0, kind).to_numpy(zero_copy_only=False).dtype
+
+
 def test_nothing_here_imports_pandas() -> None:
     program = """
 import datetime, sys
 import numpy as np, pyarrow as pa
-from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of
+from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of, values_of
+values_of(pa.chunked_array([], pa.int64()))
 array = from_numpy(np.arange(3), from_numpy(np.arange(3)))
 for value, kind in ((1, pa.int8()), (.5, pa.float32()), ("x", pa.string()), (True, pa.bool_()),
                     (None, pa.date32()), (datetime.date(2024, 1, 1), pa.date32())):
