@@ -103,7 +103,8 @@ def _agreeing(
 def assigned(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """The values in the column's type, for the conversions that are exact or as in Spark.
 
-    Raises NeedsSpark for all others: Spark converts the value, or says why it can't.
+    Raises NeedsSpark for all others, such as a decimal that has to be rounded or a number that is
+    too large: Spark converts the value, or says why it can't.
     """
     source, target = values.type, arrow_type(column.type)
     if source == target:
@@ -128,22 +129,24 @@ def _conversion(
     if _hive_type(source) == of_value(kind):
         return cast
     if pa.types.is_integer(source) and str(source) in _DIGITS:
-        if kind.kind in INTEGRAL or (pa.types.is_string(target) and kind.kind == "string"):
+        if kind.kind in INTEGRAL or kind.kind == "string":
             return cast
         if kind.kind in ("float", "double"):
             return lambda values: values.cast(target, safe=False)
         if kind.kind == "decimal":
-            whole = kind.sizes[0] - kind.sizes[1]
-            return cast if _DIGITS[str(source)] <= whole else None
+            whole = pa.decimal128(_DIGITS[str(source)], 0)
+            return lambda values: values.cast(whole).cast(target)
+    if pa.types.is_boolean(source) and kind.kind == "string":
+        return cast
     if pa.types.is_float32(source) and kind.kind == "double":
         return cast
     if pa.types.is_date32(source) and kind.kind == "timestamp":
         return cast
-    if pa.types.is_decimal(source) and kind.kind == "decimal":
-        whole = source.precision - source.scale <= kind.sizes[0] - kind.sizes[1]
-        return cast if whole and source.scale <= kind.sizes[1] else None
-    if pa.types.is_decimal(source) and kind.kind == "double":
-        return _as_double if source.precision <= _FIFTEEN_DIGITS else None
+    if pa.types.is_decimal(source):
+        if kind.kind == "decimal" or (kind.kind in INTEGRAL and not source.scale):
+            return cast
+        if kind.kind == "double" and source.scale <= _FIFTEEN_DIGITS:
+            return _as_double
     return None
 
 
@@ -155,7 +158,8 @@ def _hive_type(arrow: pa.DataType) -> HiveType | None:
 
 
 def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decimals of at most fifteen digits as doubles, rounded once as in Java."""
+    """Decimals of at most fifteen digits as doubles, rounded once as in Java; ArrowInvalid for
+    longer ones."""
     scale = values.type.scale
     power = scalar_of(Decimal(10**scale), pa.decimal128(scale + 1, 0))
     unscaled = pc.multiply(values.cast(pa.decimal128(_FIFTEEN_DIGITS, scale)), power)

@@ -22,6 +22,7 @@ from pyarrow import parquet
 from acid_platform.engine.local import event_files, running
 from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
 from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.stored_values import assigned
 from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.results import ArrowResult
 from acid_platform.errors import NeedsSpark, PublicationFailed, TxnAborted, WrongType
@@ -30,6 +31,7 @@ from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
+from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, stripe_ends
 from acid_platform.storage.orc_writer import AcidWriter
@@ -142,7 +144,7 @@ def test_insert_only_tables_are_written_as_their_format_says(
 
 def test_sql_statements_that_change_rows_need_no_spark(warehouse: Warehouse) -> None:
     warehouse.create_table("db.a", "id int, v string, d decimal(7,2)", ["p int"])
-    warehouse.create_table("db.b", "id bigint, c char(3)")
+    warehouse.create_table("db.b", "id int, c char(3)")
     warehouse.sql("INSERT INTO db.a VALUES (1, 'x', 1.5, 1), (2, NULL, 2, 1), (3, 'z', 3.25, 2)")
     warehouse.sql("INSERT INTO db.b SELECT id, v FROM db.a WHERE v IS NOT NULL")
     found = sorted(tuple(row.values()) for row in warehouse.table("db.b").to_arrow().to_pylist())
@@ -155,7 +157,7 @@ def test_sql_statements_that_change_rows_need_no_spark(warehouse: Warehouse) -> 
     warehouse.sql("UPDATE db.a SET d = d + 1 WHERE id IN (SELECT id FROM db.b)")
     warehouse.sql("DELETE FROM db.a WHERE id = 3 AND v = 'z'")
     warehouse.sql(
-        "MERGE INTO db.a t USING (SELECT CAST(id AS int) AS id, c FROM db.b) s ON t.id = s.id"
+        "MERGE INTO db.a t USING (SELECT id, c FROM db.b) s ON t.id = s.id"
         " WHEN MATCHED THEN UPDATE SET v = rtrim(s.c)"
         " WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, 'new', 5)"
     )
@@ -223,10 +225,49 @@ def test_a_result_is_stored_by_the_types_of_the_columns(warehouse: Warehouse) ->
         (2, -0.3, Decimal("-0.300"), "8"),
         (None, None, None, "9"),
     ]
-    for wrong in (pa.array([1 << 40]), pa.array([0.5]), pa.array([Decimal("1.5")])):
-        narrow = warehouse.create_table("db.narrow", "a int", if_not_exists=True)
-        with pytest.raises(NeedsSpark):  # Spark stores the value, or says why it can't
-            narrow.insert(result(pa.table({"a": wrong})))
+
+
+EXACT = pa.array([Decimal("1.50"), Decimal("-2.00")], pa.decimal128(38, 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "stored"),
+    [
+        ("decimal(5,2)", EXACT, [Decimal("1.50"), Decimal("-2.00")]),
+        ("decimal(5,1)", EXACT, [Decimal("1.5"), Decimal("-2.0")]),
+        ("double", EXACT, [1.5, -2.0]),
+        ("decimal(5,2)", pa.array([7, -999]), [Decimal("7.00"), Decimal("-999.00")]),
+        ("int", pa.array([Decimal(7)], pa.decimal128(20, 0)), [7]),
+        ("string", pa.array([True, False]), ["true", "false"]),
+        ("tinyint", pa.array([127, -128]), [127, -128]),
+        # Spark rounds these values, spells them in its own way, or says why it can't store them.
+        ("decimal(5,1)", pa.array([Decimal("1.25")], pa.decimal128(5, 2)), None),
+        ("decimal(5,2)", pa.array([1000]), None),
+        ("decimal(3,2)", EXACT.cast(pa.decimal128(38, 4)).take(pa.array([0, 1])), [1.5, -2]),
+        ("decimal(2,2)", EXACT, None),
+        ("int", pa.array([1 << 40]), None),
+        ("int", pa.array([0.5]), None),
+        ("int", pa.array([Decimal("1.5")]), None),
+        ("int", pa.array([Decimal(1 << 40)], pa.decimal128(20, 0)), None),
+        ("float", EXACT, None),
+        ("double", pa.array([Decimal("1234567890123456.7")], pa.decimal128(20, 1)), None),
+        ("string", pa.array([1.5]), None),
+        ("string", EXACT, None),
+        ("int", pa.array(["1"]), None),
+    ],
+)
+def test_P33_conversions_that_are_exact_are_made_here_and_others_by_spark(
+    kind: str, values: pa.Array, stored: list[object] | None
+) -> None:
+    [column] = parse_columns(f"a {kind}")
+    given = pa.chunked_array([values])
+    if stored is None:
+        with pytest.raises(NeedsSpark):
+            assigned(given, column)
+    else:
+        made = assigned(given, column)
+        assert made.type == arrow_type(column.type)
+        assert made.to_pylist() == stored
 
 
 @pytest.mark.parametrize("keys", [[], ["p int"]], ids=["streamed", "partitioned"])
