@@ -2,8 +2,8 @@
 
 `python -m benchmarks.compaction_engines` makes a table of each number of `--rows`, with a base and
 a few updates, and alternates major compactions of it by both engines, validation included, up to
-their publication. Spark's session is warm: a process that has none pays its start too. Run it to choose
-`acid.local.compaction.max.bytes` for a machine.
+their publication. Spark's session is warm: a process that has none pays its start too. Run it to
+choose `acid.local.compaction.max.bytes` for a machine.
 """
 
 from __future__ import annotations
