@@ -12,6 +12,7 @@ from acid_platform.engine.choice import Choice
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.sql.magic import engine_and_name
 from acid_platform.warehouse import Warehouse
+from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 
 ONLY_SPARK = "SELECT reflect('java.lang.Math', 'abs', id) AS a FROM db.t"
@@ -116,3 +117,26 @@ def test_P33_local_alone_refuses_what_only_spark_can(warehouse: Warehouse) -> No
 )
 def test_a_cell_may_name_its_engine(line: str, expected: tuple[str | None, str]) -> None:
     assert engine_and_name(line) == expected
+
+
+def test_P33_a_transaction_tells_the_engine_of_each_statement(warehouse: Warehouse) -> None:
+    warehouse.create_table("db.told", "id int")
+    with warehouse.using("local"), warehouse.transaction() as txn:
+        txn.table("db.told").insert([{"id": 1}, {"id": 2}])
+        txn.table("db.told").delete("id = 1")
+        assert txn.engines == (("local", "engine=local"),) * 2
+    with warehouse.transaction() as txn:
+        txn.table("db.told").insert([{"id": 3}])
+        [(engine, reason)] = txn.engines
+    assert engine == "local" and "bytes" in reason
+    assert warehouse.table("db.told").count() == 2
+
+
+def test_P33_a_resource_of_dagster_has_an_engine(warehouse: Warehouse) -> None:
+    with WarehouseResource(path=warehouse.path, engine="local").open() as opened:
+        assert tried(opened) == ["local"]
+    with (
+        pytest.raises(InvalidDefinition, match="'duckdb' is no engine"),
+        WarehouseResource(path=warehouse.path, engine="duckdb").open(),
+    ):
+        pass
