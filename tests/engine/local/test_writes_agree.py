@@ -187,7 +187,7 @@ def changes(draw: st.DrawFn, kind: str) -> list[Statement]:
                 source = draw(given_rows)
                 clauses = draw(st.sampled_from(CLAUSES))
                 on = draw(st.sampled_from(["t.id = s.id", "t.id = s.id AND t.v = s.v"]))
-                source = [{"id": None, **row} for row in source]
+                source = [{"id": None, "v": None, "d": None, **row} for row in source]
                 statements.append(Statement("merge", (source, on, None, None, None, clauses)))
     return statements
 
@@ -231,7 +231,7 @@ def check(warehouses: Warehouses, kind: str, statements: Sequence[Statement]) ->
 
 
 RUN = settings(
-    max_examples=5,
+    max_examples=4,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],  # each step of shrinking takes Spark seconds
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -278,14 +278,21 @@ def test_P33_every_verb_in_one_history_does_the_same_in_both_engines(
         Statement("insert", (pd.DataFrame(given(4, 20)),)),
         Statement(
             "merge",
-            (given(6, 18), "t.id = s.id", None, None, None, CLAUSES[0]),
+            (
+                [{**row, "d": Decimal(row["id"])} for row in given(6, 18)],
+                "t.id = s.id",
+                *(None, None, None, CLAUSES[0]),
+            ),
         ),
         Statement("delete", ("length(v) = 2 AND id < 3",)),
         Statement("delete", ("id / 0 = 1",)),
         Statement("update", ({"v": "upper(v)"}, None)),
-        *(Statement("update", (assignments, None)) for assignments in ASSIGNMENTS),
-        *(Statement("insert", ([row],)) for row in WRONG),
     ]
+    if kind == "plain":
+        history += [
+            *(Statement("update", (assignments, None)) for assignments in ASSIGNMENTS),
+            *(Statement("insert", ([row],)) for row in WRONG),
+        ]
     check(warehouses, kind, history)
 
 
