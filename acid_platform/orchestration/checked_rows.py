@@ -116,8 +116,11 @@ class CheckedRows:
             if expectation.kind not in PANDAS:
                 yield f"{expectation.kind} of the check {expectation.name}"
                 continue
+            given = expectation.arguments
+            if "column_A" in given and given["column_A"] == given.get("column_B"):
+                yield f"a column beside itself in the check {expectation.name}"
             known, arguments = PANDAS[expectation.kind]
-            for name in expectation.arguments:
+            for name in given:
                 if name not in arguments | _COLUMNS:
                     yield f"the argument {name} of the check {expectation.name}"
             for name in expectation.columns:
