@@ -22,10 +22,26 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def column_name(node: exp.Expr) -> str:
+    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
+        return name_of(node.this)
+    return column_name(node.this) if isinstance(node, exp.Paren) else name_of(node)
+
+
+def _has_fraction(node: exp.Binary) -> bool:
+    return any(
+        isinstance(part, exp.Literal) and not part.is_string and "." in part.this
+        for side in (node.left, node.right)
+        for part in (side, side.this)
+    )
 
 
 def name_of(node: exp.Expr) -> str:
-    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+    """The name of an expression in the name of a column. Raises NeedsSpark."""
     match node:
         case exp.Column() | exp.Dot():
             return str(node.parts[-1].name)
@@ -37,10 +53,6 @@ def name_of(node: exp.Expr) -> str:
             return "NULL"
         case exp.Paren():
             return name_of(node.this)
-        case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
-            node.this.expression, exp.Null
-        ):
-            return f"({name_of(node.this.this)} IS NOT NULL)"
         case exp.Not():
             return f"(NOT {name_of(node.this)})"
         case exp.Is() if isinstance(node.expression, exp.Null):
@@ -51,6 +63,8 @@ def name_of(node: exp.Expr) -> str:
             return f"-{name_of(node.this)}"
         case exp.Neg():
             return f"(- {name_of(node.this)})"
+        case exp.Binary() if type(node) in _COMPARISONS and _has_fraction(node):
+            pass  # Spark writes another comparison where the other side is a whole number
         case exp.Binary() if type(node) in _OPERATORS:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
         case exp.In() if node.expressions:
