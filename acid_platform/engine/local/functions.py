@@ -272,7 +272,7 @@ AGGREGATES = (
     Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
-    Function("count_if(a)", ("condition",), "CAST(count_if({a}){over} AS BIGINT)", BIGINT),
+    Function("count_if(a)", ("condition",), "count(CASE WHEN {a} THEN 1 END){over}", BIGINT),
     Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),

@@ -57,7 +57,7 @@ def name_of(node: exp.Expr) -> str:
             return f"(NOT {name_of(node.this)})"
         case exp.Is() if isinstance(node.expression, exp.Null):
             return f"({name_of(node.this)} IS NULL)"
-        case exp.NEQ():
+        case exp.NEQ() if not _has_fraction(node):
             return f"(NOT ({name_of(node.left)} = {name_of(node.right)}))"
         case exp.Neg() if isinstance(node.this, exp.Literal):
             return f"-{name_of(node.this)}"
@@ -68,12 +68,11 @@ def name_of(node: exp.Expr) -> str:
         case exp.Binary() if type(node) in _OPERATORS:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
         case exp.In() if node.expressions:
-            return f"({name_of(node.this)} IN ({', '.join(map(name_of, node.expressions))}))"
+            return f"({name_of(node.this)} IN ({_names(*node.expressions)}))"
         case exp.NullSafeEQ():
             return f"({name_of(node.left)} <=> {name_of(node.right)})"
         case exp.Between():
-            parts = (node.this, node.args["low"], node.args["high"])
-            return f"between({', '.join(map(name_of, parts))})"
+            return f"between({_names(node.this, node.args['low'], node.args['high'])})"
         case exp.Nullif():
             return f"nullif({name_of(node.this)}, {name_of(node.expression)})"
         case exp.DPipe():
@@ -98,23 +97,24 @@ def name_of(node: exp.Expr) -> str:
             other = "" if default is None else f" ELSE {name_of(default)}"
             return f"CASE {' '.join(branches)}{other} END"
         case exp.If() if node.args.get("false") is not None:
-            parts = (node.this, node.args["true"], node.args["false"])
-            return f"(IF({', '.join(map(name_of, parts))}))"
+            return f"(IF({_names(node.this, node.args['true'], node.args['false'])}))"
         case exp.Coalesce():
-            return f"coalesce({', '.join(map(name_of, (node.this, *node.expressions)))})"
+            return f"coalesce({_names(node.this, *node.expressions)})"
         case exp.Round():
-            parts = (node.this, *filter(None, [node.args.get("decimals")]))
-            return f"round({', '.join(map(name_of, parts))}{'' if parts[1:] else ', 0'})"
+            return f"round({_names(node.this, node.args.get('decimals') or exp.Literal.number(0))})"
         case exp.Concat():
-            return f"concat({', '.join(map(name_of, node.expressions))})"
+            return f"concat({_names(*node.expressions)})"
         case exp.Greatest() | exp.Least():
-            arguments = ", ".join(map(name_of, (node.this, *node.expressions)))
-            return f"{type(node).__name__.lower()}({arguments})"
+            return f"{type(node).__name__.lower()}({_names(node.this, *node.expressions)})"
         case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
             kind = node.to.sql("spark").replace(", ", ",")
             return f"CAST({name_of(node.this)} AS {kind})"
     for function, arguments in calls_of(node):
-        names = {letter: name_of(argument) for letter, argument in arguments.items()}
-        parts = _LETTER.split(function.column or function.call)
-        return "".join(names.get(part, part) for part in parts)
+        known = {letter: name_of(argument) for letter, argument in arguments.items()}
+        pieces = _LETTER.split(function.column or function.call)
+        return "".join(known.get(piece, piece) for piece in pieces)
     raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")
+
+
+def _names(*nodes: exp.Expr) -> str:
+    return ", ".join(map(name_of, nodes))
