@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
-from acid_platform.engine.local.failures import needs_spark
+from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.engine.local.types import (
     BIGINT,
     BOOLEAN,
@@ -88,7 +88,7 @@ def _sum(types: Sequence[HiveType]) -> HiveType:
 def _rounded_up(types: Sequence[HiveType]) -> HiveType:
     (kind,) = types
     precision, scale = kind.sizes
-    return decimal(min(38, precision - scale + 1), 0)
+    return decimal(min(MOST_DIGITS, precision - scale + 1), 0) if scale else kind
 
 
 def _cased(function: str) -> str:
@@ -123,11 +123,11 @@ def _part(name: str, sql: str, takes: Takes = "date") -> Function:
 
 
 def _whole_of_double(function: str) -> str:
-    """NaN becomes 0, and what is too large the nearest bigint, as in Java."""
+    failure = wrong_type("[ARITHMETIC_OVERFLOW] overflow")
+    unsure = needs_spark(f"{function} of NaN or of a number next to 2^63")
     return (
-        "CASE WHEN isnan({a}) THEN 0"
-        " WHEN {a} >= 9223372036854775808.0::DOUBLE THEN 9223372036854775807"
-        " WHEN {a} <= -9223372036854775808.0::DOUBLE THEN (-9223372036854775808)::BIGINT"
+        "CASE WHEN isnan({a}) OR abs({a}) BETWEEN 9.2e18::DOUBLE AND 9.3e18::DOUBLE"
+        f" THEN {unsure} WHEN abs({{a}}) > 9.2e18::DOUBLE THEN {failure}"
         f" ELSE CAST({function}({{a}}) AS BIGINT) END"
     )
 
@@ -139,7 +139,13 @@ TEXT = (
     Function("trim(a)", ("string",), "trim({a}, ' ')", STRING),
     Function("ltrim(a)", ("string",), "ltrim({a}, ' ')", STRING),
     Function("rtrim(a)", ("string",), "rtrim({a}, ' ')", STRING),
-    Function("substring(a, b)", ("string", "count"), "substring({a}, greatest({b}, 1))", STRING),
+    Function(
+        "substring(a, b)",
+        ("string", "count"),
+        "substring({a}, greatest({b}, 1))",
+        STRING,
+        column="substring(a, b, 2147483647)",
+    ),
     Function(
         "substring(a, b, c)",
         ("string", "count", "count"),
@@ -218,8 +224,8 @@ NUMBERS = (
     Function("ceil(a)", ("integral",), "CAST({a} AS BIGINT)", BIGINT, column="CEIL(a)"),
     Function("floor(a)", ("decimal",), "floor({a})", _rounded_up, column="FLOOR(a)"),
     Function("ceil(a)", ("decimal",), "ceil({a})", _rounded_up, column="CEIL(a)"),
-    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, column="FLOOR(a)"),
-    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, column="CEIL(a)"),
+    Function("floor(a)", ("double",), _whole_of_double("floor"), BIGINT, True, column="FLOOR(a)"),
+    Function("ceil(a)", ("double",), _whole_of_double("ceil"), BIGINT, True, column="CEIL(a)"),
 )
 
 _BOUND = "greatest(abs(CAST(max({a}){over} AS HUGEINT)), abs(CAST(min({a}){over} AS HUGEINT)))"
@@ -266,7 +272,7 @@ AGGREGATES = (
     Function("count(*)", (), "count(*){over}", BIGINT, column="count(1)"),
     Function("count(a)", ("any",), "count({a}){over}", BIGINT),
     Function("count(DISTINCT a)", ("ordered",), "count(DISTINCT {a}){over}", BIGINT),
-    Function("count_if(a)", ("condition",), "CAST(count_if({a}){over} AS BIGINT)", BIGINT),
+    Function("count_if(a)", ("condition",), "count(CASE WHEN {a} THEN 1 END){over}", BIGINT),
     Function("sum(a)", ("int",), "CAST(sum({a}){over} AS BIGINT)", BIGINT),
     Function("sum(a)", ("integral",), _sum_of_bigint(), BIGINT, True),
     Function("sum(a)", ("decimal",), "sum({a}){over}", _sum),

@@ -22,10 +22,26 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def column_name(node: exp.Expr) -> str:
+    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Column | exp.Dot):
+        return name_of(node.this)
+    return column_name(node.this) if isinstance(node, exp.Paren) else name_of(node)
+
+
+def _has_fraction(node: exp.Binary) -> bool:
+    return any(
+        isinstance(part, exp.Literal) and not part.is_string and "." in part.this
+        for side in (node.left, node.right)
+        for part in (side, side.this)
+    )
 
 
 def name_of(node: exp.Expr) -> str:
-    """The name of an unnamed column. Raises NeedsSpark where it is not known."""
+    """The name of an expression in the name of a column. Raises NeedsSpark."""
     match node:
         case exp.Column() | exp.Dot():
             return str(node.parts[-1].name)
@@ -37,29 +53,26 @@ def name_of(node: exp.Expr) -> str:
             return "NULL"
         case exp.Paren():
             return name_of(node.this)
-        case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
-            node.this.expression, exp.Null
-        ):
-            return f"({name_of(node.this.this)} IS NOT NULL)"
         case exp.Not():
             return f"(NOT {name_of(node.this)})"
         case exp.Is() if isinstance(node.expression, exp.Null):
             return f"({name_of(node.this)} IS NULL)"
-        case exp.NEQ():
+        case exp.NEQ() if not _has_fraction(node):
             return f"(NOT ({name_of(node.left)} = {name_of(node.right)}))"
         case exp.Neg() if isinstance(node.this, exp.Literal):
             return f"-{name_of(node.this)}"
         case exp.Neg():
             return f"(- {name_of(node.this)})"
+        case exp.Binary() if type(node) in _COMPARISONS and _has_fraction(node):
+            pass  # Spark writes another comparison where the other side is a whole number
         case exp.Binary() if type(node) in _OPERATORS:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
         case exp.In() if node.expressions:
-            return f"({name_of(node.this)} IN ({', '.join(map(name_of, node.expressions))}))"
+            return f"({name_of(node.this)} IN ({_names(*node.expressions)}))"
         case exp.NullSafeEQ():
             return f"({name_of(node.left)} <=> {name_of(node.right)})"
         case exp.Between():
-            parts = (node.this, node.args["low"], node.args["high"])
-            return f"between({', '.join(map(name_of, parts))})"
+            return f"between({_names(node.this, node.args['low'], node.args['high'])})"
         case exp.Nullif():
             return f"nullif({name_of(node.this)}, {name_of(node.expression)})"
         case exp.DPipe():
@@ -84,23 +97,24 @@ def name_of(node: exp.Expr) -> str:
             other = "" if default is None else f" ELSE {name_of(default)}"
             return f"CASE {' '.join(branches)}{other} END"
         case exp.If() if node.args.get("false") is not None:
-            parts = (node.this, node.args["true"], node.args["false"])
-            return f"(IF({', '.join(map(name_of, parts))}))"
+            return f"(IF({_names(node.this, node.args['true'], node.args['false'])}))"
         case exp.Coalesce():
-            return f"coalesce({', '.join(map(name_of, (node.this, *node.expressions)))})"
+            return f"coalesce({_names(node.this, *node.expressions)})"
         case exp.Round():
-            parts = (node.this, *filter(None, [node.args.get("decimals")]))
-            return f"round({', '.join(map(name_of, parts))}{'' if parts[1:] else ', 0'})"
+            return f"round({_names(node.this, node.args.get('decimals') or exp.Literal.number(0))})"
         case exp.Concat():
-            return f"concat({', '.join(map(name_of, node.expressions))})"
+            return f"concat({_names(*node.expressions)})"
         case exp.Greatest() | exp.Least():
-            names = ", ".join(map(name_of, (node.this, *node.expressions)))
-            return f"{type(node).__name__.lower()}({names})"
+            return f"{type(node).__name__.lower()}({_names(node.this, *node.expressions)})"
         case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
             kind = node.to.sql("spark").replace(", ", ",")
             return f"CAST({name_of(node.this)} AS {kind})"
     for function, arguments in calls_of(node):
-        names = {letter: name_of(argument) for letter, argument in arguments.items()}
-        parts = _LETTER.split(function.column or function.call)
-        return "".join(names.get(part, part) for part in parts)
+        known = {letter: name_of(argument) for letter, argument in arguments.items()}
+        pieces = _LETTER.split(function.column or function.call)
+        return "".join(known.get(piece, piece) for piece in pieces)
     raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")
+
+
+def _names(*nodes: exp.Expr) -> str:
+    return ", ".join(map(name_of, nodes))

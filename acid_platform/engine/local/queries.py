@@ -24,7 +24,7 @@ from acid_platform.engine.local.clauses import (
     sortable,
 )
 from acid_platform.engine.local.expressions import Translator, as_condition
-from acid_platform.engine.local.names import name_of
+from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.relations import NOTHING, Block, Relation
 from acid_platform.engine.local.scope import Scope, ScopeColumn
 from acid_platform.engine.local.select_expressions import Expressions
@@ -215,7 +215,7 @@ class Select:
             elif isinstance(item, exp.Aliases):
                 raise NeedsSpark(item.sql("spark"))
             else:
-                yield name_of(item), item
+                yield column_name(item), item
 
     def _starred(self, star: exp.Star, member: str) -> Iterator[tuple[str, ScopeColumn]]:
         if star.args.get("replace") or star.args.get("rename"):

@@ -35,7 +35,7 @@ from acid_platform.storage.deletes import wrong_operation
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")
 _VALUE_ERROR = re.compile(
-    r"\[(?:CAST_OVERFLOW|CAST_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE|ARITHMETIC_OVERFLOW"
+    r"\[(?:CAST_OVERFLOW|CAST_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE|(?:BINARY_)?ARITHMETIC_OVERFLOW"
     r"|NUMERIC_OUT_OF_SUPPORTED_RANGE|INVALID_INLINE_TABLE\.FAILED_SQL_EXPRESSION_EVALUATION)"
     r"[^\]]*\][^\n]*"
 )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import raise_as_ours, translated
-from acid_platform.engine.local.names import name_of
+from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.queries import SourceRead
@@ -60,7 +60,7 @@ class LocalTable:
                 raise
         rows: dict[int, object] = {}
         errors: dict[int, type[BaseException]] = {}
-        for row in range(0, values.ROWS, 3):
+        for row in range(0, values.ROWS, 7):
             try:
                 rows |= self._rows(typed.sql, f"WHERE id = {row}")
             except duckdb.Error as error:
@@ -170,7 +170,7 @@ def name_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]
     for local in wanted:
         tree = sqlglot.parse_one(local.expression, dialect="spark")
         with suppress(NeedsSpark):
-            named[tree.sql("spark")] = name_of(tree)
+            named[tree.sql("spark")] = column_name(tree)
     found = table.alias("t").selectExpr(*named).columns
     for (text, ours), theirs in zip(named.items(), found, strict=True):
         if ours != theirs:
