@@ -129,11 +129,11 @@ class CheckedRows:
 
 
 def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFrame:
-    """The rows as Great Expectations takes them: NULL is None or NaN, and a whole number stays one
-    beside NULL.
+    """The rows as Great Expectations takes them: NULL is None, and a whole number stays one beside
+    it.
 
-    Raises NeedsSpark for NaN, which pandas would take for NULL, and for NULL in a pair of columns
-    that are compared, which pandas can't do.
+    Raises NeedsSpark for NULL or NaN in a column of double, which are one to pandas, and for NULL
+    in a pair of columns that are compared, which pandas can't do.
     """
     pairs = {
         str(name).lower()
@@ -144,7 +144,9 @@ def in_pandas(rows: pa.Table, expectations: Sequence[Expectation]) -> pd.DataFra
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name in pairs and column.null_count:
             raise NeedsSpark(f"NULL in a pair of columns, {name}, of a check")
-        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-            raise NeedsSpark(f"NaN in the column {name} of a check")
+        if pa.types.is_floating(column.type) and (
+            column.null_count or pc.any(pc.is_nan(column)).as_py()
+        ):
+            raise NeedsSpark(f"NULL or NaN in the column {name} of a check")
     frame: pd.DataFrame = rows.to_pandas(integer_object_nulls=True, date_as_object=True)
     return frame
