@@ -300,9 +300,10 @@ def tell(console: Console, home: Path, weeks: int) -> int:
     with console.status("Starting Dagster, Spark and the metastore"):
         # Two cores: while the JVM starts and works, Python loads and computes beside it.
         beside = ThreadPoolExecutor(1)
-        beside.submit(load_ahead)
+        loaded = beside.submit(load_ahead)
         expected = beside.submit(expected_tables, weeks)
         start_spark()
+        loaded.result()  # two threads that import one package can see it half initialised
         import dagster as dg
 
         from acid_platform import definitions

@@ -17,7 +17,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acid_platform.errors import SnapshotExpired
+from acid_platform.errors import (
+    AcidError,
+    CorruptFile,
+    MetastoreUnavailable,
+    NoSuchTxn,
+    SnapshotExpired,
+    UnknownColumn,
+)
 from acid_platform.metastore import Metastore
 from acid_platform.services import cleaner
 from acid_platform.warehouse import Warehouse
@@ -53,6 +60,28 @@ def clean_away(warehouse: Warehouse) -> None:
     assert work(warehouse, NAME) == "published"
     cleaner.run(warehouse.metastore)
     assert [path.name[:4] for path in root.iterdir()] == ["base"]
+
+
+@pytest.mark.parametrize("ended", [NoSuchTxn, MetastoreUnavailable])
+def test_P29_a_missing_file_is_damage_only_while_the_transaction_is_known_to_be_open(
+    warehouse: Warehouse, ended: type[AcidError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(warehouse.table(NAME).location)
+    with warehouse.transaction() as txn:
+        table = txn.table(NAME)
+        for path in root.glob("delta_0000001_*/bucket_*"):
+            path.unlink()
+        with pytest.raises(CorruptFile, match="is gone"):
+            table.to_arrow()
+
+        def check() -> None:
+            raise ended("nobody can tell")
+
+        monkeypatch.setattr(txn.declared.begun, "check", check)
+        with pytest.raises(ended, match="nobody can tell"):
+            table.to_arrow()
+        with pytest.raises(UnknownColumn):  # no file: the first error says what is wrong
+            table.to_arrow(["nobody"])
 
 
 def open_txns(metastore: Metastore) -> list[int]:

@@ -6,12 +6,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from acid_platform.errors import (
     AcidError,
+    CorruptFile,
     MetastoreUnavailable,
     MetastoreWriteFailed,
     NoSuchTxn,
@@ -201,16 +202,20 @@ class Transaction:
         """A block that resolves or reads files of the snapshot, followed by `check`.
 
         If the block fails because the transaction has ended, SnapshotExpired or TxnAborted is
-        raised instead: files that the snapshot needs may be gone by then.
+        raised instead: files that the snapshot needs may be gone by then. A file counts as damaged
+        (CorruptFile) only if the transaction is known to be open; otherwise NoSuchTxn or
+        MetastoreUnavailable is raised.
         """
         try:
             yield
         except Exception as error:
-            with suppress(MetastoreUnavailable, NoSuchTxn):
-                try:
-                    self.check()
-                except (SnapshotExpired, TxnAborted) as over:
-                    raise over from error
+            try:
+                self.check()
+            except (SnapshotExpired, TxnAborted) as over:
+                raise over from error
+            except (NoSuchTxn, MetastoreUnavailable) as unknown:
+                if isinstance(error, CorruptFile):
+                    raise unknown from error
             raise
         self.check()
 
