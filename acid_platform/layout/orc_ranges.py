@@ -17,7 +17,7 @@ from acid_platform.snapshot.ranges import ColumnRange, RangeKind, text_range
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""
 
-_NAMES, _ROWS, _STATISTICS = 3, 6, 7
+_NAMES, _ROWS, STATISTICS = 3, 6, 7
 _COUNT, _INTEGERS, _TEXTS, _DECIMALS, _DATES = 1, 2, 4, 6, 7
 _LOW, _HIGH = 1, 2
 _INTEGER_KINDS, _DECIMAL_KIND, _DATE_KIND, _TEXT_KINDS = (1, 2, 3, 4), 14, 15, (7, 16)
@@ -41,12 +41,12 @@ def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
     for field in fields(footer):
         if field.number == TYPES:
             types.append(field.payload)
-        elif field.number == _STATISTICS:
+        elif field.number == STATISTICS:
             statistics.append(field.payload)
         elif field.number == _ROWS:
             rows = field.value
-    if len(statistics) != len(types):
-        return
+    if len(statistics) != len(types) or _count(statistics[0]) != rows:
+        return  # Hive's minor compaction writes no row index, and then counts no values either
     root = unpacked(types[0], SUBTYPES)[-1] if acid else 0
     names = [field.payload.decode() for field in fields(types[root]) if field.number == _NAMES]
     columns = unpacked(types[root], SUBTYPES)
@@ -55,6 +55,11 @@ def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
         known = _range(statistics[column], kind, rows)
         if known is not None:
             yield name.lower(), known
+
+
+def _count(statistics: bytes) -> int | None:
+    """The number of values that are not NULL; for the root column, of rows."""
+    return next((field.value for field in fields(statistics) if field.number == _COUNT), None)
 
 
 def _range(statistics: bytes, kind: int, rows: int) -> ColumnRange | None:

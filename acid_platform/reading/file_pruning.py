@@ -62,7 +62,10 @@ class _Ranges:
     """The column ranges of one file, and the declared kinds of the columns."""
 
     def __init__(self, known: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
-        self._known, self._kinds = known, kinds
+        # A record without any value may come from a footer without statistics: earlier versions
+        # took those for columns of nothing but NULL.
+        counted = any(column.values for column in known.values())
+        self._known, self._kinds = known if counted else {}, kinds
 
     def any(self, node: exp.Expr) -> ColumnRange | None:
         """The range of a column. Whatever the declared type, its NULL count can be used."""

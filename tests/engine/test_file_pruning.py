@@ -151,3 +151,10 @@ def test_P26_what_prunes_and_what_does_not(where: str, kept: bool) -> None:
 def test_P26_a_column_of_another_type_than_its_file_prunes_nothing() -> None:
     source = Source("p", SourceKind.ACID, 1, "d", 1, 1, ranges=RANGES)
     assert pruned(EntitySources("", (source,), ()), "i = '2'", parse_columns("i string")).inserts
+
+
+def test_P26_a_record_of_no_values_in_any_column_prunes_nothing() -> None:
+    """Earlier versions recorded this for files of Hive's minor compaction, which have rows."""
+    nothing = {"i": ColumnRange(RangeKind.OTHER, None, None, 9, False)}
+    source = Source("p", SourceKind.ACID, 1, "d", 1, 1, ranges=nothing)
+    assert pruned(EntitySources("", (source,), ()), "i < 5", parse_columns("i int")).inserts

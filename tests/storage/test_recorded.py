@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.orc_ranges import MOST_COLUMNS
+from acid_platform.layout.orc_ranges import MOST_COLUMNS, STATISTICS, column_ranges
+from acid_platform.layout.orc_tail import footer_of
+from acid_platform.layout.protobuf import delimited, fields, number
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.ranges import MOST_TEXT, ColumnRange, RangeKind, text_range
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.files import Files
+from acid_platform.storage.orc import open_orc
 from acid_platform.storage.recorded import recorded_file, require_recorded
 from tests.acid_files import AcidTable, P
 
@@ -78,6 +81,20 @@ def test_P26_types_whose_statistics_are_no_bounds_for_all_readers_have_none(
     files, path = Files.of(str(table.file("d1")))
     (found,) = recorded_file(files, path, "bucket_00000").ranges.values()
     assert found == ColumnRange(RangeKind.OTHER, None, None, 1)
+
+
+def test_P26_a_footer_without_statistics_says_nothing_about_its_columns(tmp_path: Path) -> None:
+    """Hive 2.3's minor compaction writes no row index, and a count of 0 values for each column."""
+    table = AcidTable(tmp_path, "i int")
+    table.inserts("d1", [(1, P, number, number) for number in range(3)])
+    files, path = Files.of(str(table.file("d1")))
+    footer = footer_of(open_orc(files, path).reader.serialized_file_tail())
+    assert set(column_ranges(footer, True)) == {"i"}
+    no_values = delimited(STATISTICS, number(1, 0))
+    bare = b"".join(
+        no_values if field.number == STATISTICS else field.raw for field in fields(footer)
+    )
+    assert column_ranges(bare, True) == {}
 
 
 def test_P26_records_of_wide_tables_stay_small(tmp_path: Path) -> None:
