@@ -101,18 +101,19 @@ class ArrowScan:
         Raises CorruptFile, UnsupportedLayout.
         """
         workers = threads or min(8, os.cpu_count() or 1)
-        with ThreadPoolExecutor(workers) as pool:
-            ahead: deque[Future[list[pa.RecordBatch]]] = deque()
-            try:
-                for work in self._work():
-                    ahead.append(pool.submit(work))
-                    if len(ahead) > workers:
-                        yield from ahead.popleft().result()
-                while ahead:
+        pool = ThreadPoolExecutor(workers)
+        ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+        try:
+            for work in self._work():
+                ahead.append(pool.submit(work))
+                if len(ahead) > workers:
                     yield from ahead.popleft().result()
-            finally:  # the consumer may stop early
-                for future in ahead:
-                    future.cancel()
+            while ahead:
+                yield from ahead.popleft().result()
+        finally:
+            # The consumer may stop early. Then this runs when the generator is collected, perhaps
+            # while its thread holds the lock that waiting for other threads needs: so don't wait.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)

@@ -1,0 +1,41 @@
+"""A reader that stops early does not wait for the threads that read ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from acid_platform.storage.arrow_scan import ArrowScan
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+
+def test_closing_a_scan_waits_for_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector may close it in a thread that has just begun, and that holds the lock
+    which every end of a thread needs: a scan that waited for its threads then waited for ever."""
+    released = threading.Event()
+
+    def slow() -> list[pa.RecordBatch]:
+        released.wait(60)
+        return []
+
+    def work(_scan: ArrowScan) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        yield lambda: [pa.record_batch({"n": [1]})]
+        yield slow
+        yield slow
+
+    monkeypatch.setattr(ArrowScan, "_work", work)
+    files, _ = Files.of("/")
+    scan = ArrowScan(files, (), (), (), ValidWriteIdList("db.t", 1), (), None, False)
+    batches = scan.batches(threads=2)
+    assert next(iter(batches)).num_rows == 1
+    closing = threading.Thread(target=batches.close)  # type: ignore[attr-defined]
+    closing.start()
+    closing.join(10)
+    waited = closing.is_alive()
+    released.set()
+    closing.join()
+    assert not waited
