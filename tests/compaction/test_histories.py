@@ -14,7 +14,7 @@ from acid_platform.engine import compaction
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import AcidError, CompactionMismatch, TxnAborted
-from acid_platform.metastore.rules import cleaning
+from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation
@@ -114,7 +114,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
 
 def test_a_cleaner_that_waits_for_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """C41 broken on purpose: the histories are long enough to show it."""
-    monkeypatch.setattr(cleaning, "holders", lambda *_: [])
+    monkeypatch.setattr(cleaning_survey, "holders", lambda *_: [])
     with pytest.raises((AssertionError, AcidError), match=r".") as found:
         for seed in range(100):
             play(seed, 80)
