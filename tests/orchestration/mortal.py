@@ -110,7 +110,7 @@ _JOBS = [
     dg.define_asset_job(STEPS, [rows], executor_def=dg.multiprocess_executor),
 ]
 _RESOURCES = {
-    "warehouse": WarehouseResource(),
+    "warehouse": WarehouseResource(engine="spark"),  # the compaction holds where it asks for Spark
     "spark": SilentSpark.configure_at_launch(),
     IN_MEMORY: dg.mem_io_manager,
 }

@@ -100,7 +100,7 @@ def test_row__id_is_not_part_of_a_star(warehouse: Warehouse) -> None:
 
 
 def test_a_where_on_one_table_prunes_partitions(warehouse: Warehouse) -> None:
-    frame = warehouse.sql("SELECT v FROM db.t WHERE t.month = 2")
+    frame = warehouse.sql("SELECT v FROM db.t WHERE t.month = 2", engine="spark")
     assert isinstance(frame, Result)
     assert {Path(one).parent.parent.name for one in frame.to_spark().inputFiles()} == {"month=2"}
 

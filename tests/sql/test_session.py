@@ -123,7 +123,8 @@ def test_input__file__name_is_the_file_of_each_row(warehouse: Warehouse) -> None
 
 
 def test_explain_says_what_would_be_locked_and_read(warehouse: Warehouse) -> None:
-    answer = warehouse.sql("EXPLAIN UPDATE p SET id = 3 WHERE m = 2 AND id > 0")
+    text = "EXPLAIN UPDATE p SET id = 3 WHERE m = 2 AND id > 0"
+    answer = warehouse.sql(text, engine="spark")
     assert isinstance(answer, pd.DataFrame)
     lines = list(answer["Explain"])
     assert lines[:3] == [

@@ -15,7 +15,7 @@ from acid_platform.engine.local.results import LocalResult
 from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import duckdb_type
 from acid_platform.engine.queries import Sources
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import NeedsSpark, UnknownColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,14 +26,19 @@ def query(
 ) -> LocalResult:
     """The result of a query in Spark's SQL, whose tables are the keys of `sources`.
 
-    Raises NeedsSpark, UnknownColumn, InvalidExpression.
+    Raises NeedsSpark, InvalidExpression.
     """
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError as error:
         raise NeedsSpark("a query that sqlglot can't parse") from error
+    if any(read.file_name for read in sources.values()):
+        raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources)
-    block = translator.query(tree, {})
+    try:
+        block = translator.query(tree, {})
+    except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
+        raise NeedsSpark(str(error)) from error
     opened = {
         name: partial(Source, sources[placeholder], translator.filtered)
         for name, placeholder in translator.opened.items()

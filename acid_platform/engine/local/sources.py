@@ -17,7 +17,6 @@ from acid_platform.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
-    NeedsSpark,
     SnapshotExpired,
     UnknownColumn,
     UnsupportedStatement,
@@ -43,8 +42,6 @@ class Source:
     """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
 
     def __init__(self, read: SourceRead, filtered: bool) -> None:
-        if read.file_name:
-            raise NeedsSpark("the name of a row's file")
         self.columns = columns_of(read)
         self.scan = arrow_scan_of(read, filtered)
         self.failure: BaseException | None = None
