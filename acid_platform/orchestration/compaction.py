@@ -229,6 +229,8 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
         attempt.warehouse.metastore.entities(task.table), task.table, task.partition
     )
     attempt.warehouse.close()
+    choice = attempt.run.choice
+    assert choice, "merge has chosen an engine"
     # Not a materialization: the layout has changed, but not the data.
     context.log_event(
         dg.AssetObservation(
@@ -236,6 +238,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
             metadata={
                 "compaction": task.id,
                 "kind": task.kind.value,
+                "engine": choice.engine.name,
                 "partition": task.partition or "(unpartitioned)",
                 "job": job_name(task),
                 "outputs": ", ".join(output.directory for output in outputs),
