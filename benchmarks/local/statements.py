@@ -73,7 +73,7 @@ def sums(table: str) -> str:
         "sum(CAST(l_partkey AS BIGINT))",
         "sum(l_quantity * l_linenumber)",
         "sum(CAST(l_extendedprice * 100 AS BIGINT))",
-        "sum(l_tax * 64)",
+        "sum(CAST(l_tax * 64 AS BIGINT))",
         "sum(length(l_comment))",
         "sum(CASE WHEN l_returnflag = 'U' THEN 1 ELSE 0 END)",
         "sum(l_id % 1009 * l_quantity)",
