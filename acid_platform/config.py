@@ -190,6 +190,8 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
     Setting("acid.metastore.fold.interval", _T, "60s", "s", 0.05),
     Setting("acid.metastore.fold.transactions", _N, "1000", low=1),
+    Setting("acid.metastore.standby.lease", _T, "2s", "s", 0.2, 60),
+    Setting("acid.metastore.standby.synchronous", _B, "true"),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
 )
 """Settings that change behaviour.
@@ -201,7 +203,7 @@ _METRIC = "a threshold of Hive's periodic metric log, which is not built"
 _NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
 _ALL_ACID = "every table of this platform is transactional"
 _ONE_LOOP = "one loop handles requests one at a time (P1)"
-_NO_REPLICATION = "replication is not built (P1)"
+_NO_REPLICATION = "Hive's replication is not built (P1)"
 _NO_STATS = "statistics come from the reports of writers (P8)"
 
 _ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (

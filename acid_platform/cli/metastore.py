@@ -22,6 +22,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server.metrics import prometheus
+from acid_platform.metastore.wire import PRIMARY, STANDBY
 from acid_platform.tables import joining
 
 
@@ -118,6 +119,74 @@ def stop(session: Session) -> None:
         return
     pid = running.stop()
     session.say({"running": False, "pid": pid}, f"process {pid} has ended")
+
+
+@metastore.command()
+@click.option("--of", "primary", metavar="ADDRESS", help="The primary, as tcp://HOST:PORT.")
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Where this standby listens.")
+@click.option("--manual", is_flag=True, help="It never promotes itself.")
+@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
+@command
+def standby(
+    session: Session, primary: str | None, listen: str, manual: bool, replace: bool
+) -> None:
+    """Make ACID_METASTORE's directory a standby, or start it again without --of.
+
+    It follows the primary's journal, and takes its place if that is gone. Both need the same key in
+    ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE. Clients name both addresses:
+    tcp://HOST:PORT,HOST:PORT.
+    """
+    from acid_platform.metastore.endpoint import take_lock
+    from acid_platform.metastore.server.seeding import make_standby, require_made
+
+    _require_own(session, "make a standby")
+    home = Home(Path(session.place.metastore).resolve())
+    kept = ""
+    if primary:
+        home.prepare()
+        with take_lock(home):
+            kept = make_standby(home, primary, not manual, replace)
+    if require_made(home).role != STANDBY:
+        raise InvalidDefinition(f"{home.path} is no standby; name its primary with --of ADDRESS")
+    start_process(home, listen)
+    with Metastore.connect(home.path, autostart=False) as client:
+        running = client.status()
+    session.say(
+        {key: running[key] for key in ("pid", "listen", "role", "primary", "standby")},
+        f"standby {running['standby']} of {running['primary']} runs as process {running['pid']},"
+        f" listens on {running['listen']}" + (f"; the old file is now {kept}" if kept else ""),
+    )
+
+
+@metastore.command()
+@click.option(
+    "--incomplete", is_flag=True, help="Even if it may lack commits that were acknowledged."
+)
+@command
+def promote(session: Session, incomplete: bool) -> None:
+    """Make this standby the primary. The old primary must have stopped."""
+    _require_own(session, "promote it")
+    running = _running(session)
+    if running is None:
+        raise MetastoreUnavailable(
+            f"no metastore runs in {session.place.metastore}; start it: acid metastore standby"
+            " --listen HOST:PORT"
+        )
+    with running:
+        term = running.promote(incomplete)
+    session.say({"role": PRIMARY, "term": term}, f"this is the primary now, of term {term}")
+
+
+@metastore.command("forget-standby")
+@command
+def forget_standby(session: Session) -> None:
+    """Let the primary go on without its standby, which must have ended for good."""
+    with session.metastore() as client:
+        forgotten = client.forget_standby()
+    session.say(
+        {"forgotten": forgotten},
+        f"{forgotten} is forgotten; remove its directory, so that nobody starts it again",
+    )
 
 
 @metastore.command("sql")

@@ -33,7 +33,10 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         logging.basicConfig(
             filename=home.log, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"
         )
+        from acid_platform.metastore.server import seeding
+
         service = (listen, given_key(os.environ) or home.authkey()) if listen else None
+        seeding.require_made(home)
         server = Server(home, service=service)
     except AcidError as error:
         tell(ready, error_reply(error))
@@ -43,17 +46,25 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         logging.getLogger(__name__).exception("can't start")
         tell(ready, error_reply(MetastoreUnavailable(f"{type(error).__name__}: {error}")))
         raise
-    install_signals(server)
     # Requests leave no reference cycles; the default threshold would cost a fifth of the CPU.
     gc.set_threshold(50_000, 20, 100)
     tell(ready, {"pid": os.getpid()})
     with lock:
-        server.run()
-        if server.moved:
-            logging.shutdown()
-            # Closing would write and remove files at a path that may be another warehouse's.
-            os._exit(0)
-    return 0
+        while True:
+            install_signals(server)
+            server.run()
+            if server.moved:
+                logging.shutdown()
+                # Closing would write and remove files at a path that may be another warehouse's.
+                os._exit(0)
+            if not server.outdated:
+                return 0
+            try:
+                seeding.make_again(home)
+                server = Server(home, service=service)
+            except AcidError:
+                logging.getLogger(__name__).exception("the standby can't be made anew")
+                return 1
 
 
 def tell(ready: int | None, message: object) -> None:

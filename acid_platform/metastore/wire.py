@@ -24,6 +24,9 @@ from acid_platform.errors import MetastoreIncompatible
 PROTOCOL = 4
 """Changes when old clients and new servers can't understand each other."""
 
+PRIMARY, STANDBY, WAITING = "primary", "standby", "waiting"
+"""The role that a server tells: it serves, follows a primary, or waits for its own standby."""
+
 LARGEST_MESSAGE = 64 << 20
 LARGEST_GREETING = 512
 GREETING_SECONDS = 10.0
@@ -76,9 +79,14 @@ def challenge() -> str:
     return secrets.token_hex(32)
 
 
-def greeting(own: str, proof: str | None = None) -> bytes:
-    fields = {"acid": PROTOCOL, "challenge": own}
-    return json.dumps(fields if proof is None else {**fields, "proof": proof}).encode()
+def greeting(own: str, proof: str | None = None, role: str = "", term: int = 0) -> bytes:
+    """The first message of each end, and the second of the server, which has its proof and role."""
+    fields: dict[str, object] = {"acid": PROTOCOL, "challenge": own}
+    if proof is not None:
+        fields["proof"] = proof
+    if role:
+        fields |= {"role": role, "term": term}
+    return json.dumps(fields).encode()
 
 
 def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
@@ -117,6 +125,7 @@ class Channel:
         self._frames = Frames(LARGEST_MESSAGE)
         self._arrived: list[bytes] = []
         self._timeout: float | None = -1.0
+        self.role, self.term = PRIMARY, 0
         try:
             self._greet(key)
         except BaseException:
@@ -170,6 +179,7 @@ class Channel:
             raise Refused(str(answer["refused"]))
         if not proves(answer, proof(key, "server", asked, own)):
             raise Refused("it does not know the key itself")
+        self.role, self.term = str(answer.get("role", PRIMARY)), int(answer.get("term", 0))
         self._frames.limit = LARGEST_MESSAGE
 
 

@@ -111,6 +111,11 @@ class Link:
         kind = MetastoreUnavailable if answer["transient"] else MetastoreWriteFailed
         raise kind(f"the metastore did not do {op}, and nothing was changed: {answer['ask']}")
 
+    @property
+    def term(self) -> int:
+        """The term of the primary that this thread is connected to; connects if need be."""
+        return self._connection().term
+
     def close(self) -> None:
         """Closes the connection of this thread."""
         connection = getattr(self._per_thread, "connection", None)
@@ -213,6 +218,13 @@ class Link:
                 return self.target.dial()
             except (OSError, EOFError, Refused, Malformed) as error:
                 why = f"{type(error).__name__}: {error}"
+            if (
+                not self.target.startable
+                and time.monotonic() < began + self.target.failover_seconds
+            ):
+                time.sleep(pause)
+                pause = min(2 * pause, 0.2)
+                continue
             if not self.target.startable or time.monotonic() > deadline:
                 raise MetastoreUnavailable(
                     f"no metastore answers for {self.target} ({why}); {self.target.advice}"

@@ -32,6 +32,7 @@ from acid_platform.metastore.operations import Operation, Row
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
 )
+from acid_platform.metastore.operations.replication import ForgetStandby, Promote
 from acid_platform.metastore.operations.shows import (
     GetOutcome,
     Stop,
@@ -263,7 +264,7 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         returns them."""
         return self._call(Relocate((absolute(root),)))
 
-    # --- compaction, stop -------------------------------------------------------------------
+    # --- compaction, standby, stop ----------------------------------------------------------
 
     def begin_compaction(
         self, task: CompactionTask, worker: str, info: Info | None = None
@@ -275,6 +276,20 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         """
         begun = self._call(BeginCompaction(task.id, worker, task.attempt, _info(info)))
         return CompactionTransaction(self._link, self._beats, begun, self.places)
+
+    def promote(self, incomplete: bool = False) -> int:
+        """Makes this standby the primary and returns its term.
+
+        `incomplete`: although it may lack commits that were acknowledged. Raises StandbyRefused.
+        """
+        return self._call(Promote(incomplete))
+
+    def forget_standby(self) -> str:
+        """Lets this primary go on without its standby, which must have ended for good.
+
+        Returns the standby's id. Raises StandbyRefused.
+        """
+        return self._call(ForgetStandby())
 
     def stop(self) -> int:
         """Stops the metastore process, waits for its end and returns its process id.

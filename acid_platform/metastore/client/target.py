@@ -8,6 +8,7 @@ its own key.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,8 @@ from acid_platform.metastore.address import (
 )
 from acid_platform.metastore.client.start import start
 from acid_platform.metastore.endpoint import Endpoint, Home
+
+FAILOVER_SECONDS = 15.0
 
 
 class Target(Protocol):
@@ -56,6 +59,10 @@ class Target(Protocol):
         Raises MetastoreIncompatible, MetastoreUnavailable.
         """
 
+    @property
+    def failover_seconds(self) -> float:
+        """How long a new connection waits for another metastore to take over."""
+
     def require_same(self) -> None:
         """Raises WarehouseMoved if the metastore that was reached before is no longer there."""
 
@@ -77,6 +84,7 @@ class Local:
     home: Home
     startable: bool
     _key: bytes = field(default=b"", repr=False)
+    failover_seconds: float = 0.0
 
     @property
     def patient(self) -> bool:
@@ -129,19 +137,49 @@ class Local:
         return str(self.home.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Remote:
-    """A metastore that was started as a service."""
+    """A metastore that was started as a service, perhaps with a standby at another address."""
 
-    host: str
-    port: int
+    addresses: tuple[tuple[str, int], ...]
     key: bytes = field(repr=False)
     startable: bool = False
     patient: bool = True
+    _term: int = 0
+    """The highest term that a primary told; one with a lower term was replaced by its standby."""
+
+    @property
+    def failover_seconds(self) -> float:
+        """How long a client waits for a standby to take over."""
+        return FAILOVER_SECONDS if len(self.addresses) > 1 else 0.0
 
     def dial(self) -> wire.Channel:
+        return self.dial_one_of({wire.PRIMARY})
+
+    def dial_one_of(self, roles: Collection[str]) -> wire.Channel:
+        """Connects to the first address whose metastore has one of the roles.
+
+        Raises OSError if none has, MetastoreRefused, MetastoreIncompatible, and EOFError.
+        """
+        reasons = []
+        for host, port in self.addresses:
+            try:
+                channel = self._dial(host, port)
+            except (OSError, EOFError) as error:
+                if len(self.addresses) == 1:
+                    raise
+                reasons.append(f"{show_address(host, port)}: {error}")
+                continue
+            if channel.role in roles and channel.term >= self._term:
+                self._term = channel.term
+                return channel
+            channel.close()
+            reasons.append(f"{show_address(host, port)} {_why_not(channel.role)}")
+        raise ConnectionError("; ".join(reasons))
+
+    def _dial(self, host: str, port: int) -> wire.Channel:
         try:
-            return wire.dial_tcp(self.host, self.port, self.key)
+            return wire.dial_tcp(host, port, self.key)
         except wire.Refused as error:
             raise MetastoreRefused(
                 f"the metastore at {self} refuses this client: {error}; {KEY} or {KEY_FILE} must"
@@ -170,11 +208,19 @@ class Remote:
     def advice(self) -> str:
         return (
             f"start it on its machine with `python -m acid_platform.metastore --dir DIR"
-            f" --listen {show_address(self.host, self.port)}`"
+            f" --listen {show_address(*self.addresses[0])}`"
         )
 
     def __str__(self) -> str:
-        return TCP + show_address(self.host, self.port)
+        return TCP + ",".join(show_address(host, port) for host, port in self.addresses)
+
+
+def _why_not(role: str) -> str:
+    return {
+        wire.PRIMARY: "was replaced by its standby",
+        wire.STANDBY: "is a standby",
+        wire.WAITING: "waits for its standby",
+    }.get(role, f"has the unknown role {role!r}")
 
 
 def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
@@ -185,11 +231,19 @@ def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
     text = os.fspath(where)
     if not is_remote(text):
         return Local(Home(Path(text).resolve()), autostart)
-    host, port = parse_address(text.removeprefix(TCP))
+    return remote(text)
+
+
+def remote(text: str) -> Remote:
+    """The service at `tcp://host:port`, or at one of several addresses with commas between them.
+
+    Raises InvalidDefinition, and MetastoreRefused if there is no key.
+    """
+    addresses = tuple(parse_address(each) for each in text.removeprefix(TCP).split(","))
     key = given_key(os.environ)
     if key is None:
         raise MetastoreRefused(
             f"{text} asks for a key: set {KEY}, or {KEY_FILE} to a file that holds it (`authkey` in"
             " the metastore's directory, unless the service was given another)"
         )
-    return Remote(host, port, key)
+    return Remote(addresses, key)

@@ -44,6 +44,11 @@ class Connection:
         self.since = time.monotonic()
         """When it connected, or when the client last accepted bytes of its answer."""
 
+    @property
+    def remote(self) -> bool:
+        """Whether it came over TCP."""
+        return self.sock.family != socket.AF_UNIX
+
 
 class Connections:
     """All connections of the listeners, each with the key that its clients must know."""
@@ -61,6 +66,8 @@ class Connections:
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}
         self._slow: set[Connection] = set()
+        self.role, self.term = wire.PRIMARY, 0
+        """What clients are told at their handshake."""
         self.refused = 0
         """Connections that were dropped for what they sent or failed to send."""
 
@@ -205,7 +212,7 @@ class Connections:
             why = "the key is wrong"
         else:
             answer = wire.proof(connection.key, "server", connection.challenge, theirs)
-            self.send(connection, wire.greeting(connection.challenge, answer))
+            self.send(connection, wire.greeting(connection.challenge, answer, self.role, self.term))
             connection.known = True
             connection.frames.limit = wire.LARGEST_MESSAGE
             self._strangers.pop(connection, None)

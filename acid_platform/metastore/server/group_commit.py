@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.clock import Clock, Moment
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.operations import Answer, Operation, write_answer
+from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
@@ -23,6 +24,7 @@ from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server import file_operations, state_rows
 from acid_platform.metastore.server.database import Error
+from acid_platform.metastore.server.journal import Record
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.store import Store
 
@@ -51,8 +53,11 @@ class BadRequest(Exception):
 class GroupCommit:
     """Opens the files. Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError."""
 
-    def __init__(self, database: Path, clock: Clock) -> None:
+    def __init__(self, database: Path, clock: Clock, follows: bool = False) -> None:
+        """`follows`: whether it is a standby's, which records only what its primary recorded."""
         self.store = Store(database)
+        self.on_written: Callable[[Record], None] = lambda _record: None
+        """Called with each batch that is durable."""
         self.epoch = self.store.next_epoch()
         self.counters = Counters()
         self._clock = clock
@@ -61,7 +66,10 @@ class GroupCommit:
         self._since_fold = 0
         self._folded_at = time.monotonic()
         self.machine = self._load()
-        self._notice_copy()
+        if follows:
+            self.store.ground = self.store.ground_now
+        else:
+            self._notice_copy()
 
     @property
     def state(self) -> State:
@@ -163,11 +171,30 @@ class GroupCommit:
 
     def _write(self, events: list[Recorded]) -> None:
         started = time.perf_counter()
-        self.store.append(events)
+        self.on_written(self.store.append(events))
         self.counters.writing.add(time.perf_counter() - started)
         self.counters.batches += 1
         self.counters.events += len(events)
         self._since_fold += len(events)
+
+    # --- a standby's ----------------------------------------------------------------------------
+
+    @property
+    def last(self) -> int:
+        """The number of the last durable event."""
+        return self.store.last
+
+    def follow(self, batch: Batch) -> None:
+        """Makes a batch of the primary durable and applies it. Raises OSError, MetastoreDamaged."""
+        events = self.store.append_batch(batch)
+        self.machine.replay(events)
+        self.counters.batches += 1
+        self.counters.events += len(events)
+        self._since_fold += len(events)
+
+    def take_over(self) -> None:
+        """Loads memory from the files as at a start, since this is the primary from now on."""
+        self.machine = self._load()
 
     # --- memory as the file has it ------------------------------------------------------------
 

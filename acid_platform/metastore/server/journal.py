@@ -118,7 +118,7 @@ class Log:
         """The number of events that the tables lack."""
         return self._last - self._folded
 
-    def append(self, count: int, text: str) -> None:
+    def append(self, count: int, text: str) -> Record:
         """Makes a batch of `count` events durable: one write, one fdatasync.
 
         Raises OSError; then the batch is not in the log. If it can't be removed from the log
@@ -134,6 +134,7 @@ class Log:
             raise
         self._end += len(data)
         self._last = record.last
+        return record
 
     def records(self) -> list[Record]:
         """The records that the tables lack, in order. Raises MetastoreDamaged, OSError."""

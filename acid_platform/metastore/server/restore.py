@@ -120,7 +120,7 @@ def restore_metastore(
             opened, state = _advance(draft, highest, owner)
             # While this file exists no metastore starts here: half a restore must not be used.
             home.unfinished.touch(0o600)
-            kept = _put_aside(home)
+            kept = put_aside(home)
             os.rename(draft, home.database)
             sync_path(home.path)
             owner.settle()
@@ -211,7 +211,7 @@ def _known(state: State, table_id: int, partition: str | None) -> Collection[str
     return state.directories.get((table_id, partition), {})
 
 
-def _put_aside(home: Home) -> str:
+def put_aside(home: Home) -> str:
     """Moves the old file and its logs away together: each is useless without the others."""
     if not home.database.exists():
         return ""

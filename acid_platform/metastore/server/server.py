@@ -23,8 +23,10 @@ from acid_platform.errors import (
     AcidError,
     MetastoreIncompatible,
     MetastoreUnavailable,
+    StandbyRefused,
     WarehouseMoved,
 )
+from acid_platform.metastore import wire
 from acid_platform.metastore.address import parse_address, show_address
 from acid_platform.metastore.codec import JsonObject
 from acid_platform.metastore.endpoint import (
@@ -33,12 +35,17 @@ from acid_platform.metastore.endpoint import (
     refuse_network_file_system,
 )
 from acid_platform.metastore.operations import Operation, Row, read_operation, write_answer
+from acid_platform.metastore.operations.replication import Follow, ForgetStandby, Promote
 from acid_platform.metastore.operations.shows import GetStatus, Stop
+from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.connections import Connection, Connections
 from acid_platform.metastore.server.group_commit import MALFORMED, GroupCommit, Request
+from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.metrics import histogram
-from acid_platform.metastore.wire import PROTOCOL
+from acid_platform.metastore.server.replication import Replication
+from acid_platform.metastore.server.standby import Standby
+from acid_platform.metastore.wire import PROTOCOL, STANDBY
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
@@ -67,8 +74,18 @@ class Server:
         self._place = _inodes(home)
         self.moved = False
         """Whether `run` ended because the directory is no longer at its path (P31)."""
-        self.commits = GroupCommit(home.database, clock or SystemClock())
+        membership = Membership.read(home)
+        follows = membership.role == STANDBY
+        self._require_service(membership, service)
+        self.commits = GroupCommit(home.database, clock or SystemClock(), follows)
+        self.outdated = ""
+        """Why `run` ended, if this is a standby that has to be made anew."""
         self._waiting: dict[str, Connection] = {}
+        self._held: list[Request] = []
+        """Requests that came while the synchronous standby was missing."""
+        self._held_since: float | None = None
+        self._unsent: list[Reply] = []
+        """Answers that wait until the standby has what they show."""
         self._stopping = False
         self._ticked = time.monotonic()
         # The client that started the process needs a moment to connect.
@@ -81,6 +98,12 @@ class Server:
             self._service = show_address(*listener.getsockname()[:2])
             listeners.append((listener, service[1]))
         self._connections = Connections(listeners)
+        self._standby: Standby | None = None
+        if follows:
+            self._standby = Standby(
+                home, membership, self.commits, self._service, self._connections.ring
+            )
+        self._lead(membership)
         Endpoint(self._address, os.getpid(), self.commits.epoch, PROTOCOL).publish(home)
 
     def run(self) -> None:
@@ -124,10 +147,6 @@ class Server:
         if self.moved:
             self._send(Reply(request.id, error_reply(self._moved_away())) for request in requests)
             return True
-        replies, requests = self.commits.answer_reads(requests)
-        if replies:
-            self._send(replies)
-        requests += self._receive(0)
         due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
         if due:
             self._waiting = {
@@ -135,17 +154,154 @@ class Server:
                 for request_id, connection in self._waiting.items()
                 if not connection.closed
             }
-        if requests or due:
-            own = [request for request in requests if type(request.operation) in HANDLERS]
-            others = [request for request in requests if type(request.operation) not in HANDLERS]
-            self._send(self.commits.round(others, self._waiting if due else None))
-            self._send(self._own(request) for request in own)
-            self.moved = _inodes(self._home) != self._place
-            if not self.moved:
-                self.commits.fold_if_due()
+        if self._standby is not None:
+            self._stand_by(self._standby, requests)
+        else:
+            self._serve(requests, due)
         if due:
             self._ticked = time.monotonic()
         return due
+
+    def _serve(self, requests: list[Request], due: bool) -> None:
+        """A primary's round."""
+        requests = self._take_follows(requests)
+        self._acknowledge()
+        if self._unsent or not self._replication.leads():
+            requests = self._hold(requests)
+        else:
+            requests, self._held = [*self._held, *requests], []
+            self._tell_role(wire.PRIMARY)
+            replies, requests = self.commits.answer_reads(requests)
+            if replies:
+                self._send(replies)
+            requests += self._take_follows(self._receive(0))
+            if requests or due:
+                others = [
+                    request for request in requests if type(request.operation) not in HANDLERS
+                ]
+                self._unsent = self.commits.round(others, self._waiting if due else None)
+                self._acknowledge()
+        self._send(self._replication.answers(self.commits.last))
+        own = [request for request in requests if type(request.operation) in HANDLERS]
+        self._send(self._own(request) for request in own)
+        self.moved = _inodes(self._home) != self._place
+        if not self.moved:
+            self.commits.fold_if_due()
+
+    def _acknowledge(self) -> None:
+        """Sends the answers of the last round once the standby has what they show."""
+        if self._unsent and self._replication.has(self.commits.last):
+            replies, self._unsent = self._unsent, []
+            self._send(replies)
+
+    # --- replication --------------------------------------------------------------------------
+
+    @staticmethod
+    def _require_service(membership: Membership, service: object) -> None:
+        """Raises MetastoreIncompatible: the other one must be able to connect."""
+        if not service and (membership.role == STANDBY or membership.synchronous):
+            raise MetastoreIncompatible(
+                f"this metastore is a {membership.role} in replication, so it must listen: start it"
+                " with `acid metastore start --listen HOST:PORT`"
+            )
+
+    def _lead(self, membership: Membership) -> None:
+        self._replication = Replication(
+            self._home,
+            membership,
+            lambda: self.commits.state.settings,
+            self.commits.store.records(),
+        )
+        self.commits.on_written = self._replication.written
+        waits = self._replication.requires_standby
+        self._tell_role(STANDBY if self._standby else wire.WAITING if waits else wire.PRIMARY)
+
+    def _tell_role(self, role: str) -> None:
+        self._connections.role = role
+        self._connections.term = self._replication.membership.term
+
+    def _take_follows(self, requests: list[Request]) -> list[Request]:
+        """Hands the standby's requests to replication, and returns the others."""
+        others = []
+        for request in requests:
+            if not isinstance(request.operation, Follow):
+                others.append(request)
+                continue
+            last = self.commits.last
+            refused = self._replication.follow(request.id, request.operation, last)
+            if refused:
+                self._send([refused])
+        return others
+
+    def _hold(self, requests: list[Request]) -> list[Request]:
+        """Keeps requests until the standby is back, and returns those on the process itself.
+
+        After a while clients are told: over TCP by the end of the connection, since they may find
+        the standby that was promoted.
+        """
+        own, others = self._split(requests)
+        self._held += others
+        self._held = [request for request in self._held if request.id in self._waiting]
+        if self._replication.leads():
+            self._held_since = None
+            return own
+        now = time.monotonic()
+        self._held_since = self._held_since or now
+        if now - self._held_since > self._replication.patience:
+            self._tell_role(wire.WAITING)
+            late, self._held = self._held, []
+            for request_id in [*(reply.request_id for reply in self._unsent), *_ids(late)]:
+                connection = self._waiting.get(request_id)
+                if connection is not None and connection.remote:
+                    self._waiting.pop(request_id)
+                    self._connections.drop(connection)
+            absent = error_reply(self._replication.absent())
+            self._send(Reply(request.id, absent) for request in late)
+        return own
+
+    def _split(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """The requests on the process itself, and the others, except for the settings: every client
+        asks for them first, and they are answered here."""
+        asked = [request for request in requests if isinstance(request.operation, GetSettings)]
+        replies, _ = self.commits.answer_reads(asked)
+        self._send(replies)
+        own = [request for request in requests if type(request.operation) in HANDLERS]
+        return own, [each for each in requests if each not in own and each not in asked]
+
+    def _stand_by(self, standby: Standby, requests: list[Request]) -> None:
+        """A standby's round."""
+        standby.apply()
+        own, others = self._split(requests)
+        refusal = error_reply(standby.refusal())
+        self._send(Reply(request.id, refusal) for request in others)
+        self._send(self._own(request) for request in own)
+        if self._standby and standby.may_promote():
+            self._promote(standby, incomplete=False)
+        self.outdated = standby.outdated
+        if self.outdated:
+            self.stop()
+        self.commits.fold_if_due()
+
+    def _promote(self, standby: Standby, incomplete: bool) -> int:
+        """Raises StandbyRefused, OSError, and what loading raises."""
+        membership = standby.promote(incomplete)
+        self._standby = None
+        self.commits.take_over()
+        self._lead(membership)
+        _LOG.warning("promoted: the primary of term %d", membership.term)
+        return membership.term
+
+    def _promote_for(self, operation: Promote) -> int:
+        if self._standby is None:
+            raise StandbyRefused("this metastore is the primary already")
+        return self._promote(self._standby, operation.incomplete)
+
+    def _forget_for(self, _operation: ForgetStandby) -> str:
+        if self._standby is not None:
+            raise StandbyRefused("this metastore is a standby itself")
+        return self._replication.forget()
+
+    # --- requests -----------------------------------------------------------------------------
 
     def _receive(self, seconds: float) -> list[Request]:
         requests = []
@@ -174,7 +330,10 @@ class Server:
 
     def _own(self, request: Request) -> Reply:
         kind = type(request.operation)
-        answer = HANDLERS[kind](self, request.operation)
+        try:
+            answer = HANDLERS[kind](self, request.operation)
+        except AcidError as error:
+            return Reply(request.id, error_reply(error))
         return Reply(request.id, {"value": write_answer(kind, answer)})
 
     def _stop_for(self, _operation: Stop) -> int:
@@ -185,13 +344,14 @@ class Server:
         return self.status()
 
     def status(self) -> Row:
-        state, done = self.commits.state, self.commits.counters
+        state, done, last = self.commits.state, self.commits.counters, self.commits.last
         return {
             "pid": os.getpid(),
             "epoch": self.commits.epoch,
             "directory": str(self._home.path),
             "address": self._address,
             "listen": self._service,
+            **(self._standby.status() if self._standby else self._replication.status(last)),
             "clients": self._connections.known,
             "open": sum(1 for _ in state.open_txns()),
             "aborted": sum(1 for _ in state.aborted_txns()),
@@ -235,6 +395,8 @@ class Server:
 
     def _close(self) -> None:
         self._stopping = True
+        if self._standby is not None:
+            self._standby.stop()
         self.moved = self.moved or _inodes(self._home) != self._place
         with suppress(FileNotFoundError):
             if os.stat(self._address).st_ino == self._socket:
@@ -265,8 +427,14 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     Stop: Server._stop_for,
+    Promote: Server._promote_for,
+    ForgetStandby: Server._forget_for,
 }
 """Operations on the process."""
+
+
+def _ids(requests: Iterable[Request]) -> list[str]:
+    return [request.id for request in requests]
 
 
 def _message(payload: bytes) -> tuple[str, str, JsonObject]:

@@ -23,6 +23,7 @@ from acid_platform.metastore import schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.operations import Values
+from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, Outcome, State
@@ -98,10 +99,32 @@ class Store:
 
     # --- what the server needs --------------------------------------------------------------
 
-    def append(self, events: Sequence[Recorded]) -> None:
+    def append(self, events: Sequence[Recorded]) -> journal.Record:
         """Makes the events durable, with one fdatasync. Raises OSError."""
-        text = _ENCODE([record.as_json() for record in events])
-        self._log.append(len(events), text)
+        return self._log.append(len(events), _ENCODE([record.as_json() for record in events]))
+
+    def append_batch(self, batch: Batch) -> list[Recorded]:
+        """Makes a batch of the primary durable, and returns its events.
+
+        Raises OSError, and MetastoreDamaged if it is not the next.
+        """
+        if batch.first != self.last + 1:
+            raise MetastoreDamaged(
+                f"the primary sent event {batch.first} to {self._path}, which ends with event"
+                f" {self.last}; make this standby anew (`acid metastore standby --of ADDRESS"
+                " --replace`)"
+            )
+        self._log.append(batch.last - batch.first + 1, batch.text)
+        return _events(batch.text)
+
+    def records(self) -> list[journal.Record]:
+        """The journal's batches that are not folded. Raises MetastoreDamaged, OSError."""
+        return self._log.records()
+
+    @property
+    def last(self) -> int:
+        """The number of the last event."""
+        return self._log.last
 
     def load(self) -> tuple[State, list[Recorded]]:
         """The state of the last fold, and the events since.
@@ -114,11 +137,7 @@ class Store:
         if "next_txn" not in meta:
             # Nothing was folded yet: a new file starts with the default database.
             rows["databases"] = state_rows.live_rows(State())["databases"]
-        events = [
-            Recorded.parse(kind, at, body)
-            for batch in self._log.records()
-            for kind, at, body in json.loads(batch.text)
-        ]
+        events = [event for batch in self._log.records() for event in _events(batch.text)]
         state = state_rows.restore(rows, counters)
         # The first fold writes everything: no table has the default database yet.
         self._folded = state_rows.keyed(state) if "next_txn" in meta else None
@@ -316,3 +335,7 @@ class Store:
             first, last = last + 1, last + len(json.loads(text))
             records.append(journal.Record(first, last, text))
         return records
+
+
+def _events(text: str) -> list[Recorded]:
+    return [Recorded.parse(kind, at, body) for kind, at, body in json.loads(text)]
