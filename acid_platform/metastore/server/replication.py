@@ -213,7 +213,7 @@ class Replication:
         now = elapsed_seconds()
         # A change of the mode is told at once: nothing may be acknowledged before it is known.
         told = self._told(follower)
-        waits = follower.after == last and told == follower.synchronous
+        waits = follower.after == last and told == follower.synchronous and self.leads()
         if waits and now - follower.asked < self._lease / 4000:
             return []
         number = next(self._numbers)
