@@ -228,7 +228,7 @@ def test_an_interrupted_restore_is_not_served(
         metastore.create_table("t", "default.db/t", [("id", "int")])
         metastore.backup(file)
         end(metastore)
-    monkeypatch.setattr(module, "_put_aside", lambda _: 1 / 0)
+    monkeypatch.setattr(module, "put_aside", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         restore(home, file, lambda record, known: found(0), replace=True)
     monkeypatch.undo()

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     MetastoreIncompatible,
     MetastoreUnavailable,
@@ -271,3 +273,30 @@ def test_P10_an_interrupted_making_of_a_standby_is_not_served(
     Membership("standby", 0, first.uri, "third").write(home)
     with pytest.raises(MetastoreUnavailable, match="was interrupted; run `acid metastore standby"):
         require_made(home)
+
+
+def test_P10_the_commands_make_promote_and_restart_a_standby(
+    members: list[Member], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = members
+    monkeypatch.setenv("ACID_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("ACID_METASTORE", str(second.home.path))
+
+    def acid(*command: str) -> Result:
+        return CliRunner().invoke(main, ["metastore", *command])
+
+    nothing = acid("standby", "--listen", second.address)
+    assert "is no standby; name its primary with --of" in nothing.stderr
+    made = acid("standby", "--of", first.uri, "--listen", second.address, "--manual")
+    assert made.exit_code == 0 and f"of {first.uri} runs as process" in made.stdout
+    try:
+        until(second.is_synchronous)
+        assert acid("stop").exit_code == 0
+        assert "is a standby" not in acid("standby", "--listen", second.address).stderr
+        assert "stop it first" in acid("promote").stderr
+        first.kill()
+        until(lambda: acid("promote").exit_code == 0)
+        status = acid("status").stdout
+        assert "primary" in status and "term" in status
+    finally:
+        acid("stop")
