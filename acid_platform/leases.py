@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.table_snapshot import TableSnapshot

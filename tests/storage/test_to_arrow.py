@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.errors import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.storage import arrow_scan as module
 from acid_platform.storage.arrow_types import partition_value
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
@@ -24,8 +25,7 @@ from acid_platform.errors import (
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
-from acid_platform.reading.arrow_read import partition_scalars
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 
 ROW_ID = HiveType(
     "struct",
@@ -101,25 +101,8 @@ def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
     """
     scan = read.scan
     wanted = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
-    entities = tuple(
-        EntityRead(
-            entity.sources,
-            entity.deletes,
-            partition_scalars(scan.partition_columns, entity.values),
-        )
-        for entity in scan.entities
-    )
-    return ArrowScan(
-        scan.files,
-        scan.columns,
-        scan.partition_columns,
-        entities,
-        scan.write_ids,
-        wanted,
-        _predicate(scan, read.where) if filtered else None,
-        read.row_id,
-        scan.format,
-    )
+    predicate = _predicate(scan, read.where) if filtered else None
+    return by_arrow(scan, wanted, predicate, read.row_id)
 
 
 def _predicate(scan: TableScan, where: str | None) -> ArrowPredicate | None:
