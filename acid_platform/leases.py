@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
@@ -157,6 +158,10 @@ class FreshRead:
 
     def views(self) -> list[ViewRecord]:
         return self.lease.views()
+
+    @property
+    def in_force(self) -> Settings:
+        return self.lease.settings
 
     def scans(
         self,

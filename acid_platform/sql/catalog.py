@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Protocol
 
+from acid_platform.config import Settings
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, ViewRecord
@@ -18,6 +19,9 @@ class Declared(Protocol):
     def table(self, name: str) -> TableRecord: ...
 
     def views(self) -> list[ViewRecord]: ...
+
+    @property
+    def in_force(self) -> Settings: ...
 
 
 class Catalog:
@@ -31,6 +35,11 @@ class Catalog:
         self._seen: Declared = seen or metastore
         self.current_database = database
         self._records: dict[str, TableRecord] = {}
+
+    @property
+    def in_force(self) -> Settings:
+        """The settings with which a statement runs."""
+        return self._seen.in_force
 
     def full(self, name: str) -> str:
         return (name if "." in name else f"{self.current_database}.{name}").lower()

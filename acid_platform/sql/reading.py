@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from acid_platform.config import Settings
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
@@ -41,6 +42,7 @@ class Planned:
     text: str
     reads: Mapping[str, SourceRead]
     sources: tuple[Source, ...]
+    settings: Settings
 
 
 def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
@@ -49,7 +51,8 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
     if wrong := unknown_name(whole, catalog.columns, catalog.current_database):
         raise unresolved_column(wrong.name, list(wrong.known))
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
-    return Planned(bound.text, reads_of(catalog, bound.sources, scans), bound.sources)
+    reads = reads_of(catalog, bound.sources, scans)
+    return Planned(bound.text, reads, bound.sources, catalog.in_force)
 
 
 def tables_of(catalog: Catalog, query: exp.Query) -> list[str]:
@@ -100,7 +103,9 @@ def computed(warehouse: Warehouse, planned: Planned) -> Result:
         return result.or_else(lambda why: other().query(planned.text, planned.reads, why))
 
     return warehouse.engines.run(
-        query, read_bytes=sum(read.scan.read_bytes for read in planned.reads.values())
+        query,
+        planned.settings,
+        read_bytes=sum(read.scan.read_bytes for read in planned.reads.values()),
     )
 
 

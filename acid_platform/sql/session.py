@@ -208,6 +208,8 @@ class SqlSession:
             return lines("set", [f"{statement.name}={settings.text(statement.name)}"])
         known = setting(statement.name)
         self._warehouse.metastore.set(statement.name, statement.value)
+        if self._txn is not None:
+            self._txn.declared.learn_settings()
         if known.treatment is Treatment.NO_EFFECT:
             return Done("SET", f"OK, but without effect: {known.reason}")
         return Done("SET")

@@ -21,7 +21,6 @@ from random import Random
 from typing import Any
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.config import Settings
 from acid_platform.engine import compaction
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.choice import Engines
@@ -86,7 +85,6 @@ class Local:
     def engines(self) -> Engines:
         return Engines(
             lambda: self.spark,
-            lambda: Settings.of(self.metastore.settings()),
             "spark" if self.session else "local",
         )
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from acid_platform.config import Settings
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -67,6 +68,7 @@ class Transaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
     `valid_txns` is its snapshot, which never changes (S4). `write_ids` are its write ids by table.
+    `settings` are those in force when it began, or when it got its last lock.
     `stale`: something that conflicts was committed between its opening and its locks, so a single
     statement should begin again (T40). `lost_overwrite` says why an overwrite of what it locked
     last can't commit any more, else it is empty (P30).
@@ -94,6 +96,7 @@ class Transaction:
         self.write_ids.update(granted.write_ids)
         self.stale = self.stale or granted.stale
         self.lost_overwrite = granted.lost_overwrite
+        self.settings = Settings.of(granted.set)
         for name, listed in granted.lists.items():
             self._lists.setdefault(name, listed)
         self._beats.learn(granted.interval)

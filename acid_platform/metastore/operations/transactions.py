@@ -33,6 +33,7 @@ class Granted:
     `write_ids` and `lists` have table names as keys. `stale`: something that conflicts was
     committed since the transaction began (T40). `lost_overwrite`: why an overwrite of what it
     locked can't commit any more, else empty (P30). `interval`: milliseconds between heartbeats.
+    `set`: the settings that are not at their default, so that a statement need not ask for them.
     """
 
     txn: int
@@ -42,6 +43,7 @@ class Granted:
     stale: bool
     lost_overwrite: str
     interval: int
+    set: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
