@@ -330,6 +330,7 @@ class Heartbeats:
         self._guard = threading.Condition()
         """Guards the attributes below; notified when the interval changes, and at the end."""
         self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     def learn(self, milliseconds: int) -> None:
@@ -345,9 +346,11 @@ class Heartbeats:
             share = self._shares.get(slot)
             if share is None:
                 share = self._shares[slot] = weakref.WeakValueDictionary()
-                threading.Thread(
+                thread = threading.Thread(
                     target=self._beat, args=(slot,), daemon=True, name=f"heartbeat-{slot}"
-                ).start()
+                )
+                self._threads.append(thread)
+                thread.start()
             share[txn.id] = txn
 
     def remove(self, txn: Transaction) -> None:
@@ -359,6 +362,12 @@ class Heartbeats:
         with self._guard:
             self._closed = True
             self._guard.notify_all()
+
+    def end(self, patience: float) -> None:
+        """As `close`, and waits up to `patience` seconds until its threads have ended."""
+        self.close()
+        for thread in self._threads:
+            thread.join(patience)
 
     def _due(self, last: float) -> bool:
         """Waits until an interval has passed since the last heartbeat; returns False at the end."""
