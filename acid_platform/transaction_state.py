@@ -77,7 +77,8 @@ class TransactionState:
         with self.begun.checked():
             for record, where in wanted:
                 write_ids, txns = self.lists(record.name)
-                scans.append(open_scan(self.layout(record), write_ids, txns, where))
+                scan = open_scan(self.layout(record), write_ids, txns, where)
+                scans.append(replace(scan, still_open=self.begun.check))
         return scans
 
     def table(self, name: str) -> TableRecord:

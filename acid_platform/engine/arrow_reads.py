@@ -12,8 +12,9 @@ from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead, Predicate
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.storage.source_read import EntityRead, Predicate
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 ENTITY = Column("__entity", HiveType("int"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Protocol
 
@@ -27,13 +27,21 @@ class Declared(Protocol):
 class Catalog:
     """The tables and views for one statement; each is looked up once.
 
-    `seen` are the declarations of a snapshot; None: the current ones.
+    `seen` are the declarations of a snapshot; None: the current ones. `tables` are full names that
+    are known not to be views.
     """
 
-    def __init__(self, metastore: Metastore, database: str, seen: Declared | None = None) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        database: str,
+        seen: Declared | None = None,
+        tables: Collection[str] = (),
+    ) -> None:
         self._metastore = metastore
         self._seen: Declared = seen or metastore
         self.current_database = database
+        self._tables = tables
         self._records: dict[str, TableRecord] = {}
 
     @property
@@ -49,7 +57,7 @@ class Catalog:
         return {view.name: view for view in self._seen.views()}
 
     def view_query(self, full: str) -> str | None:
-        view = self.views.get(full)
+        view = None if full in self._tables else self.views.get(full)
         return view.query if view else None
 
     def record(self, name: str) -> TableRecord:

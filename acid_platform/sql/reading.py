@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from acid_platform.config import Settings
+from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
@@ -53,6 +54,12 @@ def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
     bound = bind(whole, placeholder(), catalog.columns, catalog.current_database)
     reads = reads_of(catalog, bound.sources, scans)
     return Planned(bound.text, reads, bound.sources, catalog.in_force)
+
+
+def names_in(catalog: Catalog, query: exp.Query) -> list[str]:
+    """The full names of the tables and views that a query itself names."""
+    database = catalog.current_database
+    return sorted({catalog.full(full_name(table, database)) for table in stored_tables(query)})
 
 
 def tables_of(catalog: Catalog, query: exp.Query) -> list[str]:
@@ -109,11 +116,14 @@ def computed(warehouse: Warehouse, planned: Planned) -> Result:
     )
 
 
-def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> Result | None:
+def count_from_footers(
+    warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans
+) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
     counted = counted_table(query)
-    if counted is None or catalog.full(counted.table) in catalog.views:
+    if counted is None or catalog.view_query(catalog.full(counted.table)) is not None:
         return None
-    rows = warehouse.leases.count(catalog.record(counted.table).name)
+    (scan,) = scans([(catalog.record(counted.table), None)])
+    rows = by_arrow(scan, ()).count()
     counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

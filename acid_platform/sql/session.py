@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.config import Settings, Treatment, setting
 from acid_platform.engine.results import Result
 from acid_platform.errors import (
     AcidError,
+    NoSuchTable,
     NoSuchTxn,
     OutcomeUnknown,
     TxnAborted,
@@ -59,6 +60,8 @@ class SqlSession:
         self._warehouse = warehouse
         self._txn: Transaction | None = None
         self.current_database = "default"
+        self._views: set[str] = set()
+        """Names that were views when they were last read."""
 
     @property
     def in_transaction(self) -> bool:
@@ -137,19 +140,30 @@ class SqlSession:
         if self._txn is not None:
             yield self._catalog(self._txn), self._txn.scans
             return
-        tables = reading.tables_of(catalog, query) if query is not None else ()
-        with self._warehouse.leases.fresh(*tables) as read:
-            yield Catalog(self._warehouse.metastore, self.current_database, read), read.scans
+        named = reading.names_in(catalog, query) if query is not None else []
+        leases = self._warehouse.leases
+        with ExitStack() as stack:
+            read = None
+            if not self._views & set(named):
+                try:
+                    read = stack.enter_context(leases.fresh(*named))
+                except NoSuchTable:  # a view, or misspelt
+                    self._views |= {name for name in named if catalog.view_query(name)}
+            if read is None:
+                tables = reading.tables_of(catalog, query) if query is not None else ()
+                read = stack.enter_context(leases.fresh(*tables))
+            seen = Catalog(self._warehouse.metastore, self.current_database, read, read.tables)
+            yield seen, read.scans
 
     def _catalog(self, txn: Transaction) -> Catalog:
         return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
 
     def _select(self, catalog: Catalog, statement: Query) -> Result:
-        if self._txn is None:
-            counted = reading.count_from_footers(self._warehouse, catalog, statement.tree)
-            if counted is not None:
-                return counted
         with self._reading(catalog, statement.tree) as (seen, scans):
+            if self._txn is None:
+                counted = reading.count_from_footers(self._warehouse, seen, statement.tree, scans)
+                if counted is not None:
+                    return counted
             return reading.run(self._warehouse, seen, statement.tree, scans)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:

@@ -16,9 +16,10 @@ from acid_platform.engine.compaction import rewritten
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.key_sums import row_id_checksum
 from acid_platform.storage.rewrite import Rewrite
+from acid_platform.storage.source_read import EntityRead
 from acid_platform.storage.values import ValueSums
 
 _MOST_THREADS = 8

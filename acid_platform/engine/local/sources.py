@@ -18,7 +18,9 @@ from acid_platform.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
+    NoSuchTxn,
     SnapshotExpired,
+    TxnAborted,
     UnknownColumn,
     UnsupportedStatement,
 )
@@ -44,6 +46,7 @@ class Source:
     def __init__(self, read: SourceRead, filtered: bool) -> None:
         self.columns = columns_of(read)
         self.scan = arrow_scan_of(read, filtered)
+        self._still_open = read.scan.still_open
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
 
@@ -77,9 +80,17 @@ class Source:
         failure, self.failure = self.failure, None
         if isinstance(failure, CorruptFile) and isinstance(failure.__cause__, FileNotFoundError):
             path = failure.__cause__.filename or str(failure).partition(" was ")[0]
-            raise SnapshotExpired(
-                f"{path} is gone: the read lease of this result has ended and the Cleaner removed"
-                " files that newer snapshots don't need; run the query again"
+            try:
+                if self._still_open is not None:
+                    self._still_open()
+            except (SnapshotExpired, TxnAborted, NoSuchTxn) as over:
+                raise SnapshotExpired(
+                    f"{path} is gone: the read lease of this result has ended and the Cleaner"
+                    " removed files that newer snapshots don't need; run the query again"
+                ) from over
+            raise CorruptFile(
+                f"{path} is gone, though a commit recorded it and the snapshot of this result is"
+                " held; restore it from a copy of the warehouse"
             ) from failure
         if isinstance(failure, AcidError):
             raise failure

@@ -32,12 +32,15 @@ from acid_platform.metastore.operations.transactions import (
     Abort,
     Allocate,
     Commit,
+    Describe,
     GetManifest,
     GetValidWriteIds,
     Granted,
     Heartbeat,
     HeartbeatOne,
+    IsNewest,
     Lock,
+    SeenTable,
 )
 from acid_platform.metastore.records import (
     LockRequest,
@@ -87,6 +90,7 @@ class Transaction:
         self.lost: str | None = None
         """Why the metastore aborted it, once a heartbeat has reported that."""
         self._lists: dict[str, ValidWriteIdList] = {}
+        self._described: dict[str, SeenTable] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
         self._learn(granted)
@@ -135,15 +139,37 @@ class Transaction:
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
+    def describe(self, tables: Sequence[str]) -> None:
+        """Fetches what its snapshot sees of the tables: `table`, `partition_records` and `manifest`
+        then answer without a message. For leases: what their snapshot sees never changes.
+
+        Raises as `manifest`.
+        """
+        names = tuple(table_name(name) for name in tables)
+        self._described |= self._link.call(Describe(self.id, names))
+
+    def is_newest(self, tables: Sequence[str]) -> bool:
+        """Whether a new snapshot would see the same of the tables; renews the read lease then.
+
+        Raises SnapshotExpired, NoSuchTxn.
+        """
+        return self._link.call(IsNewest(self.id, tuple(table_name(name) for name in tables)))
+
     def table(self, name: str) -> TableRecord:
         """The declaration that its snapshot sees, whatever others have changed since (P28).
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
+        known = self._described.get(table_name(name))
+        if known is not None:
+            return self._places.table(known.record)
         return self._places.table(self._link.call(GetTable(name, self.id)))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
+        known = self._described.get(table_name(name))
+        if known is not None:
+            return known.partitions
         return self._link.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
@@ -162,6 +188,9 @@ class Transaction:
         Answered only while the transaction is open; until then the Cleaner keeps what its snapshot
         needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
+        known = self._described.get(table_name(table))
+        if known is not None and list(partitions) == [None] and _recorded(known.directories):
+            return [known.directories]
         return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def allocate_write_id(self, table: str) -> int:
@@ -201,8 +230,8 @@ class Transaction:
             ) from error
 
     @contextmanager
-    def checked(self) -> Iterator[None]:
-        """A block that resolves or reads files of the snapshot, followed by `check`.
+    def checked(self, again: bool = True) -> Iterator[None]:
+        """A block that resolves or reads files of the snapshot, followed by `check` if `again`.
 
         If the block fails because the transaction has ended, SnapshotExpired or TxnAborted is
         raised instead: files that the snapshot needs may be gone by then. A file counts as damaged
@@ -220,7 +249,8 @@ class Transaction:
                 if isinstance(error, CorruptFile):
                     raise unknown from error
             raise
-        self.check()
+        if again:
+            self.check()
 
     def commit(
         self,
@@ -297,6 +327,11 @@ class Transaction:
 
     def __repr__(self) -> str:
         return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
+
+
+def _recorded(directories: Sequence[RecordedDirectory]) -> bool:
+    """Whether the files of all are known; those of an older version are recorded when read."""
+    return all(known.contents is not None for known in directories)
 
 
 class CompactionTransaction(Transaction):
