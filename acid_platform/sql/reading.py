@@ -78,10 +78,8 @@ def _bound(catalog: Catalog, query: exp.Query) -> Bound:
     database, names = catalog.current_database, names_in(catalog, query)
     key = None
     if catalog.all_tables(names):
-        records = [catalog.record(name) for name in names]
-        tables = tuple(
-            (name, r.table_id, r.version) for name, r in zip(names, records, strict=True)
-        )
+        records = map(catalog.record, names)
+        tables = tuple((record.name, record.table_id, record.version) for record in records)
         key = (id(query), database, catalog.metastore_id, tables)
         if (known := _BOUND.get(key)) is not None:
             return known[1]

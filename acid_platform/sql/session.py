@@ -55,7 +55,10 @@ Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 
 
 LONGEST_KEPT = 10_000
-"""Characters of a script whose parsed statements are kept for the next time."""
+"""Characters of a script whose parsed queries are kept for the next time.
+
+Nobody changes the tree of a query; those of other statements are changed while they run.
+"""
 
 
 class SqlSession:
@@ -87,7 +90,8 @@ class SqlSession:
         statements = self._parsed.get(script)
         if statements is None:
             statements = tuple((written, parse(written)) for written in split(script))
-            if len(script) <= LONGEST_KEPT:
+            queries = all(isinstance(statement, Query) for _, statement in statements)
+            if queries and len(script) <= LONGEST_KEPT:
                 self._parsed.put(script, statements)
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")

@@ -341,16 +341,16 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 def shares(names: Sequence[str], stored: pa.Schema, threads: int) -> list[list[str]]:
     """The columns for each thread, so that all take about the same time; at least one share."""
+    if threads < 2 or len(names) < 2:
+        return [list(names)]
     costs = {name: _cost(stored, name) for name in names}
-    if threads < 2 or sum(costs.values()) < 2 * max(costs.values(), default=0):
-        threads = min(threads, 2)  # one column takes as long as all others
-    made: list[list[str]] = [[] for _ in range(max(1, threads))]
+    made: list[list[str]] = [[] for _ in range(threads)]
     taken = [0] * len(made)
     for name in sorted(names, key=lambda name: -costs[name]):
         least = taken.index(min(taken))
         made[least].append(name)
         taken[least] += costs[name]
-    return [share for share in made if share] or [[]]
+    return [share for share in made if share]
 
 
 def _cost(stored: pa.Schema, name: str) -> int:
