@@ -391,7 +391,8 @@ def test_P33_threads_that_share_the_columns_find_the_same_rows(
     monkeypatch.setattr(module, "SPLIT_BYTES", 1)
     table = AcidTable(tmp_path, "a int, b string, c double, o struct<x:int,y:string>")
     rows = [(1, P, at, at, f"b{at}", at / 3, {"x": at, "y": None}) for at in range(500)]
-    table.inserts("d1", [*rows]).deletes("D2", *[(1, P, at) for at in range(0, 500, 7)], current=2)
+    gone = [(1, P, at) for at in range(0, 500, 7)]
+    table.inserts("d1", rows).deletes("D2", gone, current=2)
     scan = arrow_scan(table.layout, write_ids("2:M::"), txns(), row_id=True, where="a > 20")
     found = scan.table(threads)
     kept = [row for row in rows if row[2] % 7 and row[3] > 20]
