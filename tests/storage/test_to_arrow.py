@@ -427,7 +427,7 @@ def test_P15_deleted_rows_are_counted_without_decoding_where_statistics_tell_all
     table.deletes("D3", deleted, current=3)
     stripes = []
     monkeypatch.setattr(
-        module, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
+        source_read, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
     )
     assert table.count() == len(set(keys) - set(deleted))
     assert bool(stripes) is decoded
