@@ -351,10 +351,7 @@ class Settings:
     @classmethod
     def of(cls, overrides: Mapping[str, str] | None = None) -> Settings:
         """Raises SettingRefused for a name or value that is not allowed."""
-        chosen = cls({})
-        for name, text in (overrides or {}).items():
-            chosen = chosen.with_value(name, text)
-        return chosen
+        return _checked(tuple((overrides or {}).items()))
 
     def with_value(self, name: str, text: str) -> Settings:
         """A copy with one more value. Raises SettingRefused, also if two settings conflict (P7)."""
@@ -409,3 +406,12 @@ class Settings:
     def items(self) -> Iterator[tuple[str, str]]:
         """Every setting with its value as text, in the order of the three classes."""
         return ((name, self.text(name)) for name in REGISTRY)
+
+
+@lru_cache(maxsize=64)
+def _checked(overrides: tuple[tuple[str, str], ...]) -> Settings:
+    """Cached, since each statement has the same settings as the last."""
+    chosen = Settings({})
+    for name, text in overrides:
+        chosen = chosen.with_value(name, text)
+    return chosen

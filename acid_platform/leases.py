@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.open import open_scan
-from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
+from acid_platform.config import Settings
+from acid_platform.engine.arrow_reads import arrow_scan
+from acid_platform.engine.open import open_scan, require_files
+from acid_platform.errors import (
+    MetastoreUnavailable,
+    NoSuchTxn,
+    OutcomeUnknown,
+    SnapshotExpired,
+)
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.table_snapshot import TableSnapshot
@@ -38,7 +47,7 @@ class Leases:
         info: Callable[[], ClientInfo],
     ) -> None:
         self._metastore, self._layout, self._info = metastore, layout, info
-        self._held: list[tuple[Lease, list[TableScan]]] = []
+        self._held: list[Held] = []
         self._guard = threading.Lock()
 
     def scan(
@@ -57,14 +66,22 @@ class Leases:
 
         `tables` are protected from the start, other tables once they are scanned (P12).
 
-        Raises SnapshotExpired if the lease ended before the block did (P29).
+        A lease that this handle holds is used again if a new one would see the same. Raises
+        SnapshotExpired if the lease ended before the block did (P29), NoSuchTable.
         """
+        held = self._newest(tables)
+        if held is not None:
+            with held.lease.checked(again=False):  # `_newest` has asked just now
+                yield FreshRead(held, self._layout)
+            return
         lease = self._open(*tables)
-        read = FreshRead(lease, self._layout)
+        held = Held(lease, frozenset(table_name(name) for name in tables))
         with _ended_on_error(lease), lease.checked():
-            yield read
-        if read.opened:
-            self._keep(lease, read.opened)
+            if tables:
+                lease.describe(tables)
+            yield FreshRead(held, self._layout)
+        if held.opened:
+            self._keep(held)
         else:
             _end(lease)
 
@@ -104,9 +121,9 @@ class Leases:
         If the metastore can't be reached, a lease ends after its timeout.
         """
         with self._guard:
-            held, self._held = self._held, []
-        for lease, _ in held:
-            _end(lease)
+            ended, self._held = self._held, []
+        for held in ended:
+            _end(held.lease)
 
     def _open(self, *tables: str) -> Lease:
         return self._metastore.open_snapshot(tables, self._info())
@@ -127,29 +144,72 @@ class Leases:
             yield arrow_scan(layout, write_ids, lease.valid_txns, columns, where, row_id)
         _end(lease)
 
-    def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
-        """Holds the lease, unless an older lease of this handle protects the same files already."""
+    def _newest(self, tables: Sequence[str]) -> Held | None:
+        """A held lease that sees what a new one would see of the tables, renewed; None without."""
+        names = {table_name(name) for name in tables}
         with self._guard:
-            kept = []
-            for held, earlier in self._held:
-                if _same_files(earlier, scans):
-                    with suppress(SnapshotExpired):
-                        held.check()
-                        _end(lease)
-                        return
-                    continue
-                kept.append((held, earlier))
-            self._held = [*kept, (lease, scans)]
+            known = [held for held in self._held if held.ours and names <= held.tables]
+        if not known:
+            return None
+        held = known[-1]
+        try:
+            return held if held.lease.is_newest(tuple(sorted(names))) else None
+        except (SnapshotExpired, NoSuchTxn):
+            with self._guard:
+                self._held = [other for other in self._held if other is not held]
+            return None
+
+    def _keep(self, fresh: Held) -> None:
+        """Holds the lease; ends older leases of this handle that protect the same files."""
+        replaced = []
+        with self._guard:
+            for held in self._held:
+                if _same_files(held.opened, fresh.opened):
+                    replaced.append(held.lease)
+                    held.lease = fresh.lease
+            self._held = [*(held for held in self._held if held.lease is not fresh.lease), fresh]
+        for lease in replaced:
+            _end(lease)
+
+
+class Held:
+    """A lease with the scans that were opened under it."""
+
+    def __init__(self, lease: Lease, tables: frozenset[str]) -> None:
+        self.lease = lease
+        """It may become a newer lease that protects the same files."""
+        self.tables = tables
+        """The tables that it protects from its start."""
+        self.opened: list[TableScan] = []
+        self.scans: dict[tuple[str, str | None], TableScan] = {}
+        """By table and condition; to be used again."""
+        self._process = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Whether heartbeats of this process keep it: not in the child of a fork."""
+        return self._process == os.getpid() and not self.lease.ended
+
+    def check(self) -> None:
+        """Raises SnapshotExpired unless the lease holds."""
+        self.lease.check()
 
 
 class FreshRead:
     """Reads at one fresh snapshot."""
 
-    def __init__(self, lease: Lease, layout: Layouts) -> None:
-        self.lease = lease
-        self.opened: list[TableScan] = []
-        """The scans that were opened so far."""
+    def __init__(self, held: Held, layout: Layouts) -> None:
+        self._held = held
         self._layout = layout
+
+    @property
+    def lease(self) -> Lease:
+        return self._held.lease
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """Full names that are known to be names of tables."""
+        return self._held.tables
 
     def table(self, name: str) -> TableRecord:
         """The table as the snapshot sees it (P28). Raises NoSuchTable."""
@@ -158,22 +218,33 @@ class FreshRead:
     def views(self) -> list[ViewRecord]:
         return self.lease.views()
 
+    @property
+    def in_force(self) -> Settings:
+        return self.lease.settings
+
     def scans(
         self,
         wanted: Sequence[tuple[TableRecord, str | None]],
         explicit: ValidWriteIdList | None = None,
     ) -> list[TableScan]:
         """Scans of several tables; `where` prunes partitions. Raises SnapshotExpired."""
-        names = sorted({record.name for record, _ in wanted})
-        lists = {name: explicit or self.lease.valid_write_ids(name) for name in names}
-        scans = [
-            open_scan(
-                self._layout(record, self.lease), lists[record.name], self.lease.valid_txns, where
-            )
-            for record, where in wanted
-        ]
-        self.opened += scans
-        return scans
+        return [self._scan(record, where, explicit) for record, where in wanted]
+
+    def _scan(
+        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None
+    ) -> TableScan:
+        held, key = self._held, (record.name, where)
+        if explicit is None and key in held.scans:
+            require_files(held.scans[key], record.name)
+            return held.scans[key]
+        write_ids = explicit or self.lease.valid_write_ids(record.name)
+        layout = self._layout(record, self.lease)
+        scan = open_scan(layout, write_ids, self.lease.valid_txns, where)
+        scan = replace(scan, still_open=held.check)
+        held.opened.append(scan)
+        if explicit is None:
+            held.scans[key] = scan
+        return scan
 
 
 def _end(lease: Lease) -> None:

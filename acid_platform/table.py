@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.config import Settings
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import (
@@ -380,15 +380,16 @@ def autocommit(
     commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
     Raises LockTimeout if another writer committed during each attempt.
     """
-    settings = Settings.of(warehouse.metastore.settings())
     locks: Sequence[LockRequest] = ()
-    for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):
+    for attempt in count(1):
         txn = warehouse.transaction(restart_if_stale=True, locks=locks)
         try:
             with txn:
                 return statement(txn)
         except SnapshotOutdated as outdated:
             locks = outdated.locks
+        if attempt >= txn.declared.in_force.integer("hive.txn.max.retrysnapshot.count"):
+            break
     raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
 
 

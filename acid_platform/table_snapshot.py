@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan
 from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot import AcidDirectory
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.config import Settings
-from acid_platform.engine.choice import Choice
+from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.publishing import WriteTarget, Written
@@ -60,7 +60,7 @@ class TransactionState:
         self.records: dict[str, TableRecord] = {}
         self._restart_if_stale = restart_if_stale
         self._held = list(held)
-        self._lock_settings = Settings.of(context.metastore.settings()).lock_settings
+        self._lock_settings = begun.settings.lock_settings
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
 
@@ -77,7 +77,8 @@ class TransactionState:
         with self.begun.checked():
             for record, where in wanted:
                 write_ids, txns = self.lists(record.name)
-                scans.append(open_scan(self.layout(record), write_ids, txns, where))
+                scan = open_scan(self.layout(record), write_ids, txns, where)
+                scans.append(replace(scan, still_open=self.begun.check))
         return scans
 
     def table(self, name: str) -> TableRecord:
@@ -87,6 +88,15 @@ class TransactionState:
         """
         record = self.records.get(name.lower()) or self.begun.table(name)
         return self.records.setdefault(record.name, record)
+
+    @property
+    def in_force(self) -> Settings:
+        """The settings with which the next statement runs."""
+        return self.begun.settings
+
+    def learn_settings(self) -> None:
+        """To be called after the session of the transaction has changed one."""
+        self.begun.settings = self.context.metastore.in_force
 
     def views(self) -> list[ViewRecord]:
         return self.begun.views()
@@ -150,6 +160,7 @@ class TransactionState:
             self.begun.heartbeat,
             layout.buckets,
             layout.format if layout.insert_only else None,
+            self.in_force.integer(LOCAL_BYTES),
         )
 
     def run(
@@ -175,7 +186,7 @@ class TransactionState:
             return done
 
         try:
-            return self.context.engines.run(statement, rows, read_bytes)
+            return self.context.engines.run(statement, self.begun.settings, rows, read_bytes)
         except Exception as error:
             if self.begun.lost and not isinstance(error, TxnAborted):
                 raise TxnAborted(

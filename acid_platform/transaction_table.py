@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.publishing import write_truncation
 from acid_platform.engine.queries import Condition, Where
@@ -18,7 +19,6 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.records import TableRecord
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout
 from acid_platform.tables.context import columns_of_record

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.config import Settings
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -73,9 +72,7 @@ class Warehouse:
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
-        self._engines = Engines(
-            lambda: self.spark, lambda: Settings.of(metastore.settings()), engine
-        )
+        self._engines = Engines(lambda: self.spark, engine)
         self.leases = Leases(metastore, self.layout, self.info)
         """The read leases of the frames of this handle."""
         self._session: SqlSession | None = None

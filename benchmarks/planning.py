@@ -26,12 +26,12 @@ from pyarrow import fs
 from rich.console import Console
 
 from acid_platform.clock import Moment
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import CreateTable
 from acid_platform.metastore.operations.transactions import Begin, Commit
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema

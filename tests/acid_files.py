@@ -19,11 +19,11 @@ from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine import compaction
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import Listings, TableLayout
 from acid_platform.snapshot import select
 from acid_platform.snapshot.recorded import Contents

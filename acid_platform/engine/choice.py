@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.config import Settings
@@ -52,11 +53,10 @@ class Engines:
     def __init__(
         self,
         session: Callable[[], SparkSession],
-        settings: Callable[[], Settings],
         wanted: Wanted = "auto",
     ) -> None:
         self.wanted = wanted
-        self._session, self._settings = session, settings
+        self._session = session
         self._guard = threading.Lock()
         self._thread = threading.local()
         self._spark: SparkEngine | None = None
@@ -97,9 +97,7 @@ class Engines:
         from acid_platform.engine.local.engine import LocalEngine
 
         with self._guard:
-            self._local = self._local or LocalEngine(
-                self._session, lambda: self._settings().integer(LOCAL_BYTES)
-            )
+            self._local = self._local or LocalEngine(self._session)
             return self._local
 
     def cancel(self, txn: int) -> None:
@@ -111,30 +109,34 @@ class Engines:
     def run(
         self,
         work: Callable[[Choice], _T],
+        settings: Settings,
         rows: Rows | None = None,
         read_bytes: int = 0,
     ) -> _T:
         """The result of `work` with the chosen engine.
 
-        `rows` are its input and `read_bytes` the size of the files that it reads. Under `auto`, if
-        the local engine raises NeedsSpark, Spark repeats the work.
+        `settings` are those of its transaction or lease; `rows` are its input and `read_bytes` the
+        size of the files that it reads. Under `auto`, if the local engine raises NeedsSpark, Spark
+        repeats the work.
 
         Raises NeedsSpark if only the local engine may run, and can't.
         """
         refused: NeedsSpark | None = None
-        for choice in self._choices(rows, read_bytes, self.wanted_here):
+        for choice in self._choices(settings, rows, read_bytes):
             try:
-                return work(choice if refused is None else Choice(choice.engine, str(refused)))
+                why = choice.reason if refused is None else str(refused)
+                return work(replace(choice, reason=why))
             except NeedsSpark as error:
                 refused = error
         assert refused is not None
         raise refused
 
-    def _choices(self, rows: Rows | None, read_bytes: int, wanted: Wanted) -> Iterator[Choice]:
+    def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
+        wanted = self.wanted_here
         if wanted == "spark":
             yield Choice(self.spark, "engine=spark")
             return
-        limit = self._settings().integer(LOCAL_BYTES)
+        limit = settings.integer(LOCAL_BYTES)
         needed = read_bytes + input_bytes(rows)
         if is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark"):
             why = "the rows come from Spark"
@@ -153,12 +155,38 @@ class Engines:
             raise NeedsSpark(f"{why}, which needs Spark; use engine='auto' or engine='spark'")
 
 
+_SAMPLE = 10_000
+"""Dicts to look into, to tell the size of a longer list."""
+
+
 def input_bytes(rows: Rows | None) -> int:
-    """The memory that rows in this process take; 0 if it isn't known."""
+    """The memory that rows in this process take, about; 0 for a Result, which is computed later.
+
+    Of a long list of dicts, a sample is measured.
+    """
     if rows is None or isinstance(rows, Result):
         return 0
     size = getattr(rows, "nbytes", None)  # of an Arrow table
     if isinstance(size, int):
         return size
     usage = getattr(rows, "memory_usage", None)  # of a pandas DataFrame
-    return int(usage().sum()) if callable(usage) else 0
+    if callable(usage):
+        return int(usage(deep=True).sum())
+    if not isinstance(rows, Sequence) or not rows:
+        return 0
+    sample = rows[:: -(-len(rows) // _SAMPLE)]
+    return sum(map(_value_bytes, sample)) * len(rows) // len(sample)
+
+
+def _value_bytes(value: object) -> int:
+    """The bytes of a Python value as Arrow holds it, about."""
+    match value:
+        case str() | bytes():
+            return 4 + len(value)
+        case Mapping():
+            return sum(map(_value_bytes, value.values()))
+        case list() | tuple():
+            return 4 + sum(map(_value_bytes, value))
+        case Decimal():
+            return 16
+    return 8

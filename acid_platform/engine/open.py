@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
+from acid_platform.storage.recorded import require_recorded
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -27,8 +28,11 @@ def open_scan(
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
-    with ThreadPoolExecutor(8) as pool:
-        entities = tuple(pool.map(entity, selected))
+    if len(selected) < 2:
+        entities = tuple(map(entity, selected))
+    else:
+        with ThreadPoolExecutor(8) as pool:
+            entities = tuple(pool.map(entity, selected))
     return TableScan(
         table.files,
         table.path,
@@ -38,3 +42,13 @@ def open_scan(
         write_ids,
         table.format,
     )
+
+
+def require_files(scan: TableScan, what: str) -> None:
+    """Checks again that each file of a scan is there with its recorded size (P26).
+
+    `what` names the table. Raises CorruptFile. Keys of deleted rows are in memory by now; their
+    files are checked too, so that an answer does not depend on what was read before.
+    """
+    for entity in scan.entities:
+        require_recorded(scan.files, (*entity.sources.inserts, *entity.sources.deletes), what)

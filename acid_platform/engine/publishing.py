@@ -44,6 +44,8 @@ class WriteTarget:
     buckets: Bucketing | None = None
     plain: FileFormat | None = None
     """The file format of an insert-only table; None for full ACID."""
+    most_bytes: int = 1 << 28
+    """The most bytes of rows that the local engine may hold (acid.local.max.bytes)."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:

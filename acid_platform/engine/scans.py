@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
@@ -39,6 +40,8 @@ class TableScan:
     entities: tuple[EntityScan, ...]
     write_ids: ValidWriteIdList
     format: FileFormat = ORC
+    still_open: Callable[[], object] | None = field(default=None, compare=False)
+    """Raises SnapshotExpired or TxnAborted unless the files of the scan must still be there."""
 
     @property
     def read_bytes(self) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 
 from acid_platform.errors import MetastoreIncompatible
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Changes when old clients and new servers can't understand each other."""
 
 PRIMARY, STANDBY, WAITING = "primary", "standby", "waiting"

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.engine.choice import LOCAL_BYTES
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.errors import WrongType
@@ -61,17 +62,19 @@ def body_rows(
 ) -> BodyRows:
     """The rows of a body for a table with these columns, partition columns included.
 
-    A Spark frame stays one, and rows whose key is nested become one; all others stay in this
-    process. Raises UnknownColumn, WrongType.
+    A Spark frame stays one, and rows whose key is nested become one, as does a result that is
+    larger than `acid.local.max.bytes`; all others stay in this process. Raises UnknownColumn,
+    WrongType, NeedsSpark.
     """
+    if isinstance(rows, Result) and rows.engine == "local":
+        rows = rows.held(warehouse.metastore.in_force.integer(LOCAL_BYTES))
     nested = {column.name for column in columns if column.type.nested}
     from_spark = is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark")
     if from_spark or nested & set(key):
         from acid_platform.engine.spark.input_rows import as_frame
 
         return SparkRows(as_frame(warehouse.spark, rows, columns, table), tuple(columns))
-    given = rows.to_arrow() if isinstance(rows, Result) else rows
-    return LocalRows(local_table(given, columns, table), tuple(columns), table)
+    return LocalRows(local_table(rows, columns, table), tuple(columns), table)
 
 
 @dataclass(frozen=True, slots=True)

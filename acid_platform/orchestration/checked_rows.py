@@ -107,7 +107,9 @@ class CheckedRows:
                 raise NeedsSpark(str(error)) from error
             return evaluate(in_pandas(rows, expectations), expectations, key)
 
-        return self.warehouse.engines.run(work, read_bytes=self.bytes)
+        return self.warehouse.engines.run(
+            work, self.warehouse.metastore.in_force, read_bytes=self.bytes
+        )
 
     def _unlike(self, expectations: Sequence[Expectation]) -> Iterator[str]:
         """What pandas may evaluate in another way than Spark."""

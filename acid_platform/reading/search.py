@@ -21,10 +21,11 @@ from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predica
 from acid_platform.reading.predicates import may_match
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.orc import acid_columns, open_orc, reading
+from acid_platform.storage.source_read import EntityRead
 from acid_platform.storage.sources import read_footer
 from acid_platform.transactions import ValidWriteIdList
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Protocol
 
+from acid_platform.config import Settings
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, ViewRecord
@@ -19,18 +20,34 @@ class Declared(Protocol):
 
     def views(self) -> list[ViewRecord]: ...
 
+    @property
+    def in_force(self) -> Settings: ...
+
 
 class Catalog:
     """The tables and views for one statement; each is looked up once.
 
-    `seen` are the declarations of a snapshot; None: the current ones.
+    `seen` are the declarations of a snapshot; None: the current ones. `tables` are full names that
+    are known not to be views.
     """
 
-    def __init__(self, metastore: Metastore, database: str, seen: Declared | None = None) -> None:
+    def __init__(
+        self,
+        metastore: Metastore,
+        database: str,
+        seen: Declared | None = None,
+        tables: Collection[str] = (),
+    ) -> None:
         self._metastore = metastore
         self._seen: Declared = seen or metastore
         self.current_database = database
+        self._tables = tables
         self._records: dict[str, TableRecord] = {}
+
+    @property
+    def in_force(self) -> Settings:
+        """The settings with which a statement runs."""
+        return self._seen.in_force
 
     def full(self, name: str) -> str:
         return (name if "." in name else f"{self.current_database}.{name}").lower()
@@ -39,8 +56,17 @@ class Catalog:
     def views(self) -> dict[str, ViewRecord]:
         return {view.name: view for view in self._seen.views()}
 
+    @property
+    def metastore_id(self) -> int:
+        """Tells the tables of one warehouse in this process from those of another."""
+        return id(self._metastore)
+
+    def all_tables(self, names: Iterable[str]) -> bool:
+        """Whether all the full names are known to be tables."""
+        return all(name in self._tables for name in names)
+
     def view_query(self, full: str) -> str | None:
-        view = self.views.get(full)
+        view = None if full in self._tables else self.views.get(full)
         return view.query if view else None
 
     def record(self, name: str) -> TableRecord:

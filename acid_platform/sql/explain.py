@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.config import Settings
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.sql import reading
 from acid_platform.sql.changes import target_of
@@ -68,7 +67,7 @@ def _read_by(statement: Change) -> exp.Query | None:
 
 
 def _locks(warehouse: Warehouse, record: TableRecord, statement: Change) -> Iterator[str]:
-    settings = Settings.of(warehouse.metastore.settings()).lock_settings
+    settings = warehouse.metastore.in_force.lock_settings
     lock, operation = lock_of(_locked(statement), settings)
     scope = "partition" if record.partitioned else "table"
     yield f"write {record.name}: lock {lock.name}, operation {operation.name.lower()}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.config import Settings, Treatment, setting
+from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import Result
 from acid_platform.errors import (
     AcidError,
+    NoSuchTable,
     NoSuchTxn,
     OutcomeUnknown,
     TxnAborted,
@@ -52,6 +54,13 @@ Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 
 
+LONGEST_KEPT = 10_000
+"""Characters of a script whose parsed queries are kept for the next time.
+
+Nobody changes the tree of a query; those of other statements are changed while they run.
+"""
+
+
 class SqlSession:
     """The SQL session of a warehouse handle: its current database and its open transaction."""
 
@@ -59,6 +68,9 @@ class SqlSession:
         self._warehouse = warehouse
         self._txn: Transaction | None = None
         self.current_database = "default"
+        self._parsed: Recent[str, tuple[tuple[Written, Statement], ...]] = Recent(256)
+        self._views: set[str] = set()
+        """Names that were views when they were last read."""
 
     @property
     def in_transaction(self) -> bool:
@@ -75,7 +87,12 @@ class SqlSession:
         rolls it back, as in Hive. `engine`: see Warehouse.using. Raises UnsupportedStatement,
         InvalidExpression and whatever the statements raise.
         """
-        statements = [(written, parse(written)) for written in split(script)]
+        statements = self._parsed.get(script)
+        if statements is None:
+            statements = tuple((written, parse(written)) for written in split(script))
+            queries = all(isinstance(statement, Query) for _, statement in statements)
+            if queries and len(script) <= LONGEST_KEPT:
+                self._parsed.put(script, statements)
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
@@ -137,19 +154,30 @@ class SqlSession:
         if self._txn is not None:
             yield self._catalog(self._txn), self._txn.scans
             return
-        tables = reading.tables_of(catalog, query) if query is not None else ()
-        with self._warehouse.leases.fresh(*tables) as read:
-            yield Catalog(self._warehouse.metastore, self.current_database, read), read.scans
+        named = reading.names_in(catalog, query) if query is not None else []
+        leases = self._warehouse.leases
+        with ExitStack() as stack:
+            read = None
+            if not self._views & set(named):
+                try:
+                    read = stack.enter_context(leases.fresh(*named))
+                except NoSuchTable:  # a view, or misspelt
+                    self._views |= {name for name in named if catalog.view_query(name)}
+            if read is None:
+                tables = reading.tables_of(catalog, query) if query is not None else ()
+                read = stack.enter_context(leases.fresh(*tables))
+            seen = Catalog(self._warehouse.metastore, self.current_database, read, read.tables)
+            yield seen, read.scans
 
     def _catalog(self, txn: Transaction) -> Catalog:
         return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
 
     def _select(self, catalog: Catalog, statement: Query) -> Result:
-        if self._txn is None:
-            counted = reading.count_from_footers(self._warehouse, catalog, statement.tree)
-            if counted is not None:
-                return counted
         with self._reading(catalog, statement.tree) as (seen, scans):
+            if self._txn is None:
+                counted = reading.count_from_footers(self._warehouse, seen, statement.tree, scans)
+                if counted is not None:
+                    return counted
             return reading.run(self._warehouse, seen, statement.tree, scans)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
@@ -208,6 +236,8 @@ class SqlSession:
             return lines("set", [f"{statement.name}={settings.text(statement.name)}"])
         known = setting(statement.name)
         self._warehouse.metastore.set(statement.name, statement.value)
+        if self._txn is not None:
+            self._txn.declared.learn_settings()
         if known.treatment is Treatment.NO_EFFECT:
             return Done("SET", f"OK, but without effect: {known.reason}")
         return Done("SET")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -62,10 +63,14 @@ class DeleteKeys:
 
     def within(self, write_id: int, bucket: int, first: int, last: int) -> int:
         """How many deleted keys (write id, bucket property, rowId) have first <= rowId <= last."""
+        left, right = np.searchsorted(self.of_group(write_id, bucket), [first, last + 1])
+        return int(right - left)
+
+    def of_group(self, write_id: int, bucket: int) -> np.ndarray:
+        """The deleted rowIds of a write id and bucket property, int64 (n,), ascending strictly."""
         low, high = np.searchsorted(self.write_ids, [write_id, write_id + 1])
         start, end = low + np.searchsorted(self.buckets[low:high], [bucket, bucket + 1])
-        left, right = np.searchsorted(self.row_ids[start:end], [first, last + 1])
-        return int(right - left)
+        return self.row_ids[start:end]
 
 
 _NO_IDS = np.empty(0, np.int64)
@@ -209,8 +214,55 @@ def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
     )
 
 
+_MOST_RUNS = 256
+"""Of equal (write id, bucket) in a batch, to test one after another."""
+
+
 class DeletedRows:
     """Tests rows against the deleted keys of one entity; immutable, so threads may share it."""
+
+    def __init__(self, keys: DeleteKeys) -> None:
+        self._keys = keys
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rows (write id, bucket property, rowId) that are not deleted."""
+        keep = np.ones(len(r), bool)
+        if not len(r):
+            return keep
+        # Usually there are few runs of equal (write id, bucket).
+        edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
+        heads = np.concatenate([[0], edges])
+        if len(heads) > _MOST_RUNS:
+            return self._ranked.survivors(keep, heads, w, b, r)
+        for start, end in zip(heads.tolist(), [*edges.tolist(), len(r)], strict=True):
+            gone = self._keys.of_group(int(w[start]), int(b[start]))
+            if len(gone):
+                keep[start:end] = _without(r[start:end], gone)
+        return keep
+
+    @cached_property
+    def _ranked(self) -> _RankedKeys:
+        return _RankedKeys(self._keys)
+
+
+def _without(r: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Mask (n,) of the rowIds that are not in `gone`, which ascends strictly.
+
+    The rowIds of a file ascend too (P15), so that the few deleted ones are looked up among them.
+    """
+    keep = np.ones(len(r), bool)
+    if not (r[1:] > r[:-1]).all():
+        keep[np.isin(r, gone)] = False
+        return keep
+    low, high = np.searchsorted(gone, [r[0], r[-1] + 1])
+    gone = gone[low:high]
+    at = np.searchsorted(r, gone)
+    keep[at[r[at] == gone]] = False
+    return keep
+
+
+class _RankedKeys:
+    """Deleted keys for batches in which (write id, bucket) changes often."""
 
     def __init__(self, keys: DeleteKeys) -> None:
         self._write_ids = _distinct(keys.write_ids)
@@ -224,14 +276,10 @@ class DeletedRows:
             kind="stable",
         )
 
-    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
-        """Mask (n,) of the rows (write id, bucket property, rowId) that are not deleted."""
-        keep = np.ones(len(r), bool)
-        if not len(r):
-            return keep
-        # Usually there are few runs of equal (write id, bucket), so those two are tested per run.
-        edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
-        heads = np.concatenate([[0], edges])
+    def survivors(
+        self, keep: np.ndarray, heads: np.ndarray, w: np.ndarray, b: np.ndarray, r: np.ndarray
+    ) -> np.ndarray:
+        """`keep` without the deleted rows; `heads` are the first rows of the runs."""
         group = _rank(self._groups, self._group(w[heads], b[heads]))
         lengths = np.diff(heads, append=len(r))
         candidates = np.flatnonzero(np.repeat(group >= 0, lengths))

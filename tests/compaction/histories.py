@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.config import Settings
 from acid_platform.engine import compaction
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.choice import Engines
 from acid_platform.errors import (
     AcidError,
@@ -35,7 +35,6 @@ from acid_platform.errors import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import ClientInfo, TableRecord
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
@@ -86,7 +85,6 @@ class Local:
     def engines(self) -> Engines:
         return Engines(
             lambda: self.spark,
-            lambda: Settings.of(self.metastore.settings()),
             "spark" if self.session else "local",
         )
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from acid_platform.engine.choice import Choice
+from acid_platform.engine.choice import LOCAL_BYTES, Choice, input_bytes
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.sql.magic import engine_and_name
 from acid_platform.warehouse import Warehouse
@@ -34,7 +37,7 @@ def tried(warehouse: Warehouse) -> list[str]:
         raise NeedsSpark("neither")
 
     with pytest.raises(NeedsSpark):
-        warehouse.engines.run(work)
+        warehouse.engines.run(work, warehouse.metastore.in_force)
     return names
 
 
@@ -140,3 +143,28 @@ def test_P33_a_resource_of_dagster_has_an_engine(warehouse: Warehouse) -> None:
         WarehouseResource(path=warehouse.path, engine="duckdb").open(),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("rows", "least", "most"),
+    [
+        ([{"id": 1, "v": "x" * 1000}] * 3, 3 * 1000, 3 * 1100),
+        ([{"v": ["x" * 100, "y" * 100]}] * 50_000, 50_000 * 200, 50_000 * 250),
+        ([{"m": {"a": b"z" * 500}}], 500, 600),
+        ([], 0, 0),
+        (pa.table({"v": ["x" * 1000]}), 1000, 1100),
+        (pd.DataFrame({"v": ["x" * 1000] * 10}), 10_000, 12_000),
+    ],
+    ids=["dicts", "many dicts", "nested", "none", "Arrow", "pandas"],
+)
+def test_P33_rows_of_every_kind_count_towards_the_limit(rows: Any, least: int, most: int) -> None:
+    assert least <= input_bytes(rows) <= most
+
+
+def test_P33_dicts_above_the_limit_are_refused_by_the_local_engine(warehouse: Warehouse) -> None:
+    warehouse.metastore.set(LOCAL_BYTES, str(1 << 20))
+    try:
+        with warehouse.using("local"), pytest.raises(NeedsSpark, match="bytes to read are more"):
+            warehouse.create_table("db.wide", "v string").insert([{"v": "x" * 100_000}] * 11)
+    finally:
+        warehouse.metastore.set(LOCAL_BYTES, str(256 << 20))

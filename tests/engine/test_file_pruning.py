@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.layout.types import parse_columns
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.file_pruning import pruned
 from acid_platform.snapshot.ranges import ColumnRange, RangeKind
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind

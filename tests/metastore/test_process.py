@@ -457,7 +457,7 @@ class FakeLink:
 
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
-    granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5)
+    granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5, {})
     return Transaction(link, beats, TxnType.DEFAULT, granted, Places())
 
 

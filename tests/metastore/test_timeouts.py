@@ -396,7 +396,7 @@ class Answers:
 def test_P29_a_shorter_interval_brings_the_next_heartbeat_forward() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
-    granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000)
+    granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000, {})
     txn = Transaction(link, beats, TxnType.DEFAULT, granted, Places())
     until(lambda: beats._shares)
     beats.learn(1)

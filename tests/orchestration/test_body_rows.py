@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import WrongType
+from acid_platform.engine.results import Result
+from acid_platform.errors import NeedsSpark, WrongType
 from acid_platform.layout.types import parse_columns
-from acid_platform.orchestration.body_rows import LocalRows
+from acid_platform.orchestration.body_rows import LocalRows, body_rows
+from tests.conftest import temporary_warehouse
 
 COLUMNS = parse_columns("i int, s string, f double, d date, n decimal(9,2), p int, c string")
 
@@ -76,3 +81,19 @@ def test_a_run_s_partition_values_become_columns_of_the_table_s_types() -> None:
     assert rows.rows.to_pylist() == [{"i": 1, "p": 7, "c": "x y"}, {"i": 2, "p": 7, "c": "x y"}]
     with pytest.raises(WrongType, match="'seven' is no value of the column 'p' int"):
         local(i=[1]).with_constants({"p": "seven"})
+
+
+def test_P33_a_result_of_a_body_above_the_limit_is_not_held_in_memory(tmp_path: Path) -> None:
+    with temporary_warehouse(tmp_path / "wh", engine="local") as warehouse:
+        table = warehouse.create_table("db.t", "id bigint")
+        table.insert(pa.table({"id": np.arange(300_000)}))
+        result = warehouse.sql("SELECT id FROM db.t")
+        assert isinstance(result, Result)
+        rows = body_rows(warehouse, result, table.columns, "db.t")
+        assert isinstance(rows, LocalRows) and rows.rows.num_rows == 300_000
+        warehouse.metastore.set("acid.local.max.bytes", "1000000")
+        with pytest.raises(NeedsSpark, match="more than 1,000,000 bytes"):
+            body_rows(warehouse, result, table.columns, "db.t")
+        other = SimpleNamespace(renamed=lambda names: f"of Spark: {names}")
+        auto = result.or_else(lambda why: other)  # type: ignore[arg-type, return-value]
+        assert auto.held(1_000_000) == "of Spark: ['id']"

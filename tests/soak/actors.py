@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.errors import WriteConflict
 from acid_platform.metastore import Metastore, WriteReport
-from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation
 from acid_platform.warehouse import Warehouse

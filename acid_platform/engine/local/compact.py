@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -16,9 +17,10 @@ from acid_platform.engine.compaction import rewritten
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.key_sums import row_id_checksum
 from acid_platform.storage.rewrite import Rewrite
+from acid_platform.storage.source_read import EntityRead
 from acid_platform.storage.values import ValueSums
 
 _MOST_THREADS = 8
@@ -59,7 +61,9 @@ class LocalCompaction:
         raise NeedsSpark(f"{self._plan.location}: {INSERT_ONLY}")
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
-        return profile(self._work, inputs), profile(self._work, outputs)
+        with ThreadPoolExecutor(2) as pool:
+            expected, actual = pool.map(partial(profile, self._work), (inputs, outputs))
+        return expected, actual
 
 
 def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from acid_platform.engine.arrow_reads import ENTITY
 from acid_platform.engine.local.computation import (
     POSITION,
     Computation,
@@ -16,7 +17,6 @@ from acid_platform.engine.local.computation import (
 )
 from acid_platform.engine.local.conditions import accepted_keys
 from acid_platform.engine.local.running import Statement
-from acid_platform.engine.local.scanned_rows import ENTITY
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.queries import Condition, Where

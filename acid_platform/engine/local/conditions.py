@@ -11,12 +11,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.local.run import query
 from acid_platform.engine.queries import Condition, SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.reading.arrow_read import partition_scalars
 
 
 def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:

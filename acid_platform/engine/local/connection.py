@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -15,15 +13,12 @@ import psutil
 from acid_platform.engine.local.failures import raise_as_ours
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.sources import Source
+from acid_platform.storage.per_process import PerProcess
 
 MEMORY_SHARE = 0.25
 """The part of the machine's memory that queries may take before they spill to disk."""
 MOST_BYTES = 1 << 30
 """More than this they don't take, on any machine."""
-
-
-_databases: dict[int, duckdb.DuckDBPyConnection] = {}
-_guard = threading.Lock()
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -32,12 +27,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     All connections of this process share one empty database in memory, with its limit: to make a
     database takes 50 ms, to connect to it less than one.
     """
-    with _guard:
-        process = os.getpid()
-        if process not in _databases:
-            _databases.clear()  # after a fork, the parent's is of no use
-            _databases[process] = new_database()
-        return _databases[process].cursor()
+    return _DATABASE.get().cursor()
 
 
 def new_database() -> duckdb.DuckDBPyConnection:
@@ -59,10 +49,7 @@ def new_database() -> duckdb.DuckDBPyConnection:
     return database
 
 
-@atexit.register
-def _close() -> None:
-    for database in _databases.values():
-        database.close()
+_DATABASE = PerProcess(new_database)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.engine.arrow_reads import ENTITY, by_arrow
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.event_files import (
     EventFiles,
@@ -18,7 +19,7 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
-from acid_platform.engine.local.scanned_rows import ENTITY, as_arrow_scan, keys_of, scanned
+from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Where
@@ -88,7 +89,7 @@ def _found(
     with _computing(scan, rest, assignments, table, statement) as (needed, compute):
         columns = (*scan.columns, *scan.partition_columns)
         read = [column.name for column in columns if column.name in {*wanted, *needed}]
-        arrow = as_arrow_scan(scan, (*read, ENTITY.name), predicate)
+        arrow = by_arrow(scan, (*read, ENTITY.name), predicate, row_id=True)
         parts = [
             compute(pa.Table.from_batches([batch])).select([*wanted, ENTITY.name, ROW_ID_COLUMN])
             for batch in scanned(arrow, statement)

@@ -21,17 +21,15 @@ if TYPE_CHECKING:
 
 class LocalEngine:
     """Runs statements in this process. `session` starts Spark for results that are asked for as a
-    Spark DataFrame; `limit` is the most bytes of rows that a write may hold.
+    Spark DataFrame.
 
     What a statement needs is imported by the first of its kind: DuckDB and the parser take long.
     """
 
     name: EngineName = "local"
 
-    def __init__(
-        self, session: Callable[[], SparkSession], limit: Callable[[], int] = lambda: 1 << 28
-    ) -> None:
-        self._session, self._limit = session, limit
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
         self._statements = Statements()
 
     def statement(self, txn: int) -> AbstractContextManager[object]:
@@ -49,7 +47,7 @@ class LocalEngine:
         from acid_platform.engine.local.write import write_rows
 
         statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement, self._limit)
+        return write_rows(rows, target, fixed, statement)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
@@ -57,7 +55,7 @@ class LocalEngine:
         from acid_platform.engine.local.write import write_rows
 
         statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement, self._limit, True, empty)
+        return write_rows(rows, target, fixed, statement, True, empty)
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
@@ -84,5 +82,4 @@ class LocalEngine:
         from acid_platform.engine.local.merge import merge_rows
 
         statement = self._statements.of(target.txn_id)
-        limit = self._limit()
-        return merge_rows(scan, target, source, on, clauses, aliases, statement, limit)
+        return merge_rows(scan, target, source, on, clauses, aliases, statement, target.most_bytes)

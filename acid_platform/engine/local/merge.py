@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.engine.arrow_reads import ENTITY, by_arrow
 from acid_platform.engine.assignments import inserted_values, wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
@@ -28,7 +29,7 @@ from acid_platform.engine.local.event_files import (
 )
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.running import Statement
-from acid_platform.engine.local.scanned_rows import ENTITY, as_arrow_scan, keys_of, scanned
+from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.types import identifier
@@ -120,7 +121,7 @@ class Merge:
     def _table(self) -> pa.Table:
         """All live rows, with their row ids and ENTITY."""
         names = [column.name for column in (*self.scan.columns, *self.scan.partition_columns)]
-        scan = as_arrow_scan(self.scan, (*names, ENTITY.name))
+        scan = by_arrow(self.scan, (*names, ENTITY.name), row_id=True)
         # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
         batches = list(counted(scanned(scan, self.statement), self.statement, 4 * self.limit))
         return pa.Table.from_batches(batches, scan.schema)

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
+from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
+    NoSuchTxn,
     SnapshotExpired,
+    TxnAborted,
     UnknownColumn,
     UnsupportedStatement,
 )
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
-from acid_platform.reading.arrow_read import partition_scalars
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 
 ROW_ID = HiveType(
     "struct",
@@ -44,10 +47,11 @@ class Source:
     def __init__(self, read: SourceRead, filtered: bool) -> None:
         self.columns = columns_of(read)
         self.scan = arrow_scan_of(read, filtered)
+        self._still_open = read.scan.still_open
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         return pa.schema(
             [
@@ -77,9 +81,17 @@ class Source:
         failure, self.failure = self.failure, None
         if isinstance(failure, CorruptFile) and isinstance(failure.__cause__, FileNotFoundError):
             path = failure.__cause__.filename or str(failure).partition(" was ")[0]
-            raise SnapshotExpired(
-                f"{path} is gone: the read lease of this result has ended and the Cleaner removed"
-                " files that newer snapshots don't need; run the query again"
+            try:
+                if self._still_open is not None:
+                    self._still_open()
+            except (SnapshotExpired, TxnAborted, NoSuchTxn) as over:
+                raise SnapshotExpired(
+                    f"{path} is gone: the read lease of this result has ended and the Cleaner"
+                    " removed files that newer snapshots don't need; run the query again"
+                ) from over
+            raise CorruptFile(
+                f"{path} is gone, though a commit recorded it and the snapshot of this result is"
+                " held; restore it from a copy of the warehouse"
             ) from failure
         if isinstance(failure, AcidError):
             raise failure
@@ -101,31 +113,20 @@ def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
     """
     scan = read.scan
     wanted = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
-    entities = tuple(
-        EntityRead(
-            entity.sources,
-            entity.deletes,
-            partition_scalars(scan.partition_columns, entity.values),
-        )
-        for entity in scan.entities
-    )
-    return ArrowScan(
-        scan.files,
-        scan.columns,
-        scan.partition_columns,
-        entities,
-        scan.write_ids,
-        wanted,
-        _predicate(scan, read.where) if filtered else None,
-        read.row_id,
-        scan.format,
-    )
+    predicate = _predicate(scan, read.where) if filtered else None
+    return by_arrow(scan, wanted, predicate, read.row_id)
 
 
 def _predicate(scan: TableScan, where: str | None) -> ArrowPredicate | None:
-    if where is not None:
-        with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
-            return arrow_predicate(where, (*scan.columns, *scan.partition_columns), scan.location)
+    if where is None:
+        return None
+    return _known_predicate(where, (*scan.columns, *scan.partition_columns))
+
+
+@lru_cache(256)
+def _known_predicate(where: str, columns: tuple[Column, ...]) -> ArrowPredicate | None:
+    with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
+        return arrow_predicate(where, columns, "the table")
     return None
 
 

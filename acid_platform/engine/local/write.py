@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,12 @@ def write_rows(
     target: WriteTarget,
     fixed: Fixed,
     statement: Statement,
-    limit: Callable[[], int],
     overwrite: bool = False,
     empty: Sequence[str] = (),
 ) -> list[Written]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
 
-    `statement` may be stopped; `limit` gives the most bytes of a Result to hold.
+    `statement` may be stopped; of a Result, at most the target's `most_bytes` are held.
     Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
@@ -45,7 +44,7 @@ def write_rows(
     if isinstance(rows, Result):
         column_names(rows)
         reader = rows.batches()
-        batches = counted(reader, statement, limit())
+        batches = counted(reader, statement, target.most_bytes)
         if not target.partition_columns and not target.buckets:
 
             def stream(files: EventFiles) -> None:

@@ -31,9 +31,10 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.files import Files
+from acid_platform.storage.source_read import EntityRead
 from acid_platform.transactions import ValidWriteIdList
 
 ENTITY = "__e"

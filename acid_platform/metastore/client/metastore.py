@@ -6,6 +6,7 @@ once, even if the connection breaks or the process dies: see link.py.
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import socket
@@ -132,6 +133,10 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
         """To be called in the child after a fork: it does not keep the parent's
         transactions alive."""
         self._beats.reset()
+
+    def ends(self) -> None:
+        """To be called when the process ends: no thread of this handle outlives it."""
+        self._beats.end(patience=0.2)
 
     def set(self, name: str, value: str) -> None:
         """Changes a setting; it survives a restart. Raises SettingRefused.
@@ -326,3 +331,10 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Ends the threads of heartbeats: one that lives when Python ends keeps what it can reach."""
+    for handle in list(_handles):
+        handle.ends()

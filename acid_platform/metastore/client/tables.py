@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from acid_platform.config import Settings
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.operations.tables import (
     AddPartitions,
@@ -210,6 +211,11 @@ class TableCalls(Caller):
     def settings(self) -> dict[str, str]:
         """Every setting with its value as text."""
         return self._call(GetSettings()).settings
+
+    @property
+    def in_force(self) -> Settings:
+        """Every setting with its value, now; a transaction brings those of its beginning."""
+        return Settings.of(self._call(GetSettings()).set)
 
     # --- after a restore ------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from acid_platform.config import Settings
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -31,12 +32,15 @@ from acid_platform.metastore.operations.transactions import (
     Abort,
     Allocate,
     Commit,
+    Describe,
     GetManifest,
     GetValidWriteIds,
     Granted,
     Heartbeat,
     HeartbeatOne,
+    IsNewest,
     Lock,
+    SeenTable,
 )
 from acid_platform.metastore.records import (
     LockRequest,
@@ -67,6 +71,7 @@ class Transaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
     `valid_txns` is its snapshot, which never changes (S4). `write_ids` are its write ids by table.
+    `settings` are those in force when it began, or when it got its last lock.
     `stale`: something that conflicts was committed between its opening and its locks, so a single
     statement should begin again (T40). `lost_overwrite` says why an overwrite of what it locked
     last can't commit any more, else it is empty (P30).
@@ -85,6 +90,7 @@ class Transaction:
         self.lost: str | None = None
         """Why the metastore aborted it, once a heartbeat has reported that."""
         self._lists: dict[str, ValidWriteIdList] = {}
+        self._described: dict[str, SeenTable] = {}
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
         self._learn(granted)
@@ -94,6 +100,7 @@ class Transaction:
         self.write_ids.update(granted.write_ids)
         self.stale = self.stale or granted.stale
         self.lost_overwrite = granted.lost_overwrite
+        self.settings = Settings.of(granted.set)
         for name, listed in granted.lists.items():
             self._lists.setdefault(name, listed)
         self._beats.learn(granted.interval)
@@ -132,15 +139,37 @@ class Transaction:
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
+    def describe(self, tables: Sequence[str]) -> None:
+        """Fetches what its snapshot sees of the tables: `table`, `partition_records` and `manifest`
+        then answer without a message. For leases: what their snapshot sees never changes.
+
+        Raises as `manifest`.
+        """
+        names = tuple(table_name(name) for name in tables)
+        self._described |= self._link.call(Describe(self.id, names))
+
+    def is_newest(self, tables: Sequence[str]) -> bool:
+        """Whether a new snapshot would see the same of the tables; renews the read lease then.
+
+        Raises SnapshotExpired, NoSuchTxn.
+        """
+        return self._link.call(IsNewest(self.id, tuple(table_name(name) for name in tables)))
+
     def table(self, name: str) -> TableRecord:
         """The declaration that its snapshot sees, whatever others have changed since (P28).
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
+        known = self._described.get(table_name(name))
+        if known is not None:
+            return self._places.table(known.record)
         return self._places.table(self._link.call(GetTable(name, self.id)))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
+        known = self._described.get(table_name(name))
+        if known is not None:
+            return known.partitions
         return self._link.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
@@ -159,6 +188,9 @@ class Transaction:
         Answered only while the transaction is open; until then the Cleaner keeps what its snapshot
         needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
+        known = self._described.get(table_name(table))
+        if known is not None and list(partitions) == [None] and _recorded(known.directories):
+            return [known.directories]
         return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def allocate_write_id(self, table: str) -> int:
@@ -198,8 +230,8 @@ class Transaction:
             ) from error
 
     @contextmanager
-    def checked(self) -> Iterator[None]:
-        """A block that resolves or reads files of the snapshot, followed by `check`.
+    def checked(self, again: bool = True) -> Iterator[None]:
+        """A block that resolves or reads files of the snapshot, followed by `check` if `again`.
 
         If the block fails because the transaction has ended, SnapshotExpired or TxnAborted is
         raised instead: files that the snapshot needs may be gone by then. A file counts as damaged
@@ -217,7 +249,8 @@ class Transaction:
                 if isinstance(error, CorruptFile):
                     raise unknown from error
             raise
-        self.check()
+        if again:
+            self.check()
 
     def commit(
         self,
@@ -296,6 +329,11 @@ class Transaction:
         return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
 
 
+def _recorded(directories: Sequence[RecordedDirectory]) -> bool:
+    """Whether the files of all are known; those of an older version are recorded when read."""
+    return all(known.contents is not None for known in directories)
+
+
 class CompactionTransaction(Transaction):
     """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
@@ -327,6 +365,7 @@ class Heartbeats:
         self._guard = threading.Condition()
         """Guards the attributes below; notified when the interval changes, and at the end."""
         self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     def learn(self, milliseconds: int) -> None:
@@ -342,9 +381,11 @@ class Heartbeats:
             share = self._shares.get(slot)
             if share is None:
                 share = self._shares[slot] = weakref.WeakValueDictionary()
-                threading.Thread(
+                thread = threading.Thread(
                     target=self._beat, args=(slot,), daemon=True, name=f"heartbeat-{slot}"
-                ).start()
+                )
+                self._threads.append(thread)
+                thread.start()
             share[txn.id] = txn
 
     def remove(self, txn: Transaction) -> None:
@@ -356,6 +397,12 @@ class Heartbeats:
         with self._guard:
             self._closed = True
             self._guard.notify_all()
+
+    def end(self, patience: float) -> None:
+        """As `close`, and waits up to `patience` seconds until its threads have ended."""
+        self.close()
+        for thread in self._threads:
+            thread.join(patience)
 
     def _due(self, last: float) -> bool:
         """Waits until an interval has passed since the last heartbeat; returns False at the end."""

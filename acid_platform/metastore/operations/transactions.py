@@ -10,7 +10,9 @@ from acid_platform.metastore.records import (
     Holder,
     LockRequest,
     LockState,
+    PartitionRecord,
     RecordedDirectory,
+    TableRecord,
     WriteReport,
 )
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -33,6 +35,7 @@ class Granted:
     `write_ids` and `lists` have table names as keys. `stale`: something that conflicts was
     committed since the transaction began (T40). `lost_overwrite`: why an overwrite of what it
     locked can't commit any more, else empty (P30). `interval`: milliseconds between heartbeats.
+    `set`: the settings that are not at their default, so that a statement need not ask for them.
     """
 
     txn: int
@@ -42,6 +45,7 @@ class Granted:
     stale: bool
     lost_overwrite: str
     interval: int
+    set: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,16 @@ class SeenWrites:
 
     list: ValidWriteIdList
     write_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """What a transaction sees of a table: its declaration, its partitions, and, of a table without
+    partitions, its recorded directories."""
+
+    record: TableRecord
+    partitions: list[PartitionRecord]
+    directories: list[RecordedDirectory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +179,34 @@ class GetManifest(Operation[list[list[RecordedDirectory]]]):
     txn: int
     table: str
     partitions: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Operation[dict[str, SeenTable]]):
+    """What the transaction sees of some tables, while it is open (P26, P28, P29)."""
+
+    op = "describe"
+    answers = "tables"
+    reads = True
+
+    txn: int
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNewest(Operation[bool]):
+    """Whether a new snapshot would see the same of the tables, and the same views, as this lease,
+    which is renewed then.
+
+    The names are in lower case, with their databases.
+    """
+
+    op = "is_newest"
+    answers = "newest"
+    reads = True
+
+    txn: int
+    tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ def begun(state: State, ticket: CompactionTicket) -> CompactionBegun:
         answer.stale,
         answer.lost_overwrite,
         answer.interval,
+        answer.set,
         compactor_list(state, state.tables[row.table_id], seen),
         row,
     )

@@ -28,6 +28,7 @@ from acid_platform.metastore.rules import (
     identity,
     locking,
     manifests,
+    reading,
     restoring,
     shows,
     tables,
@@ -79,6 +80,7 @@ HANDLERS: Handlers = {
     **views.HANDLERS,
     **erasures.HANDLERS,
     **manifests.HANDLERS,
+    **reading.HANDLERS,
     **identity.HANDLERS,
 }
 """The handler of each operation."""

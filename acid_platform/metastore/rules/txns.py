@@ -168,6 +168,7 @@ def granted(state: State, ticket: Ticket) -> Granted:
         bool(entry and locking.stale(state, txn, entry)),
         locking.lost_overwrite(state, txn, entry) if entry else "",
         state.settings.heartbeat_interval,
+        dict(state.settings.overrides),
     )
 
 

@@ -1,23 +1,24 @@
-"""`to_arrow`: reads a table at a snapshot into a pyarrow Table, without a JVM."""
+"""The scan of a table by the Arrow reader, without a JVM: for `to_arrow` and the local engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from acid_platform.layout.types import Column
+from acid_platform.engine.open import open_scan
+from acid_platform.engine.scans import TableScan
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.known_columns import require_columns
-from acid_platform.reading.selection import TableLayout, pruning, select_entities
-from acid_platform.snapshot.directory import AcidDirectory
+from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.arrow_types import arrow_type, partition_value
-from acid_platform.storage.entity import open_entity
+from acid_platform.storage.source_read import EntityRead, Predicate
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
-_THREADS = 8
+ENTITY = Column("__entity", HiveType("int"))
+"""The place of a row's partition among the entities of its scan."""
 
 
 def arrow_scan(
@@ -43,32 +44,34 @@ def arrow_scan(
         from acid_platform.reading.arrow_predicates import arrow_predicate
 
         predicate = arrow_predicate(where, all_columns, table.name)
-    selected = select_entities(table, write_ids, txns, where)
+    return by_arrow(open_scan(table, write_ids, txns, where), wanted, predicate, row_id)
 
-    def entity(item: tuple[str, AcidDirectory]) -> EntityRead:
-        name, directory = item
-        sources, deletes = open_entity(
-            table.files,
-            directory,
-            write_ids,
-            table.name,
-            pruning(where, table.columns),
-        )
-        values = partition_scalars(table.partition_columns, table.values(name))
-        return EntityRead(sources, deletes, values)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        entities = tuple(pool.map(entity, selected.items()))
+def by_arrow(
+    scan: TableScan,
+    wanted: Sequence[str],
+    predicate: Predicate | None = None,
+    row_id: bool = False,
+) -> ArrowScan:
+    """The scan by the Arrow reader. `wanted` are existing columns in lower case, or ENTITY."""
+    with_entity = ENTITY.name in wanted
+    entities = []
+    for place, entity in enumerate(scan.entities):
+        values = partition_scalars(scan.partition_columns, entity.values)
+        if with_entity:
+            values[ENTITY.name] = scalar_of(place, pa.int32())
+        entities.append(EntityRead(entity.sources, entity.deletes, values))
+    keys = scan.partition_columns
     return ArrowScan(
-        table.files,
-        table.columns,
-        table.partition_columns,
-        entities,
-        write_ids,
-        wanted,
+        scan.files,
+        scan.columns,
+        (*keys, ENTITY) if with_entity else keys,
+        tuple(entities),
+        scan.write_ids,
+        tuple(wanted),
         predicate,
         row_id,
-        table.format,
+        scan.format,
     )
 
 
