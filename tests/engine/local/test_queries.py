@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+SLICES = 25
+
+
 @dataclass
 class Engines:
     """Two handles of a warehouse."""
@@ -63,7 +66,7 @@ def difference(engines: Engines, query: Query) -> str | None:
         return None
     spark = answer(engines.spark, query.text)
     if isinstance(local, AcidError) or isinstance(spark, AcidError):
-        if isinstance(local, AcidError) and isinstance(spark, AcidError):
+        if type(local) is type(spark):
             return None
         return f"local: {local!r}, Spark: {spark!r}"
     if local.columns != spark.columns:
@@ -93,6 +96,8 @@ def rows_of(table: object) -> list[tuple[object, ...]]:
 
 
 def _comparable(value: object) -> object:
+    if isinstance(value, list | dict):
+        return repr(value)
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -116,11 +121,13 @@ def test_P33_generated_queries_agree(engines: Engines) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_P33_five_thousand_generated_queries_agree(engines: Engines) -> None:
-    generator = Generator(4711)
-    queries = [generator.query() for _ in range(5000)]
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("slice_", range(SLICES))
+def test_P33_five_thousand_generated_queries_agree(engines: Engines, slice_: int) -> None:
+    generator = Generator(4711 + slice_)
+    queries = [generator.query() for _ in range(5000 // SLICES)]
     engines.refused.clear()
     found = differences(engines, queries)
+    print(f"{len(queries) - len(engines.refused)} of {len(queries)} ran locally")
     assert not found, "\n".join(found[:20])
     assert len(engines.refused) < 0.1 * len(queries), "\n".join(engines.refused[:50])
