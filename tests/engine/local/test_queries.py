@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from acid_platform.engine.results import Result
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 SLICES = 25
+"""Parts of the test of 5,000 queries, which can run on their own."""
 
 
 @dataclass
@@ -48,30 +50,28 @@ def engines(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
             yield Engines(local, through_spark)
 
 
-def answer(warehouse: Warehouse, text: str) -> Result | AcidError:
+def answer(warehouse: Warehouse, text: str) -> tuple[Result, pa.Table] | AcidError:
+    """The result and its rows, computed once."""
     try:
         result = warehouse.sql(text)
         assert isinstance(result, Result)
-        result.to_arrow()
-        return result
+        return result, result.to_arrow()
     except (InvalidExpression, WrongType, NeedsSpark) as error:
         return error
 
 
 def difference(engines: Engines, query: Query) -> str | None:
     """How the engines differ; None if they agree, or if the query only runs in Spark."""
-    local = answer(engines.local, query.text)
-    if isinstance(local, NeedsSpark):
-        engines.refused.append(f"{query.text}: {local}")
+    here = answer(engines.local, query.text)
+    if isinstance(here, NeedsSpark):
+        engines.refused.append(f"{query.text}: {here}")
         return None
-    spark = answer(engines.spark, query.text)
-    if isinstance(local, AcidError) or isinstance(spark, AcidError):
-        if type(local) is type(spark):
-            return None
-        return f"local: {local!r}, Spark: {spark!r}"
+    there = answer(engines.spark, query.text)
+    if isinstance(here, AcidError) or isinstance(there, AcidError):
+        return None if type(here) is type(there) else f"local: {here!r}, Spark: {there!r}"
+    (local, a), (spark, b) = here, there
     if local.columns != spark.columns:
         return f"columns are {spark.columns} in Spark, not {local.columns}"
-    a, b = local.to_arrow(), spark.to_arrow()
     if a.schema.types != b.schema.types:
         return f"types are {b.schema.types} in Spark, not {a.schema.types}"
     if local.declared() != spark.declared():
@@ -90,8 +90,8 @@ def difference(engines: Engines, query: Query) -> str | None:
     return None
 
 
-def rows_of(table: object) -> list[tuple[object, ...]]:
-    columns = [column.to_pylist() for column in table.columns]  # type: ignore[attr-defined]
+def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
+    columns = [column.to_pylist() for column in table.columns]
     return [tuple(map(_comparable, row)) for row in zip(*columns, strict=True)]
 
 
