@@ -364,6 +364,13 @@ class Warehouse:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
         return _frame(self.metastore.compactions(), show_columns.COMPACTIONS)
 
+    def show_history(self, table: str) -> pd.DataFrame:
+        """DESCRIBE HISTORY: what each commit wrote into the table, oldest first, with its engine.
+
+        Raises NoSuchTable.
+        """
+        return _frame(self.metastore.history(table), show_columns.HISTORY)
+
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""
         return self.metastore.abort_transactions(ids)

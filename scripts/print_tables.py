@@ -94,7 +94,8 @@ Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spa
 
 `Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
 the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
-`engine`, `reason` and `plan()`.
+`engine`, `reason` and `plan()`. `Table.history()`, DESCRIBE HISTORY and `acid show history` name
+the engine and the reason of each commit's statements.
 
 A result is computed when its rows are asked for, each time anew and at the same snapshot:
 `to_arrow()`, `batches()` for results that are larger than memory, `to_pandas()`, `to_duckdb()`,

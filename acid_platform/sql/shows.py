@@ -42,6 +42,8 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
             return _locks(warehouse, catalog, statement)
         case Listing.COMPACTIONS:
             return warehouse.show_compactions()
+        case Listing.HISTORY:
+            return warehouse.show_history(catalog.target(statement.name).name)
         case Listing.PARTITIONS:
             record = catalog.target(statement.name)
             if not record.partitioned:

@@ -59,7 +59,7 @@ HIVE_SHOWS_PARQUET = [
      ["1", None], [["k", "1"], ["l", None]], [None, ["", None]]],
     [None] * 16,
 ]  # fmt: skip
-"""Without small decimals: Spark and Hive 4 write them as whole numbers, Hive 2.3 can't read them."""
+"""Without small decimals: Hive 2.3 can't read the whole numbers that Spark and Hive 4 write."""
 
 
 @pytest.fixture(params=["spark", "local"])
