@@ -47,8 +47,8 @@ _COMPARABLE = {
 }
 
 
-def table(seed: int, rows: int) -> pa.Table:
-    """Rows with many NULLs and equal values."""
+def table(seed: int, rows: int, first_id: int = 0) -> pa.Table:
+    """Rows with many NULLs and equal values. Ids go up from `first_id`: windows sort by them."""
     dice = random.Random(seed)
     numbers = [float("nan"), float("inf"), 0.0, 1.5, -2.5, 1e6, 0.1, None, 3.0]
     days = [None, datetime.date(1970, 1, 1), datetime.date(1969, 12, 31)]
@@ -60,7 +60,7 @@ def table(seed: int, rows: int) -> pa.Table:
         return [dice.choice(values) for _ in range(rows)]
 
     data = {
-        "id": pa.array(range(rows), pa.int32()),
+        "id": pa.array(range(first_id, first_id + rows), pa.int32()),
         "i": pa.array(pick([None, 0, 1, 2, 3, 4, -5, 7]), pa.int32()),
         "l": pa.array(pick([None, 0, 1, 2, 3, 10**12, -(10**10)]), pa.int64()),
         "h": pa.array(pick([None, 0, 1, 2, 3, -300]), pa.int16()),

@@ -37,14 +37,28 @@ class Engines:
 
 
 @pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Engines]:
+def one_job(spark: SparkSession) -> Iterator[None]:
+    """Each query is one Spark job: adaptive plans of these small tables are one for each stage."""
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, kept in before.items():
+        spark.conf.set(name, str(kept))
+
+
+@pytest.fixture(scope="module")
+def engines(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, one_job: None
+) -> Iterator[Engines]:
     path: Path = tmp_path_factory.mktemp("engines")
     with temporary_warehouse(path, spark) as through_spark:
         through_spark.engines.wanted = "spark"
         for seed, name in enumerate(("t", "u")):
             table = through_spark.create_table(f"both.{name}", generated.SCHEMA)
             table.insert(generated.table(seed, 40))
-            table.insert(generated.table(seed + 10, 9))
+            table.insert(generated.table(seed + 10, 9, 40))
             table.delete("id = 4")
         with Warehouse.open(path, engine="local") as local:
             yield Engines(local, through_spark)
