@@ -102,7 +102,9 @@ A result is computed when its rows are asked for, each time anew and at the same
 `to_spark()`. Columns and conditions go into the scan, partitions, files and stripes are pruned,
 rows stream through DuckDB in batches. All local queries of a process together take at most a
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
-temporary files.
+temporary files. Over 30 million rows, a scan of all columns, a GROUP BY into a million groups and a
+DELETE of 5 % took 0.39 to 0.84 GB of the process, which itself takes 0.11 (`make
+bench-local-memory`).
 
 `Warehouse.duckdb()` is something else: a DuckDB connection for people and BI tools, in DuckDB's
 own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold, not Spark's.
