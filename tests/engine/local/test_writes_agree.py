@@ -255,7 +255,7 @@ def test_P33_random_changes_do_the_same_in_both_engines(
 @given(cases)
 def test_P33_many_random_changes_do_the_same_in_both_engines(
     warehouses: Warehouses,
-    slice_: int,  # noqa: ARG001, ten examples each, which can run on their own
+    slice_: int,
     case: tuple[str, list[Statement]],
 ) -> None:
     check(warehouses, *case)
