@@ -236,6 +236,14 @@ bench-planning: setup ## storage calls and milliseconds before a read, journal b
 bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
 	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
 
+.PHONY: bench-local-memory
+bench-local-memory: setup ## the local engine's peak memory: a scan, GROUP BY and DELETE 5 % of 30 million rows
+	@$(TEST_STATE) exec $(PY) -m benchmarks.local_memory $(ARGS)
+
+.PHONY: bench-engines
+bench-engines: setup ## both engines by the size of the table: compactions, queries and writes
+	@ACID_SPARK_MEMORY=2g $(JAVA) exec $(PY) -m benchmarks.engine_sizes $(ARGS)
+
 .PHONY: bench-launch
 bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)

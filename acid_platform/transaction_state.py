@@ -63,6 +63,8 @@ class TransactionState:
         self._lock_settings = begun.settings.lock_settings
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
+        self._chosen: Choice | None = None
+        """The engine of the statement whose directories are recorded next."""
 
     @property
     def id(self) -> int:
@@ -183,6 +185,7 @@ class TransactionState:
             with choice.engine.statement(self.id):
                 done = work(choice.engine, target)
             self.choices.append(choice)
+            self._chosen = choice
             return done
 
         try:
@@ -205,6 +208,11 @@ class TransactionState:
         written: Sequence[Written],
         overwrite: bool = False,
     ) -> int:
+        """Adds what a statement published to the commit, with the engine that `run` it.
+
+        Returns the inserted rows. Raises OverwriteThenWrite.
+        """
+        chosen, self._chosen = self._chosen, None
         for published in written:
             entity = (record.name, published.partition)
             if entity in self._overwritten:
@@ -219,6 +227,8 @@ class TransactionState:
                     published.directory,
                     published.contents,
                     overwrite,
+                    engine=chosen.engine.name if chosen else "",
+                    reason=chosen.reason if chosen else "",
                 )
             )
         return sum(directory.rows for directory in written if not directory.deletes)

@@ -29,6 +29,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
+from acid_platform.metastore.shown import Shown
 from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -351,15 +352,22 @@ class Warehouse:
 
     def show_transactions(self) -> pd.DataFrame:
         """SHOW TRANSACTIONS: open transactions, and aborted ones with files left."""
-        return _frame(self.metastore.transactions(), show_columns.TRANSACTIONS)
+        return Shown(show_columns.TRANSACTIONS, tuple(self.metastore.transactions())).to_pandas()
 
     def show_locks(self) -> pd.DataFrame:
         """SHOW LOCKS."""
-        return _frame(self.metastore.locks(), show_columns.LOCKS)
+        return Shown(show_columns.LOCKS, tuple(self.metastore.locks())).to_pandas()
 
     def show_compactions(self) -> pd.DataFrame:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
-        return _frame(self.metastore.compactions(), show_columns.COMPACTIONS)
+        return Shown(show_columns.COMPACTIONS, tuple(self.metastore.compactions())).to_pandas()
+
+    def show_history(self, table: str) -> pd.DataFrame:
+        """DESCRIBE HISTORY: what each commit wrote into the table, oldest first, with its engine.
+
+        Raises NoSuchTable.
+        """
+        return Shown(show_columns.HISTORY, tuple(self.metastore.history(table))).to_pandas()
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""
@@ -416,20 +424,6 @@ class Warehouse:
 
     def __repr__(self) -> str:
         return f"<Warehouse {self._path}>"
-
-
-def _frame(rows: list[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Times in UTC and durations as such, where Hive's rows have milliseconds."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, columns=list(columns))
-    for name in show_columns.TIMES & set(columns):
-        known = [value if isinstance(value, int) and value else None for value in frame[name]]
-        frame[name] = pd.to_datetime(pd.Series(known, dtype="Int64"), unit="ms", utc=True)
-    for name in show_columns.DURATIONS & set(columns):
-        known = [value if isinstance(value, int) else None for value in frame[name]]
-        frame[name] = pd.to_timedelta(pd.Series(known, dtype="Int64"), unit="ms")
-    return frame
 
 
 def require_writable(files: Files, path: str) -> None:

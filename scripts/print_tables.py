@@ -94,14 +94,17 @@ Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spa
 
 `Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
 the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
-`engine`, `reason` and `plan()`.
+`engine`, `reason` and `plan()`. `Table.history()`, DESCRIBE HISTORY and `acid show history` name
+the engine and the reason of each commit's statements.
 
 A result is computed when its rows are asked for, each time anew and at the same snapshot:
 `to_arrow()`, `batches()` for results that are larger than memory, `to_pandas()`, `to_duckdb()`,
 `to_spark()`. Columns and conditions go into the scan, partitions, files and stripes are pruned,
 rows stream through DuckDB in batches. All local queries of a process together take at most a
 quarter of the machine's memory, and no more than 1 GB; then DuckDB spills to the directory for
-temporary files.
+temporary files. Over 30 million rows, a scan of all columns, a GROUP BY into a million groups and a
+DELETE of 5 % took 0.39 to 0.84 GB of the process, which itself takes 0.11 (`make
+bench-local-memory`).
 
 `Warehouse.duckdb()` is something else: a DuckDB connection for people and BI tools, in DuckDB's
 own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold, not Spark's.

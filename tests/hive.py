@@ -8,6 +8,7 @@ left out only where two names would become equal.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,54 @@ def hive_rows_with_ids(
             )
         reader.close()
     return rows
+
+
+def hive_plain_rows(
+    spark: SparkSession, paths: Sequence[str], columns: Sequence[tuple[str, str]], stored: str
+) -> list[list[Any]]:
+    """The rows that Hive's reader returns for files of an insert-only table, ORC or Parquet: each
+    value as text, nested ones as lists of these, in the order of the files."""
+    jvm: Any = spark._jvm
+    hive = jvm.org.apache.hadoop.hive
+    conf = jvm.org.apache.hadoop.mapred.JobConf(spark._jsc.hadoopConfiguration())
+    names = ",".join(name for name, _ in columns)
+    types = ":".join(kind for _, kind in columns)
+    settings = {
+        "columns": names,
+        "columns.types": types,
+        "schema.evolution.columns": names,
+        "schema.evolution.columns.types": types,
+        "hive.io.file.read.all.columns": "true",
+        "hive.vectorized.execution.enabled": "false",
+    }
+    for key, value in settings.items():
+        conf.set(key, value)
+    source = (
+        hive.ql.io.orc.OrcInputFormat()
+        if stored == "orc"
+        else hive.ql.io.parquet.MapredParquetInputFormat()
+    )
+    rows = []
+    for path in paths:
+        file = jvm.org.apache.hadoop.fs.Path(f"file:{path}")
+        split = jvm.org.apache.hadoop.mapred.FileSplit(
+            file,
+            0,
+            Path(path).stat().st_size,
+            spark.sparkContext._gateway.new_array(jvm.java.lang.String, 0),
+        )
+        reader = source.getRecordReader(split, conf, jvm.org.apache.hadoop.mapred.Reporter.NULL)
+        key, value = reader.createKey(), reader.createValue()
+        while reader.next(key, value):
+            rows.append(value.toString() if stored == "orc" else _texts(value))
+        reader.close()
+    return rows
+
+
+def _texts(value: Any) -> Any:
+    """Hadoop's writables as texts, arrays of them as lists."""
+    if value is None:
+        return None
+    if value.getClass().getName().endswith("ArrayWritable"):
+        return [_texts(inner) for inner in value.get()]
+    return value.toString()

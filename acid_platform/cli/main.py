@@ -40,12 +40,20 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 
 
 @main.command()
-@click.argument("what", type=click.Choice([listing for listing in SHOWN if listing != "history"]))
+@click.argument("what", type=click.Choice([*SHOWN]))
+@click.argument("table", required=False)
 @command
-def show(session: Session, what: str) -> None:
-    """List transactions, locks, compactions, erasures or tables."""
+def show(session: Session, what: str, table: str | None) -> None:
+    """List transactions, locks, compactions, erasures or tables, or the history of a TABLE."""
+    if (what == "history") != (table is not None):
+        raise click.UsageError(
+            "acid show history needs a TABLE, the other listings take none; such as: acid show"
+            " history db.t"
+        )
     with session.metastore() as metastore:
         match what:
+            case "history":
+                rows = metastore.history(table or "")
             case "tables":
                 rows = [_table_row(metastore, record) for record in metastore.tables()]
                 rows.sort(key=lambda row: str(row["table"]))

@@ -13,7 +13,7 @@ from acid_platform.metastore import show_columns
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-TIMES = show_columns.TIMES | {"created", "time", "requested", "answered"}
+TIMES = show_columns.TIMES | {"created", "requested", "answered"}
 """Columns in milliseconds since 1970, shown as UTC."""
 DURATIONS = show_columns.DURATIONS
 """Columns in milliseconds, shown in seconds."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline import Timeline
+from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:
     from acid_platform.table_snapshot import TableSnapshot
@@ -61,18 +62,7 @@ SHOWN = {
         "answer",
     ),
     "tables": ("table", "columns", "partitions", "location"),
-    "history": (
-        "write_id",
-        "partition",
-        "operation",
-        "directory",
-        "rows",
-        "bytes",
-        "files",
-        "txn",
-        "user",
-        "time",
-    ),
+    "history": tuple(name for name in show_columns.HISTORY if name != "run_id"),
 }
 """The columns that people see of each listing; JSON and frames have every column."""
 

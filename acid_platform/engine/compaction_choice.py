@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.compaction import CompactionEngine
 from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.local.compact import INSERT_ONLY, LocalCompaction
+from acid_platform.engine.local.compact import LocalCompaction
+from acid_platform.engine.local.plain_copy import only_spark
 from acid_platform.errors import CompactionRefused, NeedsSpark
 
 LOCAL_COMPACTION_BYTES = "acid.local.compaction.max.bytes"
@@ -20,6 +23,8 @@ class CompactionChoice:
 
     engine: CompactionEngine
     reason: str
+    instead: Callable[[str], CompactionChoice] | None = None
+    """Given the reason, the engine for what this one finds that it can't while it reads."""
 
 
 def choose(
@@ -38,10 +43,10 @@ def choose(
         )
     if engines.wanted_here == "spark":
         return _spark(engines, plan, work, "engine=spark")
-    if work.plain is not None:
+    if work.plain is not None and (why := only_spark(work)):
         if engines.wanted_here == "local":
-            raise NeedsSpark(f"{plan.location}: {INSERT_ONLY}; use engine='auto' or engine='spark'")
-        return _spark(engines, plan, work, INSERT_ONLY)
+            raise NeedsSpark(f"{plan.location}: {why}; use engine='auto' or engine='spark'")
+        return _spark(engines, plan, work, why)
     if engines.wanted_here == "local":
         return CompactionChoice(LocalCompaction(plan, work), "engine=local")
     if plan.input_bytes > limit:
@@ -52,7 +57,11 @@ def choose(
             f"{plan.input_bytes:,} bytes to read are more than {LOCAL_COMPACTION_BYTES}"
             f" = {limit:,}",
         )
-    return CompactionChoice(LocalCompaction(plan, work), f"{plan.input_bytes:,} bytes to read")
+    return CompactionChoice(
+        LocalCompaction(plan, work),
+        f"{plan.input_bytes:,} bytes to read",
+        partial(_spark, engines, plan, work),
+    )
 
 
 def _spark(

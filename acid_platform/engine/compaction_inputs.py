@@ -25,6 +25,8 @@ from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.rewrite import Rewrite
 from acid_platform.transactions import CompactorWriteIdList
 
+PLAIN_FILE_BYTES = 256 << 20
+"""Approximate number of input bytes for each output file of an insert-only table."""
 _TYPES_THAT_CHANGE = ("char(", LOCAL_ZONE, "uniontype")
 """Stored types that a compaction would not keep if the table declares another type."""
 

@@ -119,6 +119,10 @@ class WriteReport:
     """A compaction wrote it, according to its `_metadata_acid` file or its operation."""
     versioned: bool = True
     """It has a version file."""
+    engine: str = ""
+    """The engine of the statement that wrote it; empty if none did."""
+    reason: str = ""
+    """Why that engine was chosen."""
 
     @classmethod
     def of(
@@ -131,6 +135,8 @@ class WriteReport:
         overwrite: bool = False,
         compacted: bool = False,
         versioned: bool = True,
+        engine: str = "",
+        reason: str = "",
     ) -> WriteReport:
         return cls(
             table,
@@ -144,6 +150,8 @@ class WriteReport:
             contents,
             compacted or operation is Operation.COMPACT,
             versioned,
+            engine,
+            reason,
         )
 
     @property
@@ -250,6 +258,10 @@ class HistoryRow:
     user: str
     run_id: str
     time: int
+    engine: str = ""
+    """The engine that wrote it, as the writer reported it."""
+    reason: str = ""
+    """Why that engine was chosen."""
 
 
 @dataclass(frozen=True, slots=True)

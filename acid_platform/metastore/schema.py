@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 10
+VERSION = 11
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -205,6 +205,8 @@ KEPT: dict[str, Columns] = {
         "user": _S,
         "run_id": _S,
         "time": _I,
+        "engine": _S,
+        "reason": _S,
     },
 }
 
@@ -253,6 +255,7 @@ _LATER = {
     "views": ("version",),
     "open_txns": ("taken", "closed"),
     "directories": ("recorded", "compacted", "versioned"),
+    "writes": ("engine", "reason"),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """Columns that version 1 had and later versions do not."""
@@ -353,6 +356,12 @@ _VERSION_10 = (
     _create("identity", LIVE["identity"]),
 )
 
+# Of the writes before, nobody knows the engine.
+_VERSION_11 = (
+    "ALTER TABLE writes ADD COLUMN engine VARCHAR DEFAULT ''",
+    "ALTER TABLE writes ADD COLUMN reason VARCHAR DEFAULT ''",
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -364,5 +373,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_8,
     _VERSION_9,
     _VERSION_10,
+    _VERSION_11,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -57,8 +57,26 @@ COMPACTIONS = (
 )
 """The 4.x columns (C61)."""
 
+HISTORY = (
+    "write_id",
+    "partition",
+    "operation",
+    "directory",
+    "rows",
+    "bytes",
+    "files",
+    "txn",
+    "user",
+    "run_id",
+    "time",
+    "engine",
+    "reason",
+)
+"""The history of one table: a row for each committed directory."""
+
 TIMES = frozenset(
     {
+        "time",
         "startedtime",
         "lastheartbeattime",
         "last_heartbeat",

@@ -31,6 +31,7 @@ from acid_platform.errors import (
     CompactionLost,
     CompactionMismatch,
     CompactionRefused,
+    NeedsSpark,
     TxnAborted,
 )
 from acid_platform.metastore.client.metastore import CompactionTransaction
@@ -149,15 +150,25 @@ class CompactionRun:
     def merge(self) -> StagedCompaction:
         """Builds the output where no reader sees it; profiles inputs and output.
 
-        Small inputs are merged in this process, others in Spark tasks. Raises NeedsSpark if only
-        the local engine may run, and can't.
+        Small inputs are merged in this process, others in Spark tasks. If this process finds that
+        it can't while it reads, Spark begins anew. Raises NeedsSpark if only the local engine may
+        run, and can't.
         """
         assert self.plan and self._work and self.txn, "prepare() comes first"
         self.choice = choose(self.context.engines, self.plan, self._work, self._local_bytes)
-        engine = self.choice.engine
-        with engine.running():
-            self.staged = compaction.execute(engine, self.plan, self._work)
+        try:
+            self.staged = self._executed(self.choice)
+        except NeedsSpark as refused:
+            if self.choice.instead is None:
+                raise
+            self.choice = self.choice.instead(str(refused))
+            self.staged = self._executed(self.choice)
         return self.staged
+
+    def _executed(self, choice: CompactionChoice) -> StagedCompaction:
+        assert self.plan and self._work
+        with choice.engine.running():
+            return compaction.execute(choice.engine, self.plan, self._work)
 
     def differences(self) -> tuple[Measure, ...]:
         """What the compaction changed and must not change; empty if it is correct."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
 from acid_platform.sql.changes import target_of
-from acid_platform.sql.shows import lines
 from acid_platform.sql.statements import (
     Change,
     Delete,
@@ -24,8 +24,6 @@ from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from acid_platform.engine.queries import SourceRead
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 def explain(
     warehouse: Warehouse, catalog: Catalog, statement: Query | Change, scans: Scans
-) -> pd.DataFrame:
+) -> Shown:
     """The explanation, in the single column `Explain`.
 
     Raises what the statement would raise before it runs.
@@ -50,7 +48,7 @@ def explain(
             text += _read(source.table, planned.reads[source.placeholder])
         result = reading.computed(warehouse, planned)
         text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
-    return lines("Explain", text)
+    return Shown.lines("Explain", text)
 
 
 def _read_by(statement: Change) -> exp.Query | None:

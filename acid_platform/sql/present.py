@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
-from acid_platform.engine.results import Result
+from acid_platform.metastore.shown import Shown
+from acid_platform.sql.answers import Done
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acid_platform.sql.session import Answer
+    from acid_platform.sql.session import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,41 +39,20 @@ class Rows:
         )
 
 
-def rows_of(answer: Answer, limit: int | None = None) -> Rows | None:
+def rows_of(answer: Outcome, limit: int | None = None) -> Rows | None:
     """The rows of a result; None for a statement without rows.
 
     Raises AcidError if the engine fails while it computes them.
     """
-    from acid_platform.sql.answers import Done
-
     if isinstance(answer, Done):
         return None
-    if isinstance(answer, Result):
-        table = answer.to_arrow(None if limit is None else limit + 1)
-        cut = limit is not None and table.num_rows > limit
-        unique = _unique(table.column_names)
-        kept = table.slice(0, limit) if cut else table
-        return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
-    names = tuple(map(str, answer.columns))
-    return Rows(
-        names,
-        tuple(
-            {str(key): _plain(value) for key, value in row.items()}
-            for row in answer.to_dict("records")
-        ),
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Times and durations as Hive's milliseconds, which `display` and JSON expect."""
-    import pandas as pd
-
-    match value:
-        case pd.Timestamp():
-            return round(value.timestamp() * 1000)
-        case pd.Timedelta():
-            return round(value.total_seconds() * 1000)
-    return None if value is pd.NaT else value
+    if isinstance(answer, Shown):
+        return Rows(answer.columns, tuple(answer.dicts()))
+    table = answer.to_arrow(None if limit is None else limit + 1)
+    cut = limit is not None and table.num_rows > limit
+    unique = _unique(table.column_names)
+    kept = table.slice(0, limit) if cut else table
+    return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
 
 
 def hive_text(column: str, value: Any) -> Any:

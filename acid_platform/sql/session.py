@@ -17,6 +17,7 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
+from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -26,7 +27,7 @@ from acid_platform.sql.explain import explain
 from acid_platform.sql.parse import parse
 from acid_platform.sql.partitions import matching
 from acid_platform.sql.script import Written, split
-from acid_platform.sql.shows import lines, show
+from acid_platform.sql.shows import show
 from acid_platform.sql.statements import (
     SUPPORTED,
     Abort,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
+Outcome: TypeAlias = Result | Shown | Done
+"""The same before anybody asked for pandas, whose import takes longer than the statement."""
 
 
 LONGEST_KEPT = 10_000
@@ -78,9 +81,10 @@ class SqlSession:
 
     def run(self, script: str, engine: str | None = None) -> Answer:
         """Runs a script; returns the result of the last statement. Raises as `steps`."""
-        return list(self.steps(script, engine))[-1][1]
+        outcome = list(self.steps(script, engine))[-1][1]
+        return outcome.to_pandas() if isinstance(outcome, Shown) else outcome
 
-    def steps(self, script: str, engine: str | None = None) -> Iterator[tuple[Written, Answer]]:
+    def steps(self, script: str, engine: str | None = None) -> Iterator[tuple[Written, Outcome]]:
         """Runs a script; yields each statement with its result. The first error ends the script.
 
         The whole script is parsed before anything runs. A statement that fails inside a transaction
@@ -111,7 +115,7 @@ class SqlSession:
 
     # --- one statement ------------------------------------------------------------------------
 
-    def _run(self, statement: Statement) -> Answer:
+    def _run(self, statement: Statement) -> Outcome:
         warehouse = self._warehouse
         catalog = Catalog(warehouse.metastore, self.current_database)
         if isinstance(statement, Change):
@@ -227,13 +231,13 @@ class SqlSession:
 
     # --- operating ----------------------------------------------------------------------------
 
-    def _set(self, statement: SetValue) -> Answer:
+    def _set(self, statement: SetValue) -> Outcome:
         """SET changes and shows settings of the whole warehouse (P9)."""
         settings = Settings.of(self._warehouse.metastore.settings())
         if not statement.name:
-            return lines("set", [f"{name}={value}" for name, value in settings.items()])
+            return Shown.lines("set", [f"{name}={value}" for name, value in settings.items()])
         if statement.value is None:
-            return lines("set", [f"{statement.name}={settings.text(statement.name)}"])
+            return Shown.lines("set", [f"{statement.name}={settings.text(statement.name)}"])
         known = setting(statement.name)
         self._warehouse.metastore.set(statement.name, statement.value)
         if self._txn is not None:
@@ -259,11 +263,9 @@ class SqlSession:
             ]
         return Done("COMPACT", "\n".join(messages) or "nothing to compact", ids=ids)
 
-    def _abort(self, statement: Abort) -> Answer:
+    def _abort(self, statement: Abort) -> Outcome:
         if not statement.compactions:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
         messages = self._warehouse.metastore.abort_compactions(statement.ids)
-        rows = [(id_, message) for id_, message in messages.items()]
-        import pandas as pd
-
-        return pd.DataFrame(rows, columns=["compactionid", "status"])
+        rows = ({"compactionid": id_, "status": told} for id_, told in messages.items())
+        return Shown(("compactionid", "status"), tuple(rows))

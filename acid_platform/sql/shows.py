@@ -1,22 +1,21 @@
-"""SHOW and DESCRIBE as pandas DataFrames, with the column names that Hive prints."""
+"""SHOW and DESCRIBE, with the column names that Hive prints."""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.layout import formats
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
+from acid_platform.metastore.shown import Shown
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 Pairs = Sequence[tuple[str, str]]
 
 
-def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
+def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
     """The rows of a SHOW or DESCRIBE.
 
     Raises NoSuchTable, NoSuchPartition for a table that is not partitioned, InvalidDefinition for
@@ -33,27 +32,30 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
     match statement.listing:
         case Listing.DATABASES:
             names = warehouse.metastore.databases()
-            return lines("database_name", [n for n in names if matches(statement.like, n)])
+            return Shown.lines("database_name", [n for n in names if matches(statement.like, n)])
         case Listing.TABLES:
-            return lines("tab_name", _tables(warehouse, catalog, statement))
+            return Shown.lines("tab_name", _tables(warehouse, catalog, statement))
         case Listing.TRANSACTIONS:
-            return warehouse.show_transactions()
+            return Shown(show_columns.TRANSACTIONS, tuple(warehouse.metastore.transactions()))
         case Listing.LOCKS:
             return _locks(warehouse, catalog, statement)
         case Listing.COMPACTIONS:
-            return warehouse.show_compactions()
+            return Shown(show_columns.COMPACTIONS, tuple(warehouse.metastore.compactions()))
+        case Listing.HISTORY:
+            record = catalog.target(statement.name)
+            return Shown(show_columns.HISTORY, tuple(warehouse.metastore.history(record.name)))
         case Listing.PARTITIONS:
             record = catalog.target(statement.name)
             if not record.partitioned:
                 raise NoSuchPartition(
                     f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
                 )
-            return lines("partition", sorted(warehouse.metastore.partitions(record.name)))
+            return Shown.lines("partition", sorted(warehouse.metastore.partitions(record.name)))
     view = catalog.views.get(catalog.full(statement.name))
     match statement.listing:
         case Listing.CREATE_TABLE:
             text = create_view(view) if view else create_table(catalog.record(statement.name))
-            return lines("createtab_stmt", text.splitlines())
+            return Shown.lines("createtab_stmt", text.splitlines())
         case Listing.FORMATTED if view is None:
             record = catalog.record(statement.name)
             return _described([*_columns(record), *_formatted(warehouse, record)])
@@ -63,13 +65,6 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
     if statement.listing is Listing.FORMATTED:
         rows += [*_heading("# View Information"), ("View Original Text:", view.query, "")]
     return _described(rows)
-
-
-def lines(column: str, values: Iterable[str]) -> pd.DataFrame:
-    """A table with one column of text."""
-    import pandas as pd
-
-    return pd.DataFrame({column: pd.Series(list(values), dtype=object)})
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -92,19 +87,12 @@ def _tables(warehouse: Warehouse, catalog: Catalog, statement: Show) -> list[str
     )
 
 
-def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFrame:
-    rows = warehouse.show_locks()
-    if not statement.name:
-        return rows
-    database, _, table = catalog.record(statement.name).name.partition(".")
-    own = [
-        row
-        for row in rows.to_dict("records")
-        if (row["database"], row["table"]) == (database, table)
-    ]
-    import pandas as pd
-
-    return pd.DataFrame(own, columns=list(show_columns.LOCKS))
+def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
+    rows = warehouse.metastore.locks()
+    if statement.name:
+        database, _, table = catalog.record(statement.name).name.partition(".")
+        rows = [row for row in rows if (row["database"], row["table"]) == (database, table)]
+    return Shown(show_columns.LOCKS, tuple(rows))
 
 
 # --- one table ------------------------------------------------------------------------------------
@@ -112,10 +100,9 @@ def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFr
 Described = tuple[str, str, str]
 
 
-def _described(rows: Sequence[Described]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=["col_name", "data_type", "comment"])
+def _described(rows: Sequence[Described]) -> Shown:
+    columns = ("col_name", "data_type", "comment")
+    return Shown(columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
 
 def _heading(title: str) -> list[Described]:

@@ -45,6 +45,7 @@ class Listing(Enum):
     COMPACTIONS = "compactions"
     COLUMNS = "columns"
     FORMATTED = "formatted"
+    HISTORY = "history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ SUPPORTED = (
     "ALTER TABLE (ADD COLUMNS, CHANGE, RENAME TO, ADD and DROP PARTITION, SET TBLPROPERTIES,"
     " COMPACT)",
     "SHOW (DATABASES, TABLES, PARTITIONS, CREATE TABLE, TRANSACTIONS, LOCKS, COMPACTIONS)",
-    "DESCRIBE [FORMATTED]",
+    "DESCRIBE [FORMATTED | HISTORY]",
     "ABORT TRANSACTIONS, COMPACTIONS",
     "EXPLAIN",
 )

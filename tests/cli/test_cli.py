@@ -33,6 +33,13 @@ def test_show_tables(small: Small) -> None:
     assert "db.t" in small.acid("show", "tables").stdout
 
 
+def test_show_the_history_of_a_table(small: Small) -> None:
+    row, *_ = json.loads(small.acid("show", "history", "db.t", "--json").stdout)
+    assert (row["operation"], row["directory"]) == ("insert", "delta_0000001_0000001_0000")
+    assert {"engine", "reason", "time"} <= row.keys()
+    assert "delta_0000001_0000001_0000" in small.acid("show", "history", "db.t").stdout
+
+
 def test_show_transactions_and_locks_of_an_open_writer(small: Small) -> None:
     assert small.acid("show", "locks").stdout == "no locks\n"
     with small.metastore.begin() as txn:
@@ -175,6 +182,9 @@ def test_ls_tells_what_the_snapshot_reads_and_what_it_does_not(small: Small) -> 
         (["ls", "db.t/nope"], 2, "nope is not in db.t"),
         (["orcdump", "nope"], 2, "nope is not a file"),
         (["show", "nothing"], 2, "Usage:"),
+        (["show", "history"], 2, "needs a TABLE"),
+        (["show", "locks", "db.t"], 2, "needs a TABLE"),
+        (["show", "history", "db.nope"], 1, "db.nope"),
         (["run", "nobody", "--explain"], 2, "Usage:"),
         (["metastore", "sql", "DROP TABLE txns"], 1, "error: "),
     ],

@@ -126,12 +126,15 @@ with Warehouse.open({str(small.path)!r}, engine="local") as warehouse:
 def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
     script = (
         "INSERT INTO db.t VALUES (3, 'C');"
-        "SELECT v, sum(id) AS s FROM db.t WHERE id > 1 GROUP BY v ORDER BY v"
+        "SELECT v, sum(id) AS s FROM db.t WHERE id > 1 GROUP BY v ORDER BY v;"
+        "SHOW TABLES IN db; DESCRIBE db.t; SHOW LOCKS; SET acid.local.max.bytes; DESC HISTORY db.t"
     )
     printed, loaded = acid(
         "sql", script, "--engine", "local", "--warehouse", str(small.path), "--json"
     )
-    assert printed.splitlines()[1:] == ['[{"v": "B", "s": 2}, {"v": "C", "s": 3}]']
+    _, selected, tables, *_ = printed.splitlines()
+    assert selected == '[{"v": "B", "s": 2}, {"v": "C", "s": 3}]'
+    assert tables == '[{"tab_name": "t"}]'
     assert "duckdb" in loaded
     assert not loaded & {"pandas", "great_expectations", "dagster", "pyarrow.dataset"}
 

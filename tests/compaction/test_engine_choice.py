@@ -17,6 +17,7 @@ from acid_platform.cli.runner import Runner
 from acid_platform.engine.compaction_choice import LOCAL_COMPACTION_BYTES, choose
 from acid_platform.errors import AcidError, CompactionRefused, NeedsSpark
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column, parse_columns
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.warehouse import Warehouse
 from tests.compaction.test_kills import made, rows
@@ -48,10 +49,12 @@ class SomePlan:
 @dataclass
 class SomeWork:
     plain: FileFormat | None = None
+    columns: tuple[Column, ...] = parse_columns("t timestamp")
+    compression: str = "zlib"
 
 
-ORC, AVRO = FileFormat("orc"), FileFormat("avro")
-INSERT_ONLY = "only Spark copies the files of insert-only tables"
+ORC, PARQUET, AVRO = map(FileFormat, ("orc", "parquet", "avro"))
+TIMES = "only Spark copies timestamps of Parquet files"
 
 
 @pytest.mark.parametrize(
@@ -66,12 +69,15 @@ INSERT_ONLY = "only Spark copies the files of insert-only tables"
             "spark",
             "1,001 bytes to read are more than acid.local.compaction.max.bytes = 1,000",
         ),
-        ("auto", 1, ORC, "spark", INSERT_ONLY),
+        ("auto", 1, ORC, "local", "1 bytes to read"),
+        ("auto", 1, PARQUET, "spark", TIMES),
+        ("auto", 1, FileFormat("csv"), "spark", "only Spark copies csv files"),
         ("spark", 1, None, "spark", "engine=spark"),
         ("spark", 1, ORC, "spark", "engine=spark"),
         ("local", 1, None, "local", "engine=local"),
         ("local", 10**12, None, "local", "engine=local"),
-        ("local", 1, ORC, NeedsSpark, INSERT_ONLY),
+        ("local", 1, ORC, "local", "engine=local"),
+        ("local", 1, PARQUET, NeedsSpark, TIMES),
         ("auto", 1, AVRO, CompactionRefused, "avro files can't be compacted"),
         ("spark", 1, AVRO, CompactionRefused, "avro files can't be compacted"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -17,6 +17,9 @@ from acid_platform.sql.magic import engine_and_name
 from acid_platform.warehouse import Warehouse
 from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ONLY_SPARK = "SELECT reflect('java.lang.Math', 'abs', id) AS a FROM db.t"
 
@@ -133,6 +136,36 @@ def test_P33_a_transaction_tells_the_engine_of_each_statement(warehouse: Warehou
         [(engine, reason)] = txn.engines
     assert engine == "local" and "bytes" in reason
     assert warehouse.table("db.told").count() == 2
+    told = [(row["engine"], row["reason"]) for row in warehouse.table("db.told").history()]
+    assert told == [("local", "engine=local")] * 2 + [("local", reason)]
+
+
+@pytest.mark.spark
+def test_P33_the_history_tells_the_engine_of_each_statement(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Also beside a TRUNCATE, which needs no engine, in the same transaction."""
+    with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
+        table = warehouse.create_table("db.kept", "id int, v string")
+        warehouse.create_table("db.emptied", "id int")
+        with warehouse.using("local"), warehouse.transaction() as txn:
+            txn.table("db.kept").insert([{"id": 1, "v": "a"}])
+            txn.table("db.emptied").truncate()
+        table.insert(spark.createDataFrame([(2, "b")], "id int, v string"))
+        with warehouse.using("spark"):
+            table.update({"v": "'c'"}, "id = 1")
+        told = [(row["engine"], row["reason"]) for row in table.history()]
+        assert told == [
+            ("local", "engine=local"),
+            ("spark", "the rows come from Spark"),
+            *[("spark", "engine=spark")] * 2,
+        ]
+        [emptied] = warehouse.table("db.emptied").history()
+        assert (emptied["engine"], emptied["reason"]) == ("", "")
+        frame = warehouse.sql("DESCRIBE HISTORY db.kept")
+        assert isinstance(frame, pd.DataFrame)
+        assert list(zip(frame["engine"], frame["reason"], strict=True)) == told
+        assert str(frame["time"].dtype).endswith("UTC]")
 
 
 def test_P33_a_resource_of_dagster_has_an_engine(warehouse: Warehouse) -> None:

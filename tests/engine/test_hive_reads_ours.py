@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acid_platform.engine.rows import Rows
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
-from tests.conftest import COMPACTORS, MOSTLY_LOCAL, compact_with, temporary_warehouse
+from tests.conftest import COMPACTORS, MOSTLY_LOCAL, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 
 pytestmark = pytest.mark.spark
@@ -61,7 +61,6 @@ def _agree(spark: SparkSession, table: Table, scratch: Path) -> int:
 def test_P23_hive_reads_every_state_of_a_partitioned_table(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
-    compact_with(warehouse, compactor)
     table = warehouse.create_table(
         "db.t",
         "id bigint, name string, price decimal(7,2), at timestamp, day date",
@@ -84,8 +83,9 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
         one.delete("id between 100 and 110")
         one.insert(_for_engine(warehouse, source.filter("id between 100 and 105")))
     left = _agree(spark, table, tmp_path / "2")
-    table.compact("minor", partition="month=0")
-    table.compact("major", partition="month=1")
+    with warehouse.engines.using(compactor):
+        table.compact("minor", partition="month=0")
+        table.compact("major", partition="month=1")
     assert _agree(spark, table, tmp_path / "3") == left
     table.update({"name": "'after'"}, "id % 100 = 1")
     assert _agree(spark, table, tmp_path / "4") == left
@@ -95,7 +95,6 @@ def test_P23_hive_reads_every_state_of_a_partitioned_table(
 def test_P4_hive_does_not_see_what_was_aborted(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
-    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, v string")
     table.insert([{"id": i, "v": "kept"} for i in range(5)])
     with pytest.raises(ZeroDivisionError), warehouse.transaction() as txn:
@@ -104,7 +103,8 @@ def test_P4_hive_does_not_see_what_was_aborted(
         raise ZeroDivisionError
     table.delete("id = 3")
     assert _agree(spark, table, tmp_path / "1") == 4
-    table.compact("major")
+    with warehouse.engines.using(compactor):
+        table.compact("major")
     assert _agree(spark, table, tmp_path / "2") == 4
 
 
@@ -112,7 +112,6 @@ def test_P4_hive_does_not_see_what_was_aborted(
 def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
-    compact_with(warehouse, compactor)
     table = warehouse.create_table("db.t", "id int, v string", partitioned_by=["m int"])
     rows = [{"id": i, "v": f"v{i}", "m": i % 2} for i in range(6)]
     table.insert(rows)
@@ -126,8 +125,9 @@ def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     table.update({"v": "upper(v)"}, "id < 4")
     table.delete("id = 5")
     assert _agree(spark, table, tmp_path / "2") == 5
-    table.compact("minor", partition="m=0")
-    table.compact("major", partition="m=1")
+    with warehouse.engines.using(compactor):
+        table.compact("minor", partition="m=0")
+        table.compact("major", partition="m=1")
     assert _agree(spark, table, tmp_path / "3") == 5
     found = {path.parent.name.split("_0")[0] for path in Path(table.location).rglob("bucket*")}
     assert found == {"base", "delta", "delete_delta"}

@@ -280,6 +280,39 @@ def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
     store.close()
 
 
+def test_P8_from_version_10_the_writes_of_tables_and_journal_have_no_engine(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {
+        "table_id": 1, "table": "default.t", "partition": None, "write_id": 2, "operation": "i",
+        "directory": "delta_0000002_0000002_0000", "rows": 1, "bytes": 10, "files": 1,
+        "overwrite": False, "txn": 5, "user": "", "run_id": "", "time": 2,
+    }  # fmt: skip
+    commit = {"txn": 5, "commit_id": 5, "directories": [], "written": [row], "write_set": []}
+    with monkeypatch.context() as older:
+        older.setattr(schema, "VERSION", 10)
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:10])
+        store = Store(path)
+        store.append(
+            [
+                Recorded.parse("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
+                Recorded.parse("commit", 2, commit),
+            ]
+        )
+        store.close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute(
+            "INSERT INTO writes VALUES (1, 'default.t', NULL, 1, 'i',"
+            " 'delta_0000001_0000001_0000', 1, 10, 1, false, 4, '', '', 1)"
+        )
+    store = Store(path)
+    state, events = store.load()
+    Machine(state).replay(events)
+    assert [(row.write_id, row.engine, row.reason) for row in store.history(1)] == [(1, "", "")]
+    assert [(row.write_id, row.engine, row.reason) for row in state.written] == [(2, "", "")]
+    store.close()
+
+
 @pytest.mark.parametrize(("made", "version"), [(version_1, 1), (version_4, 4)])
 def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(
     path: Path, made: Any, version: int

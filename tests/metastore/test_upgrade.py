@@ -75,3 +75,19 @@ def test_P26_a_file_that_was_lost_before_the_upgrade_is_missed(root: Path, damag
         with pytest.raises(CorruptFile, match="base_0000002"):
             warehouse.table("db.replaced").count()
         assert rows(warehouse.table("db.changed")) == expected(root)["db.changed"]
+
+
+def test_P8_the_history_of_an_upgraded_warehouse_names_the_engines_of_new_writes(
+    root: Path,
+) -> None:
+    with temporary_warehouse(root, engine="local") as warehouse:
+        table = warehouse.table("db.changed")
+        before = table.history()
+        assert before and all((row["engine"], row["reason"]) == ("", "") for row in before)
+        assert table.delete() > 0
+        told = table.history()
+        assert told[: len(before)] == before
+        new = told[len(before) :]
+        assert new and all(
+            (row["engine"], row["reason"]) == ("local", "engine=local") for row in new
+        )

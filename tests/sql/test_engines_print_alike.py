@@ -47,7 +47,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> 
 
 def printed(warehouse: Warehouse, query: str, engine: str) -> tuple[str, str, str]:
     """As a table, as HTML and as JSON."""
-    answer = warehouse.sql(query, engine=engine)
+    [(_, answer)] = warehouse.session.steps(query, engine)
     assert answer.engine == engine  # type: ignore[union-attr]
     rows = rows_of(answer, 1)
     assert rows is not None

@@ -57,6 +57,8 @@ from acid_platform.sql.statements import (
         ("DESC db.t", Show(Listing.COLUMNS, "db.t")),
         ("describe table t", Show(Listing.COLUMNS, "t")),
         ("describe formatted t", Show(Listing.FORMATTED, "t")),
+        ("DESC HISTORY db.t", Show(Listing.HISTORY, "db.t")),
+        ("describe history", Show(Listing.COLUMNS, "history")),
         ("use Test_DB", Use("test_db")),
         ("SET hive.a.b = c d", SetValue("hive.a.b", "c d")),
         ("set hive.a", SetValue("hive.a")),

@@ -180,7 +180,7 @@ def test_there_are_sixty_of_which_25_are_wrong() -> None:
 
 @pytest.mark.parametrize(("text", "wanted"), RIGHT, ids=[text[:40] for text, _ in RIGHT])
 def test_right(warehouse: Warehouse, text: str, wanted: Expected) -> None:
-    answer = warehouse.sql(text)
+    [(_, answer)] = warehouse.session.steps(text)
     found = rows_of(answer)
     if found is None:
         assert str(answer) == wanted
@@ -198,7 +198,8 @@ def test_wrong(
 
 
 def test_wrong_statements_changed_nothing(warehouse: Warehouse) -> None:
-    found = rows_of(warehouse.sql("SELECT id, name FROM item"))
+    [(_, answer)] = warehouse.session.steps("SELECT id, name FROM item")
+    found = rows_of(answer)
     assert found is not None
     assert {tuple(row.values()) for row in found.rows} == {
         (1, "pen"),

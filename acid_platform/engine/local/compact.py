@@ -1,4 +1,4 @@
-"""Compactions in this process, for small tables with full ACID: no JVM, no Spark job."""
+"""Compactions in this process, for small tables: no JVM, no Spark job."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.compaction import rewritten
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
+from acid_platform.engine.local.plain_copy import copy_files, only_spark, plain_scan
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark
 from acid_platform.storage.arrow_scan import ArrowScan
@@ -24,7 +25,6 @@ from acid_platform.storage.source_read import EntityRead
 from acid_platform.storage.values import ValueSums
 
 _MOST_THREADS = 8
-INSERT_ONLY = "only Spark copies the files of insert-only tables"
 
 
 class LocalCompaction:
@@ -57,8 +57,11 @@ class LocalCompaction:
                 for future in futures:
                     future.cancel()
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> None:  # noqa: ARG002, it refuses
-        raise NeedsSpark(f"{self._plan.location}: {INSERT_ONLY}")
+    def copy(self, inputs: OpenedEntity, staging: str) -> None:
+        """Raises NeedsSpark for what this process can't copy, and CompactionRefused."""
+        if why := only_spark(self._work):
+            raise NeedsSpark(f"{self._plan.location}: {why}")
+        copy_files(self._plan, self._work, inputs, staging)
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
         with ThreadPoolExecutor(2) as pool:
@@ -67,7 +70,12 @@ class LocalCompaction:
 
 
 def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:
-    """Rows, row ids and values of a directory of a table with full ACID. Raises CorruptFile."""
+    """Rows, row ids and values of a directory; an insert-only table has no row ids.
+
+    Raises CorruptFile.
+    """
+    if work.plain is not None:
+        return _plain_profile(plain_scan(work, opened.sources, as_stored=True))
     scan = ArrowScan(
         work.files,
         work.columns,
@@ -89,3 +97,11 @@ def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:
             *(keys.field(place).to_numpy(zero_copy_only=False) for place in range(3))
         )
     return replace(values.profile(), rows=rows, row_id_checksum=row_ids)
+
+
+def _plain_profile(scan: ArrowScan) -> Profile:
+    rows, values = 0, ValueSums(scan.wanted)
+    for batch in scan.batches():
+        values.add(batch.to_struct_array())
+        rows += batch.num_rows
+    return replace(values.profile(), rows=rows)

@@ -12,7 +12,11 @@ from pyspark.sql import SparkSession
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.compaction import rewritten
-from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
+from acid_platform.engine.compaction_inputs import (
+    PLAIN_FILE_BYTES,
+    CompactionWork,
+    OpenedEntity,
+)
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
@@ -24,9 +28,6 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc import finish_plain_file
 from acid_platform.storage.rewrite import Rewrite, written_values
-
-PLAIN_FILE_BYTES = 256 << 20
-"""Approximate number of input bytes for each output file of an insert-only table."""
 
 
 class SparkCompaction:

@@ -128,6 +128,8 @@ def finish(
             txn.user,
             txn.run_id,
             turn.now,
+            report.engine,
+            report.reason,
         )
         for table_id, partition, report in reported
     )

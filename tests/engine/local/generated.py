@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -12,13 +12,19 @@ import pyarrow as pa
 
 SCHEMA = (
     "id int, i int, l bigint, h smallint, d decimal(10,2), x double, s string, c char(4),"
-    " v varchar(6), z boolean, e date, m timestamp"
+    " v varchar(6), z boolean, e date, m timestamp, y tinyint, f float, k decimal(38,10), w binary,"
+    " ai array<int>, ms map<string,int>, st struct<a:int,b:string>"
 )
 _TEXTS = [None, "", "a", "ab", "Ab", "b c", "ä", "abc", "x%", "zz"]
 _TYPES = {
     "i": "int", "l": "int", "h": "int", "d": "number", "x": "number", "s": "text", "v": "text",
-    "z": "condition", "e": "date", "m": "date", "id": "int",
+    "z": "condition", "e": "date", "m": "date", "id": "int", "y": "int", "f": "number",
+    "k": "number",
 }  # fmt: skip
+_NESTED = ("ai", "ms", "st")
+"""Columns by which the local engine does not sort, nor Spark by a map."""
+_PLAIN = [*_TYPES, "c", "w", *_NESTED, "st.a"]
+"""The columns that stand alone in a SELECT."""
 _COLUMNS = {
     kind: [name for name, own in _TYPES.items() if own == kind] for kind in {*_TYPES.values()}
 }
@@ -34,11 +40,15 @@ _COMPARABLE = {
     "e": ["'2020-02-29'", "date '1970-01-01'", "m"],
     "m": ["'2020-02-29 12:00:00'", "e", "timestamp '1969-12-31 23:59:59'"],
     "id": ["i", "20", "l"],
+    "y": ["h", "1", "i"],
+    "f": ["x", "1.5", "y"],
+    "k": ["d", "0.5", "l"],
+    "w": ["w"],
 }
 
 
-def table(seed: int, rows: int) -> pa.Table:
-    """Rows with many NULLs and equal values."""
+def table(seed: int, rows: int, first_id: int = 0) -> pa.Table:
+    """Rows with many NULLs and equal values. Ids go up from `first_id`: windows sort by them."""
     dice = random.Random(seed)
     numbers = [float("nan"), float("inf"), 0.0, 1.5, -2.5, 1e6, 0.1, None, 3.0]
     days = [None, datetime.date(1970, 1, 1), datetime.date(1969, 12, 31)]
@@ -50,7 +60,7 @@ def table(seed: int, rows: int) -> pa.Table:
         return [dice.choice(values) for _ in range(rows)]
 
     data = {
-        "id": pa.array(range(rows), pa.int32()),
+        "id": pa.array(range(first_id, first_id + rows), pa.int32()),
         "i": pa.array(pick([None, 0, 1, 2, 3, 4, -5, 7]), pa.int32()),
         "l": pa.array(pick([None, 0, 1, 2, 3, 10**12, -(10**10)]), pa.int64()),
         "h": pa.array(pick([None, 0, 1, 2, 3, -300]), pa.int16()),
@@ -63,8 +73,27 @@ def table(seed: int, rows: int) -> pa.Table:
         "z": pa.array(pick([None, True, False]), pa.bool_()),
         "e": pa.array(pick([*days]), pa.date32()),
         "m": pa.array(pick([*times]), pa.timestamp("us")),
+        "y": pa.array(pick([None, 0, 1, 2, 3, -128, 127]), pa.int8()),
+        "f": pa.array(pick([None, 0.0, -0.0, 1.5, -2.5, float("nan"), 0.1]), pa.float32()),
+        "k": pa.array(pick([None, *map(Decimal, ("0", "0.5", "-1.25", "3", "123456789012345.5"))]),
+                      pa.decimal128(38, 10)),
+        "w": pa.array(pick([None, b"", b"a", b"\xff", b"ab"]), pa.binary()),
+        "ai": pa.array(pick([None, [], [1, None], [2]]), pa.list_(pa.int32())),
+        "ms": pa.array(pick([None, [], [("a", 1)], [("b", None)]]),
+                       pa.map_(pa.string(), pa.int32())),
+        "st": pa.array(pick([None, {"a": 1, "b": "x"}, {"a": None, "b": "y"}]),
+                       pa.struct({"a": pa.int32(), "b": pa.string()})),
     }  # fmt: skip
     return pa.table(data)
+
+
+def _nested(item: str) -> bool:
+    """Whether an item of a SELECT is an array, a map or a struct."""
+    column = item.partition(" AS ")[0]
+    return column.removeprefix("a.").removeprefix("b.") in _NESTED or column in (
+        "lead(st)",
+        "lag(ai)",
+    )
 
 
 @dataclass(frozen=True)
@@ -91,12 +120,14 @@ class Generator:
 
     def plain(self) -> Query:
         items = self.items(self.dice.randint(1, 4))
-        distinct = self.dice.random() < 0.25
+        distinct = self.dice.random() < 0.25 and not any(map(_nested, items))
         text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)} FROM both.t"
-        return self.ordered(text + self.where(), len(items))
+        return self.ordered(text + self.where(), items)
 
     def aggregate(self) -> Query:
-        keys = self.dice.sample(["i", "h", "s", "z", "e", "c", "v", "d"], self.dice.randint(0, 2))
+        keys = self.dice.sample(
+            ["i", "h", "s", "z", "e", "c", "v", "d", "y", "k", "w"], self.dice.randint(0, 2)
+        )
         if keys and self.dice.random() < 0.2:
             keys[0] = f"{keys[0]} IS NULL"
         count = self.dice.randint(1, 3)
@@ -107,17 +138,19 @@ class Generator:
             text += f" GROUP BY {', '.join(named)}"
             if self.dice.random() < 0.3:
                 text += f" HAVING count(*) > {self.dice.randint(0, 3)}"
-        return self.ordered(text, len(items))
+        return self.ordered(text, items)
 
     def join(self) -> Query:
         kind = self.dice.choice(
             ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"]
         )
-        key = self.dice.choice(["i", "h", "s", "e", "c"])
+        key = self.dice.choice(["i", "h", "s", "e", "c", "y", "k", "w", "m"])
         on = f"a.{key} = b.{key}"
         if self.dice.random() < 0.4:
             on += self.dice.choice([" AND a.id < b.id", " AND b.z", " AND a.i > 0"])
-        names = self.dice.sample(["id", "i", "s", "d", "e", "c", "x"], 3)
+        names = self.dice.sample(
+            ["id", "i", "s", "d", "e", "c", "x", "y", "f", "k", "w", "ai", "ms", "st"], 3
+        )
         sides = ["a"] if "LEFT " in kind and kind != "LEFT JOIN" else ["a", "b"]
         items = [f"{self.dice.choice(sides)}.{name} AS n{i}" for i, name in enumerate(names)]
         if self.dice.random() < 0.3:
@@ -125,7 +158,7 @@ class Generator:
         text = f"SELECT {', '.join(items)} FROM both.t a {kind} both.u b ON {on}"
         if self.dice.random() < 0.4:
             text += f" WHERE {self.dice.choice(sides)}.{self.dice.choice(['i > 0', 'z', 'x > 0'])}"
-        return self.ordered(text, len(items))
+        return self.ordered(text, items)
 
     def grouped_join(self) -> Query:
         text = (
@@ -134,12 +167,13 @@ class Generator:
             f" FROM both.t a JOIN both.u b USING (h){self.dice.choice(['', ' WHERE a.id > 3'])}"
             " GROUP BY 1"
         )
-        return self.ordered(text, 4)
+        return self.ordered(text, ["k", "n", "m", "o"])
 
     def window(self) -> Query:
         function = self.dice.choice([
             "row_number()", "rank()", "dense_rank()", "lag(i)", "lead(s, 2)", "sum(i)", "count(*)",
             "min(d)", "max(e)", "first_value(i)", "last_value(s)", "lag(i, 1, 0)", "avg(h)",
+            "max(k)", "min(w)", "max(f)", "lead(st)", "lag(ai)", "sum(y)",
         ])  # fmt: skip
         frame = ""
         if function.startswith(("sum", "count", "min", "max", "avg", "first", "last")):
@@ -154,15 +188,17 @@ class Generator:
         if function in ("rank()", "dense_rank()", "count(*)", "sum(i)") and not frame:
             by = self.dice.choice(["i", "s DESC", "h, s", "e"])
         text = f"SELECT id, {function} OVER ({part}ORDER BY {by}{frame}) AS w FROM both.t"
-        return self.ordered(text + self.where(), 2)
+        return self.ordered(text + self.where(), ["id", function])
 
     def union(self) -> Query:
-        names = self.dice.sample(["i", "s", "d", "e", "z", "h", "l"], self.dice.randint(1, 3))
+        names = self.dice.sample(
+            ["i", "s", "d", "e", "z", "h", "l", "y", "f", "k", "w"], self.dice.randint(1, 3)
+        )
         word = self.dice.choice(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
         left = f"SELECT {', '.join(names)} FROM both.t{self.where()}"
         others = [self.dice.choice(["l", "h"]) if name == "i" else name for name in names]
         right = f"SELECT {', '.join(others)} FROM both.u{self.where()}"
-        return self.ordered(f"{left} {word} {right}", len(names))
+        return self.ordered(f"{left} {word} {right}", names)
 
     def nested(self) -> Query:
         inner = "SELECT i AS k, count(*) AS n, max(d) AS o FROM both.u GROUP BY i"
@@ -181,26 +217,27 @@ class Generator:
             "SELECT * FROM VALUES (1, 'a', 1.5), (2, NULL, 2.25), (NULL, 'c', 3) AS v(a, b, c)",
             "SELECT v.a, t.s FROM both.t t JOIN (VALUES (1), (2), (NULL)) AS v(a) ON t.i = v.a",
         ])  # fmt: skip
-        width = 3 if "VALUES (1, 'a'" in text else 2
-        return self.ordered(text, width)
+        names = "abc" if "VALUES (1, 'a'" in text else "ab"
+        return self.ordered(text, [*names])
 
     # --- parts ---------------------------------------------------------------------------------
 
-    def ordered(self, text: str, width: int) -> Query:
+    def ordered(self, text: str, items: Sequence[str]) -> Query:
         """The query with or without ORDER BY; LIMIT only where it keeps the same rows."""
+        sortable = [i for i, item in enumerate(items) if not _nested(item)]
         draw = self.dice.random()
-        if draw < 0.35:
+        if draw < 0.35 or not sortable:
             return Query(text)
-        some = self.dice.sample(range(width), self.dice.randint(1, width))
+        some = self.dice.sample(sortable, self.dice.randint(1, len(sortable)))
         terms = [
             f"{i + 1}{self.dice.choice(['', ' DESC', ' NULLS LAST', ' DESC NULLS FIRST'])}"
             for i in some
         ]
-        if draw < 0.6:
+        if draw < 0.6 or len(sortable) < len(items):
             return Query(f"{text} ORDER BY {', '.join(terms)}", tuple(some))
-        terms += [str(i + 1) for i in range(width) if i not in some]
+        terms += [str(i + 1) for i in sortable if i not in some]
         limit = self.dice.choice(["", " LIMIT 7", " LIMIT 5 OFFSET 3"])
-        return Query(f"{text} ORDER BY {', '.join(terms)}{limit}", tuple(range(width)))
+        return Query(f"{text} ORDER BY {', '.join(terms)}{limit}", tuple(sortable))
 
     def where(self) -> str:
         draw = self.dice.random()
@@ -218,7 +255,7 @@ class Generator:
         kind = self.dice.choice(["int", "number", "text", "condition", "date", "column", "column"])
         match kind:
             case "column":
-                return self.dice.choice([*_TYPES, "c"])
+                return self.dice.choice(_PLAIN)
             case "condition":
                 return self.condition(1)
             case _:
@@ -272,5 +309,6 @@ class Generator:
             "avg(i)", "avg(l)", "min(s)", "max(e)", "min(x)", "max(x)", "max(d)", "bool_and(z)",
             "count_if(i > 1)", "min(c)", "sum(i) FILTER (WHERE z)", "count(DISTINCT s)", "max(m)",
             "sum(i) + count(*)", "max(i) - min(i)", "bool_or(z)", "sum(i + 1)",
-            "sum(CASE WHEN z THEN 1 ELSE 0 END)",
+            "sum(CASE WHEN z THEN 1 ELSE 0 END)", "avg(d)", "min(w)", "max(k)", "max(f)", "sum(y)",
+            "count(ai)", "count(st)", "min(y)",
         ])  # fmt: skip

@@ -1,0 +1,103 @@
+"""Copying the rows of an insert-only table into fewer files: ORC and Parquet, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.engine.compaction_inputs import (
+    PLAIN_FILE_BYTES,
+    CompactionWork,
+    OpenedEntity,
+)
+from acid_platform.errors import NeedsSpark, UnsupportedLayout
+from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
+from acid_platform.snapshot.sources import EntitySources, Source
+from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.calendars import has_ancient
+from acid_platform.storage.deletes import NO_DELETES
+from acid_platform.storage.fractions import refuse_finer
+from acid_platform.storage.orc_writer import WRITTEN_CODECS, OrcWriter
+from acid_platform.storage.parquet_writer import ParquetWriter
+
+
+def only_spark(work: CompactionWork) -> str | None:
+    """Why only Spark can copy the files of an insert-only table; None if this process can."""
+    assert work.plain is not None
+    kinds = {kind.kind for column in work.columns for kind in column.type.walk()}
+    if work.plain.name not in ("orc", "parquet"):
+        return f"only Spark copies {work.plain.name} files"
+    if work.plain.name == "parquet" and kinds & {*TIMESTAMPS}:
+        return "only Spark copies timestamps of Parquet files"
+    if LOCAL_ZONE in kinds:
+        return f"only Spark copies columns of type {LOCAL_ZONE}"
+    if work.plain.name == "orc" and work.compression not in WRITTEN_CODECS:
+        return f"only Spark writes ORC files with the codec {work.compression}"
+    return None
+
+
+def copy_files(
+    plan: CompactionPlan, work: CompactionWork, inputs: OpenedEntity, staging: str
+) -> None:
+    """Writes the rows, in the order of the inputs, into files below the staged output directory.
+
+    Raises CompactionRefused for timestamps with nanoseconds, which both engines would cut;
+    NeedsSpark for what this process does not copy: days before 15 October 1582, and files whose
+    types are not those of the columns. Raises CorruptFile.
+    """
+    stored = work.plain
+    assert stored is not None
+    (output,) = plan.outputs
+    sources = inputs.sources.inserts
+    if any(kind.kind in TIMESTAMPS for column in work.columns for kind in column.type.walk()):
+        for source in sources:
+            refuse_finer(work.files, source.path, stored)
+    for number, group in enumerate(_groups(sources)):
+        path = f"{staging}/{output}/{number:06d}_0"
+        opened = partial(work.files.system.open_output_stream, path)
+        writer: OrcWriter | ParquetWriter
+        if stored.name == "orc":
+            writer = OrcWriter(opened, path, work.columns, work.compression)
+        else:
+            writer = ParquetWriter(opened, work.columns)
+        try:
+            for batch in plain_scan(work, replace(inputs.sources, inserts=group)).batches():
+                if any(map(has_ancient, batch.columns)):
+                    raise NeedsSpark(f"{plan.location}: days before 15 October 1582")
+                writer.write(batch)
+            writer.close()
+        except UnsupportedLayout as error:
+            writer.give_up()
+            raise NeedsSpark(str(error)) from error
+        except BaseException:
+            writer.give_up()
+            raise
+
+
+def plain_scan(work: CompactionWork, sources: EntitySources, as_stored: bool = False) -> ArrowScan:
+    """All rows and columns of files of an insert-only table."""
+    assert work.plain is not None
+    return ArrowScan(
+        work.files,
+        work.columns,
+        (),
+        (EntityRead(sources, NO_DELETES, {}),),
+        work.write_ids,
+        tuple(column.name for column in work.columns),
+        format=work.plain,
+        as_stored=as_stored,
+    )
+
+
+def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
+    """The inputs of each output file, in order."""
+    group: tuple[Source, ...] = ()
+    for source in sources:
+        if group and sum(one.size for one in group) + source.size > PLAIN_FILE_BYTES:
+            yield group
+            group = ()
+        group += (source,)
+    if group:
+        yield group
