@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 10
+VERSION = 11
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -122,6 +122,7 @@ LIVE: dict[str, Columns] = {
         "txn_id": _I,
         "commit_id": _I,
         "write_id": _I,
+        "rows": _S,
     },
     "locks": {
         "ext": _I,
@@ -253,6 +254,7 @@ _LATER = {
     "views": ("version",),
     "open_txns": ("taken", "closed"),
     "directories": ("recorded", "compacted", "versioned"),
+    "write_set": ("rows",),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """Columns that version 1 had and later versions do not."""
@@ -353,6 +355,9 @@ _VERSION_10 = (
     _create("identity", LIVE["identity"]),
 )
 
+# Commits name the rows that they changed (P38).
+_VERSION_11 = ('ALTER TABLE write_set ADD COLUMN "rows" VARCHAR',)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -364,5 +369,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_8,
     _VERSION_9,
     _VERSION_10,
+    _VERSION_11,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -11,6 +11,7 @@ from acid_platform.metastore.records import (
     LockRequest,
     LockState,
     RecordedDirectory,
+    RowReport,
     WriteReport,
 )
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -214,13 +215,17 @@ class HeartbeatOne(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Operation[CommitDone]):
-    """Commits and, at the same moment, adds `columns` to their tables (P28)."""
+    """Commits and, at the same moment, adds `columns` to their tables (P28).
+
+    `changed`: the updated and deleted rows, where the transaction knows them (P38).
+    """
 
     op = "commit"
 
     txn: int
     writes: tuple[WriteReport, ...]
     columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    changed: tuple[RowReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

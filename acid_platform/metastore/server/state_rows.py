@@ -294,7 +294,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
     for row in rows["txn_components"]:
         component = decode(Component, row)
         state.components.setdefault(component.txn_id, []).append(component)
-    for row in rows["write_set"]:
+    for row in sorted(rows["write_set"], key=itemgetter("commit_id", "txn_id")):
         write_set.restore(state, decode(Committed, row))
     for row in sorted(rows["locks"], key=itemgetter("ext")):
         add_lock(state, decode(LockEntry, row))
