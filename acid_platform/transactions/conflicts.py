@@ -4,7 +4,7 @@ P38).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acid_platform.transactions.ids import Operation
 from acid_platform.transactions.row_sets import RowKey, RowSet
@@ -38,7 +38,7 @@ class Committed:
     txn_id: int
     commit_id: int
     write_id: int = 0
-    rows: RowSet | None = None
+    rows: RowSet | None = field(default=None, metadata={"brief": True})
 
 
 _S, _I, _U, _D, _O, _C = (

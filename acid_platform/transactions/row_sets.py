@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
-from acid_platform.errors import Terminal
+from acid_platform.errors import MalformedRows
 
 RowKey = tuple[int, int, int]
 """Write id, bucket property, rowId."""
@@ -18,10 +18,6 @@ _N = r"(?:0|[1-9]\d*)"
 _GROUP = rf"{_N}:{_N}(?:,{_N})*(?:/{_N}(?:,{_N})*)?"
 _BUCKET = rf"{_N}@{_GROUP}(?:;{_GROUP})*"
 _TEXT = re.compile(rf"~?(?:{_BUCKET}(?: {_BUCKET})*)?")
-
-
-class MalformedRows(Terminal):
-    """The text is not a set of rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """The key columns of each live table."""
 
+_OMITTED = {"write_set": {"rows": None}}
+"""Fields that a record leaves out of its JSON while they are empty."""
+
 Keyed = dict[str, dict[tuple[Any, ...], Any]]
 
 
@@ -191,6 +194,7 @@ def _table_row(table: Table) -> Row:
 
 def keyed_row(table: str, key: tuple[Any, ...], value: Any) -> Row:
     return {
+        **_OMITTED.get(table, {}),
         **dict(zip(KEYS[table], key, strict=True)),
         **(value if isinstance(value, dict) else encode(value)),
     }
