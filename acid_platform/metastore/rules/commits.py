@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from acid_platform.errors import (
     AcidError,
+    DeclarationChanged,
     InvalidDefinition,
+    NoSuchTable,
     OverwriteThenWrite,
     TxnAborted,
     WriteConflict,
@@ -181,10 +183,17 @@ def _touched(
 
 
 def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.Changed:
-    """The changed rows of each entity, where its table compares rows (P38)."""
+    """The changed rows of each entity, where its table compares rows (P38).
+
+    A table that was dropped, renamed or altered meanwhile is left out: a write of it was refused
+    before, and an UPDATE that matched no row of it may commit. Raises MalformedRows.
+    """
     changed = {}
     for report in reports:
-        table = unchanged(state, txn, report.table)
+        try:
+            table = unchanged(state, txn, report.table)
+        except (NoSuchTable, DeclarationChanged):
+            continue
         table_id, partition = table.record.table_id, report.partition
         if table.record.partitioned:
             partition = normal_partition(table, partition or "")
