@@ -1,9 +1,9 @@
 """Writers that update random rows of one partition: conflicts by partition, and by row.
 
 `python -m benchmarks.conflicts` makes an unpartitioned table for each setting of
-`acid.conflict.detection`. So many processes then update random rows of it with the local engine, each
-row in a transaction that begins again after a WriteConflict. Beside the commits it reports what the
-changed rows of a commit add to the journal. It needs no JVM.
+`acid.conflict.detection`. Processes then update random rows of it with the local engine, and repeat
+an update after a WriteConflict. Beside the commits it reports what a commit adds to the journal. It
+needs no JVM.
 """
 
 from __future__ import annotations
@@ -40,19 +40,22 @@ def create(warehouse: Warehouse, detection: str, rows: int) -> Table:
 
 
 def write(
-    root: str, name: str, rows: int, changed: int, number: int, ends: float, done: Any
+    root: str, name: str, rows: int, changed: int, number: int, span: tuple[float, float], done: Any
 ) -> None:
-    """One writer until the wall clock shows `ends`; puts its counts and its latencies in `done`."""
+    """One writer during `span`, wall clock; puts its counts and latencies in `done`."""
+    begins, ends = span
     chosen = random.Random(number)
     commits, conflicts, seconds = 0, 0, []
     with Warehouse.open(root, engine="local") as warehouse:
+        table = warehouse.table(name)
+        table.count()  # connects
+        time.sleep(max(0.0, begins - time.time()))
         while time.time() < ends:
             ids = ", ".join(map(str, chosen.sample(range(rows), changed)))
             begun = time.perf_counter()
             while time.time() < ends:
                 try:
-                    with warehouse.transaction() as txn:
-                        txn.table(name).update({"v": "v + 1"}, f"id in ({ids})")
+                    table.update({"v": "v + 1"}, f"id in ({ids})")
                 except Transient:
                     conflicts += 1
                 else:
@@ -66,11 +69,11 @@ def run(root: str, table: Table, rows: int, changed: int, writers: int, duration
     """Commits and conflicts of all writers; checks that each committed update is there."""
     context = multiprocessing.get_context("spawn")
     done = context.Queue()
-    begins = time.time() + 8.0  # every process has imported its modules by then
+    begins = time.time() + 5.0  # until then they import their modules
     processes = [
         context.Process(
             target=write,
-            args=(root, table.name, rows, changed, number, begins + duration, done),
+            args=(root, table.name, rows, changed, number, (begins, begins + duration), done),
         )
         for number in range(writers)
     ]
@@ -79,7 +82,6 @@ def run(root: str, table: Table, rows: int, changed: int, writers: int, duration
     answers = [done.get(timeout=duration + 120) for _ in processes]
     for process in processes:
         process.join()
-    taken = time.time() - begins + 8.0
     commits, conflicts = (sum(answer[at] for answer in answers) for at in (0, 1))
     latencies = sorted(second for answer in answers for second in answer[2])
     written = sum(table.to_arrow(columns=["v"])["v"].to_pylist())
@@ -87,7 +89,7 @@ def run(root: str, table: Table, rows: int, changed: int, writers: int, duration
         raise RuntimeError(f"{written} increments in {table.count()} rows after {commits} commits")
     return {
         "commits": commits,
-        "commits per second": round(commits / taken, 1),
+        "commits per second": round(commits / duration, 1),
         "conflicts": conflicts,
         "share of attempts lost": round(conflicts / max(1, commits + conflicts), 3),
         "median seconds until committed": round(median(latencies), 3),
@@ -95,13 +97,13 @@ def run(root: str, table: Table, rows: int, changed: int, writers: int, duration
     }
 
 
-def journal(root: str, table: Table, rows: int, changed: int, times: int = 10) -> int:
+def journal(warehouse: Warehouse, table: Table, rows: int, changed: int, times: int = 10) -> int:
     """Bytes that one commit of an update of `changed` random rows appends to the journal."""
-    log = Path(root, "_metastore", "metastore.log")
+    log = Path(str(warehouse.path), "_metastore", "metastore.log")
     chosen, sizes = random.Random(0), []
     for _ in range(times):
         ids = ", ".join(map(str, chosen.sample(range(rows), changed)))
-        with table.warehouse.transaction() as txn:
+        with warehouse.transaction() as txn:
             txn.table(table.name).update({"v": "v + 1"}, f"id in ({ids})")
             before = log.stat().st_size
         sizes.append(log.stat().st_size - before)
@@ -130,7 +132,7 @@ def main(argv: list[str] | None = None) -> int:
                 )
                 table.compact("major")
                 results[detection]["journal bytes of a commit"] = {
-                    f"{changed} rows": journal(root, table, chosen.rows, changed)
+                    f"{changed} rows": journal(warehouse, table, chosen.rows, changed)
                     for changed in (1, 100, 5000)
                 }
                 console.print(detection, results[detection])
