@@ -64,6 +64,9 @@ CONFLICTING: dict[tuple[Operation, Operation], bool] = {
 # fmt: on
 """T31, T34 and P30 as one literal table: an overwrite conflicts with inserts as well."""
 
+BY_ROW = frozenset({_U, _D})
+"""Operations that are compared by row, where both sides know their rows (P38)."""
+
 
 def same_entity(mine: Touched, theirs: Committed) -> bool:
     """Whether both touch the same table, and the same partition or none (T31, T37)."""
@@ -96,6 +99,8 @@ def conflicts(mine: Touched, theirs: Committed) -> str | None:
             f" {theirs.operation.name.lower()} of transaction"
             f" [{theirs.txn_id}, {theirs.commit_id}]"
         )
+        if not {mine.operation, theirs.operation} <= BY_ROW:
+            return reason
         if mine.rows is not None and theirs.rows is not None:
             rows = mine.rows.shared(theirs.rows)
             exact = mine.rows.exact and theirs.rows.exact
