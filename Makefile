@@ -228,6 +228,10 @@ bench-memory: setup ## every statement on 30 million rows with a 1 GB heap: peak
 bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000 deltas, in 10 s
 	@$(TEST_STATE) exec $(PY) -m benchmarks.initiator $(ARGS)
 
+.PHONY: bench-conflicts
+bench-conflicts: setup ## 8 writers that update random rows of one partition: conflicts by partition and by row
+	@$(TEST_STATE) exec $(PY) -m benchmarks.conflicts $(ARGS)
+
 .PHONY: bench-planning
 bench-planning: setup ## storage calls and milliseconds before a read, journal bytes of a commit
 	@$(TEST_STATE) exec $(PY) -m benchmarks.planning $(ARGS)

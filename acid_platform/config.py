@@ -193,10 +193,14 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.standby.lease", _T, "2s", "s", 0.2, 60),
     Setting("acid.metastore.standby.synchronous", _B, "true"),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
+    Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
+    Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
+    Setting("acid.conflict.memory.bytes", _N, str(64 << 20), low=0),
 )
 """Settings that change behaviour.
 
-`acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7).
+`acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7). A table's property
+`acid.conflict.detection` overrides the setting (P38).
 """
 
 _METRIC = "a threshold of Hive's periodic metric log, which is not built"
@@ -318,12 +322,14 @@ TABLE_PROPERTIES = (
     "NO_AUTO_COMPACTION",
     "NO_CLEANUP",
     "acid.layout",
+    "acid.conflict.detection",
     "compactor.*",
     "compactorthreshold.*",
 )
-"""The table properties that the platform reads (C5, C22, C44, P23)."""
+"""The table properties that the platform reads (C5, C22, C44, P23, P38)."""
 
 TABLE_PREFIX = "compactorthreshold."
+CONFLICT_DETECTION = "acid.conflict.detection"
 
 
 def setting(name: str) -> Setting:

@@ -194,6 +194,10 @@ class WriteConflict(TxnAborted):
     """First committer wins: an overlapping transaction changed the same entity (T31, T33, P6)."""
 
 
+class MalformedRows(Terminal):
+    """A commit names the rows that it changed in a form that can't be read (P38)."""
+
+
 class OverwriteThenWrite(Terminal):
     """The transaction writes again to an entity that it overwrote: commit first (P6)."""
 

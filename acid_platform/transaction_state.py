@@ -12,6 +12,7 @@ from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.publishing import WriteTarget, Written
+from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
@@ -61,6 +62,7 @@ class TransactionState:
         self._restart_if_stale = restart_if_stale
         self._held = list(held)
         self._lock_settings = begun.settings.lock_settings
+        self._changed = RowReports(begun.settings)
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
         self._chosen: Choice | None = None
@@ -115,6 +117,11 @@ class TransactionState:
         """
         lock, operation = lock_of(statement, self._lock_settings)
         dynamic = record.partitioned and partition is None
+        if statement in (Statement.UPDATE, Statement.DELETE):
+            if not dynamic:
+                self._changed.begun(record, partition, operation)
+        elif operation in (Operation.UPDATE, Operation.DELETE):
+            self._changed.unknown(record, partition, operation)
         request = LockRequest(record.name, lock, operation, partition, dynamic)
         if request not in self._held:
             # Requesting a held lock again would wait for those that wait for it.
@@ -132,7 +139,7 @@ class TransactionState:
     def commit(self) -> None:
         """Raises WriteConflict, or SnapshotOutdated for a single overwrite that may begin again."""
         try:
-            self.begun.commit(self.reports, self.added_columns)
+            self.begun.commit(self.reports, self.added_columns, self._changed.reports())
         except WriteConflict as conflict:
             if self._restart_if_stale and self._overwritten:
                 raise SnapshotOutdated(str(conflict), self._held) from conflict
@@ -207,12 +214,16 @@ class TransactionState:
         operation: Operation,
         written: Sequence[Written],
         overwrite: bool = False,
+        unmatched: bool = False,
     ) -> int:
         """Adds what a statement published to the commit, with the engine that `run` it.
 
-        Returns the inserted rows. Raises OverwriteThenWrite.
+        Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. Raises
+        OverwriteThenWrite, CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
+        if not overwrite and operation is not Operation.INSERT:
+            self._changed.add(record, operation, written, unmatched)
         for published in written:
             entity = (record.name, published.partition)
             if entity in self._overwritten:

@@ -167,7 +167,7 @@ class TransactionTable:
             scan.read_bytes,
         )
         operation = Operation.INSERT if only_inserts else Operation.UPDATE
-        self._work.record(self._record, operation, written)
+        self._work.record(self._record, operation, written, unmatched=counts.inserted > 0)
         self._work.count(
             self.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
         )

@@ -23,7 +23,7 @@ from acid_platform.engine.local.functions import (
 )
 from acid_platform.engine.local.windows import ENDS, RANKS, SHIFTS
 from acid_platform.transactions import Operation
-from acid_platform.transactions.conflicts import CONFLICTING
+from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
 from acid_platform.transactions.locks import (
     WAITS,
     LockSettings,
@@ -162,14 +162,13 @@ def render_tables() -> str:
         _table(("statement", "lock", "with xlock.write", "recorded as"), _statements()),
         "## Which commits conflict\n",
         "Row: mine. Column: what another transaction committed to the same partition since mine"
-        " was opened. OVERWRITE is INSERT OVERWRITE and TRUNCATE; it conflicts with inserts as"
+        " was opened. Updates and deletes conflict only if both changed the same row, or if one"
+        " of them did not name its rows; under `acid.conflict.detection=partition` always."
+        " OVERWRITE is INSERT OVERWRITE and TRUNCATE; it conflicts with inserts as"
         " well, and with nothing that its snapshot sees.\n",
         _matrix(
             [one.name for one in Operation],
-            [
-                ["conflict" if CONFLICTING[mine, theirs] else "" for theirs in Operation]
-                for mine in Operation
-            ],
+            [[_conflict(mine, theirs) for theirs in Operation] for mine in Operation],
         ),
         "A single overwrite begins again instead, up to `hive.txn.max.retrysnapshot.count` times in"
         " all. In a transaction of several statements it raises WriteConflict: at once where its"
@@ -177,6 +176,11 @@ def render_tables() -> str:
         " partitions that were written.\n",
         "Besides: whatever has a write id below that of a committed overwrite of the same"
         " partition conflicts with it, an insert too, since the new base would hide it.\n",
+        "These do not name their rows: a MERGE that inserted rows, in each partition where it wrote"
+        " rows (two of them would insert one key twice); writers of other engines; a transaction"
+        " whose list of rows is longer than `acid.conflict.rows.bytes` and can't be shortened to"
+        " ranges; and old commits that a long transaction overlaps, when all lists together exceed"
+        " `acid.conflict.memory.bytes`.\n",
         "## Settings that are honoured\n",
         _table(
             ("setting", "default", "allowed"),
@@ -197,6 +201,12 @@ def render_tables() -> str:
         ),
     ]
     return "\n".join(parts)
+
+
+def _conflict(mine: Operation, theirs: Operation) -> str:
+    if not CONFLICTING[mine, theirs]:
+        return ""
+    return "the same row" if {mine, theirs} <= BY_ROW else "conflict"
 
 
 def render_commands() -> str:

@@ -20,6 +20,7 @@ from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.layout.rowids import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.recorded import NOTHING, Contents
+from acid_platform.storage.changed_rows import ChangedRows
 from acid_platform.storage.durability import publish
 from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files
@@ -79,6 +80,8 @@ class Written:
     deletes: bool
     contents: Contents = NOTHING
     """Its data files, as the commit records them (P26)."""
+    changed: ChangedRows | None = None
+    """The rows of its delete events, if the writer knows them (P38)."""
 
     @property
     def rows(self) -> int:

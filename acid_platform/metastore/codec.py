@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origi
 
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.row_sets import RowSet
 
 T = TypeVar("T")
 Json = Any
@@ -31,7 +32,7 @@ BRIEF = {"brief": True}
 NAME = "name"
 """Metadata key: the field's name in JSON."""
 
-_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents)
+_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents, RowSet)
 
 
 def encode(record: Any) -> dict[str, Json]:

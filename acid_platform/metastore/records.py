@@ -19,6 +19,7 @@ from acid_platform.transactions import (
     ValidWriteIdList,
 )
 from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.row_sets import RowSet
 
 NO_HEARTBEAT = "no heartbeat"
 """The first words of the reason with which the reaper aborts a transaction (T13)."""
@@ -158,6 +159,19 @@ class WriteReport:
     def contents_text(self) -> str | None:
         """The files in the text form in which they are recorded."""
         return None if self.contents is None else str(self.contents)
+
+
+@dataclass(frozen=True, slots=True)
+class RowReport:
+    """The rows that the transaction's updates, or its deletes, changed in one entity (P38).
+
+    Without a report the rows are unknown, and the transaction conflicts by partition there.
+    """
+
+    table: str
+    partition: str | None
+    operation: Operation
+    rows: RowSet
 
 
 @dataclass(frozen=True, slots=True)

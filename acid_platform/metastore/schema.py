@@ -122,6 +122,7 @@ LIVE: dict[str, Columns] = {
         "txn_id": _I,
         "commit_id": _I,
         "write_id": _I,
+        "rows": _S,
     },
     "locks": {
         "ext": _I,
@@ -256,6 +257,7 @@ _LATER = {
     "open_txns": ("taken", "closed"),
     "directories": ("recorded", "compacted", "versioned"),
     "writes": ("engine", "reason"),
+    "write_set": ("rows",),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """Columns that version 1 had and later versions do not."""
@@ -362,6 +364,9 @@ _VERSION_11 = (
     "ALTER TABLE writes ADD COLUMN reason VARCHAR DEFAULT ''",
 )
 
+# Commits name the rows that they changed (P38).
+_VERSION_12 = ('ALTER TABLE write_set ADD COLUMN "rows" VARCHAR',)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -374,5 +379,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_9,
     _VERSION_10,
     _VERSION_11,
+    _VERSION_12,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import Layout
-from acid_platform.config import TABLE_PREFIX, setting
+from acid_platform.config import CONFLICT_DETECTION, TABLE_PREFIX, setting
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
@@ -101,6 +101,7 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
 
 def _check_properties(table: str, given: Mapping[str, str]) -> None:
     Layout.of(given)
+    _check_conflict_detection(given)
     if given["transactional"].lower() != "true":
         raise InvalidDefinition(f"{table}: every table here is transactional=true")
     kind = given.get("transactional_properties", "default").lower()
@@ -115,6 +116,12 @@ def _check_properties(table: str, given: Mapping[str, str]) -> None:
         )
 
 
+def _check_conflict_detection(given: Mapping[str, str]) -> None:
+    """Raises SettingRefused."""
+    if CONFLICT_DETECTION in given:
+        setting(CONFLICT_DETECTION).parse(given[CONFLICT_DETECTION])
+
+
 _FIXED = ("transactional", "transactional_properties", "bucketing_version", formats.PROPERTY)
 
 
@@ -127,6 +134,7 @@ def refuse_property_change(table: str, known: Mapping[str, str], given: Mapping[
                 " another table with it by CREATE TABLE … AS SELECT"
             )
     Layout.of(given)
+    _check_conflict_detection(given)
     for name, text in given.items():
         if name.startswith(TABLE_PREFIX):
             setting(name.removeprefix(TABLE_PREFIX)).parse(text)

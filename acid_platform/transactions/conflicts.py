@@ -1,26 +1,36 @@
-"""Write-write conflicts: the first committer wins, per partition (T30 to T38, P6, P30)."""
+"""Write-write conflicts: the first committer wins, by row or by partition (T30 to T38, P6, P30,
+P38).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from acid_platform.transactions.ids import Operation
+from acid_platform.transactions.row_sets import RowKey, RowSet
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What an open transaction does in one entity; `write_id` is 0 if it has none yet."""
+    """What an open transaction does in one entity; `write_id` is 0 if it has none yet.
+
+    `rows` are those that it updated or deleted; None if only the entity is known.
+    """
 
     table_id: int
     partition: str | None
     operation: Operation
     txn_id: int
     write_id: int = 0
+    rows: RowSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A row of the write set: the interval [txn_id, commit_id] and what it did (T30)."""
+    """A row of the write set: the interval [txn_id, commit_id] and what it did (T30).
+
+    `rows` are those that it updated or deleted; None if only the entity is known.
+    """
 
     table_id: int
     partition: str | None
@@ -28,6 +38,7 @@ class Committed:
     txn_id: int
     commit_id: int
     write_id: int = 0
+    rows: RowSet | None = field(default=None, metadata={"brief": True})
 
 
 _S, _I, _U, _D, _O, _C = (
@@ -53,6 +64,9 @@ CONFLICTING: dict[tuple[Operation, Operation], bool] = {
 # fmt: on
 """T31, T34 and P30 as one literal table: an overwrite conflicts with inserts as well."""
 
+BY_ROW = frozenset({_U, _D})
+"""Operations that are compared by row, where both sides know their rows (P38)."""
+
 
 def same_entity(mine: Touched, theirs: Committed) -> bool:
     """Whether both touch the same table, and the same partition or none (T31, T37)."""
@@ -67,9 +81,9 @@ def overlaps(mine: Touched, theirs: Committed) -> bool:
 def conflicts(mine: Touched, theirs: Committed) -> str | None:
     """Why `mine` may not commit after `theirs`, or None if it may.
 
-    T31 and P30: both touch the same entity, they overlap, and `CONFLICTING` says so. P6: an
-    overwrite with a higher write id committed, so its base would hide whatever `mine` writes, even
-    an insert.
+    T31 and P30: both touch the same entity, they overlap, and `CONFLICTING` says so; but two whose
+    rows are known conflict only in a row that both have changed (P38). P6: an overwrite with a
+    higher write id committed, so its base would hide whatever `mine` writes, even an insert.
     """
     if not mine.operation.writes or not same_entity(mine, theirs):
         return None
@@ -80,9 +94,27 @@ def conflicts(mine: Touched, theirs: Committed) -> str | None:
             f" transaction {theirs.txn_id} committed an overwrite that would hide it"
         )
     if CONFLICTING[mine.operation, theirs.operation] and overlaps(mine, theirs):
-        return (
+        reason = (
             f"{mine.operation.name.lower()} of transaction [{mine.txn_id}, now] overlaps the"
             f" {theirs.operation.name.lower()} of transaction"
             f" [{theirs.txn_id}, {theirs.commit_id}]"
         )
+        if not {mine.operation, theirs.operation} <= BY_ROW:
+            return reason
+        if mine.rows is not None and theirs.rows is not None:
+            rows = mine.rows.shared(theirs.rows)
+            exact = mine.rows.exact and theirs.rows.exact
+            return f"{reason} {'in' if exact else 'near'} row {describe(rows)}" if rows else None
+        if mine.rows is not None or theirs.rows is not None:
+            unnamed = mine.txn_id if mine.rows is None else theirs.txn_id
+            return f"{reason}, and {unnamed} did not name its rows"
+        return reason
     return None
+
+
+def describe(rows: list[RowKey]) -> str:
+    """Row keys as `row__id` shows them, for messages."""
+    return ", ".join(
+        f'{{"writeid":{write_id},"bucketid":{bucket},"rowid":{row}}}'
+        for write_id, bucket, row in rows
+    )

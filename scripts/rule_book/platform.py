@@ -426,5 +426,22 @@ GROUP = Group(
                 "test_P33_both_engines_write_equal_bytes_and_measure_equal_values",
             ),
         ),
+        Rule(
+            "P38",
+            "Updates and deletes of one partition conflict only in a row that both changed: a"
+            " commit names its rows, and where it does not, or the table says so"
+            " (`acid.conflict.detection`), the partition counts.",
+            (
+                "transactions.row_sets",
+                "metastore.rules.write_set",
+                "engine.row_reports",
+            ),
+            (
+                "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
+                "test_P38_a_merge_that_inserts_keeps_the_partition_rule",
+                "test_P38_beyond_the_memory_the_oldest_commits_conflict_by_partition",
+                "test_P38_a_shortened_set_misses_no_row",
+            ),
+        ),
     ),
 )

@@ -264,7 +264,8 @@ GROUP = Group(
         ),
         Rule(
             "T37",
-            "Conflicts are judged by partition, never by row.",
+            "Conflicts are judged by partition, and there by row where both sides name their rows"
+            " (P38).",
             _CONFLICTS,
             ("test_T37_only_the_same_partition", "test_T37_static_partitions"),
         ),

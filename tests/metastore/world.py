@@ -14,6 +14,7 @@ from acid_platform.metastore.records import (
     CompactionTask,
     EntityState,
     LockRequest,
+    RowReport,
     WriteReport,
 )
 from acid_platform.metastore.rules.events import Recorded
@@ -163,8 +164,15 @@ class World:
     def lock(self, txn: Txn, *locks: LockRequest, **more: Any) -> dict[str, Any]:
         return self.answer(self.lock_request(txn, *locks, **more))
 
-    def commit(self, txn: Txn, *writes: WriteReport) -> dict[str, Any]:
-        return self.call("commit", txn=txn.id, writes=[encode(write) for write in writes])
+    def commit(
+        self, txn: Txn, *writes: WriteReport, changed: Sequence[RowReport] = ()
+    ) -> dict[str, Any]:
+        return self.call(
+            "commit",
+            txn=txn.id,
+            writes=[encode(write) for write in writes],
+            changed=[encode(report) for report in changed],
+        )
 
     def abort(self, txn: Txn) -> None:
         self.call("abort", txn=txn.id, reason="test")

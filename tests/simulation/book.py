@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, Entity, Lock, Table, Txn
+from tests.simulation.rules import CHANGES, ROWS_OF_AN_INSERT, Entity, Lock, Rows, Table, Txn
+
+Touched = tuple[int, str | None, str]
+"""Table id, partition, operation."""
 
 
 class Book:
@@ -19,6 +22,9 @@ class Book:
         self.delay = int(settings["hive.timedout.txn.reaper.start"].rstrip("s")) * 1000
         self.lease = int(settings["acid.read.lease.max"].rstrip("s")) * 1000
         self.exclusive_writes = settings["hive.txn.xlock.write"] == "true"
+        self.by_row = settings["acid.conflict.detection"] == "row"
+        self.forgetful = int(settings["acid.conflict.memory.bytes"]) < 1000
+        """Whether rows of old commits are forgotten, so that these conflict by partition (P38)."""
         self.everyone_holds = settings["acid.cleaner.watermark"] == "global"
         self.now = 1
         self.txns: dict[int, Txn] = {}
@@ -121,8 +127,10 @@ class Book:
             elif other.state == "o":
                 claim("S8", not valid, text, "of", txn, "for open write id", write_id, "of", other)
 
-    def conflict(self, txn: Txn, touched: set[tuple[int, str | None, str]]) -> str:
-        """First committer wins: no commit replaces what its snapshot misses (T31, P6, P30)."""
+    def conflict(
+        self, txn: Txn, touched: set[Touched], changed: dict[Touched, Rows] | None = None
+    ) -> str:
+        """First committer wins: no commit replaces what its snapshot misses (T31, P6, P30, P38)."""
         for table_id, partition, operation in touched:
             write_id = txn.write_ids.get(table_id, 0)
             for other in self.entity(table_id, partition).claims:
@@ -135,6 +143,9 @@ class Book:
                     continue
                 if other.operation == "o" and write_id < other.write_id:
                     return f"below the overwrite of {other.txn}"
+                rows = (changed or {}).get((table_id, partition, operation))
+                if rows is not None and other.rows is not None and not rows & other.rows:
+                    continue
                 changes = operation in CHANGES and other.operation in CHANGES
                 if changes and other.committed > txn.opened:
                     return f"{other.txn} changed {partition} meanwhile"
@@ -183,6 +194,17 @@ class Book:
         return {
             (write.write_id, write.txn, write.deletes) for write in seen if write.write_id >= base
         }
+
+    def rows(self, txn: Txn, table: Table, partition: str | None) -> list[tuple[int, int]]:
+        """The rows that a statement of this transaction can change: (write id, rowId)."""
+        gone = self.entity(table.id, partition).gone
+        return [
+            (write_id, row)
+            for write_id, _, deletes in sorted(self.content(txn, table, partition))
+            if not deletes
+            for row in range(ROWS_OF_AN_INSERT)
+            if (write_id, row) not in gone or not self.sees(txn, self.txns[gone[write_id, row]])
+        ]
 
     def entity(self, table_id: int, partition: str | None) -> Entity:
         return self.entities.setdefault((table_id, partition), Entity())

@@ -8,8 +8,9 @@ and not by comparing ids.
 
 from __future__ import annotations
 
+from tests.simulation.book import Touched
 from tests.simulation.claims import Json, claim, expect, full, value
-from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
+from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Rows, Txn, Write
 from tests.simulation.upkeep import Upkeep
 
 
@@ -132,9 +133,12 @@ class Model(Upkeep):
             touched.add((table.id, report["partition"], operation))
             claims.add((table.id, report["partition"], operation))
             placed.append((table, report))
-        reason = self.conflict(txn, touched)
+        changed = self._changed(txn, args.get("changed", []))
+        reason = self.conflict(txn, touched, changed)
+        if not reason and self.forgetful and own is not None and "error" in own:
+            reason = self.conflict(txn, touched)  # rows of older commits may be forgotten (P38)
         if reason:
-            expect(f"T31 P6 ({reason})", own, "WriteConflict")
+            expect(f"T31 P6 P38 ({reason})", own, "WriteConflict")
             self._abort(txn)
         else:
             claim("T31", value("T31", own)["state"] == "c", own)
@@ -154,11 +158,31 @@ class Model(Upkeep):
                 )
                 if report["partition"] is not None:
                     self._register(table, [report["partition"]], txn.committed)
-            for table_id, partition, operation in sorted(claims, key=str):
+            for place in sorted(claims, key=str):
+                table_id, partition, operation = place
+                rows = changed.get(place)
                 self.entity(table_id, partition).claims.append(
-                    Claim(txn.id, txn.write_ids[table_id], operation, txn.committed)
+                    Claim(txn.id, txn.write_ids[table_id], operation, txn.committed, rows)
                 )
+                self._replace(txn, place, rows or frozenset())
         self._settle()
+
+    def _changed(self, txn: Txn, reports: list[Json]) -> dict[Touched, Rows]:
+        """The rows that a commit names; those of a table that others changed do not count."""
+        return {
+            (self.names[full(report["table"])], report["partition"], report["operation"]): rows_in(
+                report["rows"]
+            )
+            for report in reports
+            if self.by_row and not self._refused_change(txn, report["table"])
+        }
+
+    def _replace(self, txn: Txn, place: Touched, rows: Rows) -> None:
+        """Every row is changed once: there is no lost update, and no row becomes two (P38)."""
+        gone = self.entity(*place[:2]).gone
+        for row in rows:
+            claim("P38", row not in gone, txn, "changes", row, "again, after", gone.get(row))
+            gone[row] = txn.id
 
     def _refused_writes(self, txn: Txn, reports: list[Json]) -> str | None:
         changed = (self._refused_change(txn, report["table"]) for report in reports)
@@ -237,6 +261,18 @@ class Model(Upkeep):
             entity.drops.append(Drop(txn.id, txn.committed, drop_id))
             entity.claims = [Claim(txn.id, drop_id, "o", txn.committed)]
         self._settle()
+
+
+def rows_in(text: str) -> Rows:
+    """The rows of a set that a simulated writer sent: single rows of one bucket."""
+    found = set()
+    for group in text.partition("@")[2].split(";") if text else ():
+        write_id, _, steps = group.partition(":")
+        row = 0
+        for step in steps.split(","):
+            row += int(step)
+            found.add((int(write_id), row))
+    return frozenset(found)
 
 
 _REPEATED = (

@@ -35,7 +35,7 @@ from acid_platform.metastore.rules import (
     write_set,
 )
 from acid_platform.metastore.server import state_rows
-from acid_platform.transactions import Operation, conflicts, lists, locks
+from acid_platform.transactions import Operation, conflicts, lists, locks, row_sets
 from acid_platform.transactions.locks import LockType
 from tests.simulation.simulator import STEADY, WALL
 
@@ -228,7 +228,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a commit without the conflict check",
         commits,
         "commit",
-        "write_set.conflict(turn.state, txn, components)",
+        "write_set.conflict(turn.state, txn, components, changed)",
         "None",
     ),
     Edit(
@@ -252,6 +252,87 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "same_entity",
         "mine.table_id == theirs.table_id and mine.partition == theirs.partition",
         "mine.table_id == theirs.table_id and mine.partition != theirs.partition",
+    ),
+    Edit(
+        "P38",
+        "rows that both have changed are overlooked",
+        row_sets,
+        "RowSet.shared",
+        "found.append((write_id, bucket, row))",
+        "pass",
+    ),
+    Edit(
+        "P38",
+        "changes of different rows conflict",
+        conflicts,
+        "conflicts",
+        "if rows else None",
+        "",
+    ),
+    Edit(
+        "P38",
+        "a commit that names no rows is taken for one that changed none",
+        conflicts,
+        "conflicts",
+        'return f"{reason}, and {unnamed} did not name its rows"',
+        "return None",
+    ),
+    Edit(
+        "P38",
+        "what exceeds the memory is taken for unchanged",
+        write_set,
+        "forget_rows",
+        "replace(row, rows=None)",
+        "replace(row, rows=RowSet())",
+        seed=2,
+    ),
+    Edit(
+        "P38",
+        "rows are dropped while a concurrent writer is open",
+        write_set,
+        "forget_rows",
+        "for by_partition in state.write_set.values():",
+        "for by_partition in state.write_set.values():\n"
+        "        for partition in by_partition:\n"
+        "            by_partition[partition] = [\n"
+        "                row for row in by_partition[partition] if row.commit_id > upto\n"
+        "            ]",
+        seed=2,
+    ),
+    Edit(
+        "P38",
+        "commits with the id of the transaction are not compared",
+        write_set,
+        "_since",
+        "bisect_left(rows, txn_id,",
+        "bisect_left(rows, txn_id + 1,",
+        seed=20,
+    ),
+    Edit(
+        "P38",
+        "the partition rule can't be chosen",
+        write_set,
+        "by_row",
+        'chosen.lower() == "row"',
+        "True",
+        seed=3,
+    ),
+    Edit(
+        "P38",
+        "the rows of a commit are not kept",
+        commits,
+        "_kept",
+        "return changed",
+        "return {}",
+    ),
+    Edit(
+        "P38",
+        "a fold loses the changed rows",
+        state_rows,
+        "keyed_row",
+        "**(value if isinstance(value, dict) else encode(value)),",
+        "**(value if isinstance(value, dict) else encode(value)),\n"
+        "        **_OMITTED.get(table, {}),",
     ),
     Edit(
         "T44",

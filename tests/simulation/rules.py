@@ -13,6 +13,9 @@ STRICTEST = {"r": "s", "w": "u", "x": "u", "e": "s"}
 
 DEFAULT, READ_ONLY, COMPACTION = 0, 2, 4
 
+Rows = frozenset[tuple[int, int]]
+ROWS_OF_AN_INSERT = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -63,12 +66,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a commit can conflict with; a drop is an overwrite."""
+    """What a commit can conflict with; a drop is an overwrite.
+
+    `rows` are the changed rows, if the commit named them: (write id, rowId).
+    """
 
     txn: int
     write_id: int
     operation: str
     committed: int
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,8 @@ class Entity:
     writes: list[Write] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
+    gone: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Each row that a commit changed, with the transaction: an update makes a new row of it."""
 
 
 @dataclass(slots=True)

@@ -39,6 +39,8 @@ SETTINGS = {
     "acid.read.lease.max": "40s",
     "hive.txn.xlock.write": "false",
     "acid.cleaner.watermark": "table",
+    "acid.conflict.detection": "row",
+    "acid.conflict.memory.bytes": "100000",
 }
 
 WALL, STEADY = 1_000_000_000, 5_000
@@ -63,6 +65,10 @@ class Simulation:
             self.settings["hive.txn.xlock.write"] = "true"
         if self.random.random() < 0.2:
             self.settings["acid.cleaner.watermark"] = "global"
+        if seed % 4 == 3:
+            self.settings["acid.conflict.detection"] = "partition"
+        if seed % 4 == 2:
+            self.settings["acid.conflict.memory.bytes"] = "40"
         tidy = self.random.random() < 0.6
         if tidy:
             # The Cleaner works on compactions and drops rather than on every single abort.

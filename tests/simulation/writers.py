@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import encode
@@ -328,7 +330,45 @@ class Writer(Actor):
             txn=session.txn,
             writes=reports,
             columns=columns,
+            changed=self._changed(session, reports),
         )
+
+    def _changed(self, session: Session, reports: list[Json]) -> list[Json]:
+        """Rows that its updates and deletes may have changed; sometimes it names none (P38)."""
+        txn = self.sim.model.txns.get(session.txn)
+        places = [
+            (plan.table, plan.partition, plan.operation.value)
+            for plan in session.plans
+            if plan.operation in (Operation.UPDATE, Operation.DELETE)
+            and (plan.partition is not None or (plan.table == "t" and not plan.dynamic))
+        ]
+        places += [
+            (report["table"], report["partition"], report["operation"])
+            for report in reports
+            if report["operation"] == Operation.DELETE.value
+        ]
+        changed, taken = [], set[tuple[str, str | None, tuple[int, int]]]()
+        for table, partition, operation in dict.fromkeys(places):
+            name = f"default.{table.removeprefix('default.')}"
+            known = self.sim.model.seen(txn, name) if txn is not None and txn.state == "o" else None
+            if known is None or not txn.snapshot or self.chance < 0.2:
+                continue
+            left = [
+                row
+                for row in self.sim.model.rows(txn, known, partition)
+                if (name, partition, row) not in taken
+            ]
+            chosen = sorted(self.sim.random.sample(left, min(len(left), self.pick(0, 1, 1, 2))))
+            taken |= {(name, partition, row) for row in chosen}
+            changed.append(
+                {
+                    "table": name,
+                    "partition": partition,
+                    "operation": operation,
+                    "rows": text_of(chosen),
+                }
+            )
+        return changed
 
     def _operation(self, one: Directory) -> Operation:
         if one.deletes:
@@ -348,3 +388,13 @@ class Writer(Actor):
                 self.sim.disk.remove(place, [directory.name])
         if self.session is session:
             self.session = None
+
+
+def text_of(rows: list[tuple[int, int]]) -> str:
+    """The text of a set of rows of one bucket: (write id, rowId), ascending."""
+    groups = []
+    for write_id, listed in groupby(rows, key=itemgetter(0)):
+        ids = [row for _, row in listed]
+        steps = [after - before for before, after in zip([0, *ids], ids, strict=False)]
+        groups.append(f"{write_id}:{','.join(map(str, steps))}")
+    return f"536870912@{';'.join(groups)}" if groups else ""

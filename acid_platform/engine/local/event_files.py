@@ -33,6 +33,7 @@ from acid_platform.layout.rowids import MAX_BUCKET, Bucket
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.changed_rows import ChangedRows
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
 from acid_platform.storage.parquet_writer import ParquetWriter
 from acid_platform.storage.recorded import record_as_written, recorded_file
@@ -92,6 +93,8 @@ class EventFiles:
         self._overwrite = overwrite
         self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
         """The files of each directory, by whether they hold delete events, and partition."""
+        self._changed: dict[str, list[ChangedRows]] = {}
+        """The rows of delete events, by partition (P38)."""
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -172,6 +175,8 @@ class EventFiles:
                     self._check()
                     writer.write(self._delete_events(keys, chosen[at : at + _PIECE]))
             self._require_count(writer, end - start, partition)
+            ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])
+            self._changed.setdefault(partition, []).append(ChangedRows.of(*ids))
             start = end
 
     def _delete_events(self, keys: Keys, chosen: np.ndarray) -> pa.RecordBatch:
@@ -255,7 +260,9 @@ class EventFiles:
             if self._target.plain is None:
                 mark_version(self._target, ready)
             contents = Contents(tuple(entries))
-            built.append(Written(partition, self._directory(deletes), deletes, contents))
+            changed = ChangedRows.union(self._changed[partition]) if deletes else None
+            directory = self._directory(deletes)
+            built.append(Written(partition, directory, deletes, contents, changed))
         if self._overwrite:
             there = {written.partition for written in built}
             built += [

@@ -46,6 +46,7 @@ from acid_platform.metastore.records import (
     LockRequest,
     PartitionRecord,
     RecordedDirectory,
+    RowReport,
     TableRecord,
     ViewRecord,
     WriteReport,
@@ -256,9 +257,12 @@ class Transaction:
         self,
         writes: Sequence[WriteReport] = (),
         columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+        changed: Sequence[RowReport] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
+        `changed` names the rows that were updated or deleted; where it names none, the transaction
+        conflicts with every change of the same partition (P38).
         `columns` are added to their tables at the same moment; DeclarationChanged is raised if
         others added them with another type (P28). A refused commit ends the transaction, whatever
         the error: it is aborted and holds no lock. Only MetastoreUnavailable and
@@ -266,7 +270,7 @@ class Transaction:
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
-            self._link.call(Commit(self.id, tuple(writes), added))
+            self._link.call(Commit(self.id, tuple(writes), added, tuple(changed)))
         except UNDECIDED:
             raise
         except AcidError as refused:

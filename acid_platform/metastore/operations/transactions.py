@@ -12,6 +12,7 @@ from acid_platform.metastore.records import (
     LockState,
     PartitionRecord,
     RecordedDirectory,
+    RowReport,
     TableRecord,
     WriteReport,
 )
@@ -256,13 +257,17 @@ class HeartbeatOne(Operation[int]):
 
 @dataclass(frozen=True, slots=True)
 class Commit(Operation[CommitDone]):
-    """Commits and, at the same moment, adds `columns` to their tables (P28)."""
+    """Commits and, at the same moment, adds `columns` to their tables (P28).
+
+    `changed`: the updated and deleted rows, where the transaction knows them (P38).
+    """
 
     op = "commit"
 
     txn: int
     writes: tuple[WriteReport, ...]
     columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    changed: tuple[RowReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6)."""
+"""How transactions end: commit with its conflict check, abort, drop (T10 to T39, P2, P6, P38)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from acid_platform.errors import (
     AcidError,
+    DeclarationChanged,
     InvalidDefinition,
+    NoSuchTable,
     OverwriteThenWrite,
     TxnAborted,
     WriteConflict,
@@ -20,7 +22,7 @@ from acid_platform.metastore.operations.transactions import (
     CommitDone,
     Drop,
 )
-from acid_platform.metastore.records import EntityDirectory, HistoryRow, WriteReport
+from acid_platform.metastore.records import EntityDirectory, HistoryRow, RowReport, WriteReport
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
@@ -41,12 +43,14 @@ from acid_platform.transactions.conflicts import Committed as WriteSetRow
 
 
 def commit(turn: Turn, operation: Commit) -> CommitDone:
-    """Commits; the first committer wins (T30 to T38, P6, P30). A second commit is no error (T10).
+    """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
+    (T10).
 
     `columns` are added to their tables at the same moment (P28). A refused commit aborts the
     transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
-    NoSuchTable, NoSuchPartition, MalformedName. Raises TxnAborted or NoSuchTxn if the transaction
-    is not open, and InvalidDefinition for a compaction's transaction, which stays open.
+    NoSuchTable, NoSuchPartition, MalformedName, MalformedRows. Raises TxnAborted or NoSuchTxn if
+    the transaction is not open, and InvalidDefinition for a compaction's transaction, which stays
+    open.
     """
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
@@ -56,16 +60,17 @@ def commit(turn: Turn, operation: Commit) -> CommitDone:
         raise InvalidDefinition(f"transaction {txn.txn_id} is a compaction; call commit_compaction")
     try:
         components, reported = _touched(turn.state, txn, operation.writes)
+        changed = _changed(turn.state, txn, operation.changed)
         wider = [
             widened(turn.state, txn, name, columns) for name, columns in operation.columns.items()
         ]
-        found = write_set.conflict(turn.state, txn, components)
+        found = write_set.conflict(turn.state, txn, components, changed)
         if found is not None:
             raise WriteConflict(write_set.describe(turn.state, *found))
         for record in wider:
             if record is not None:
                 turn.record(events.TableAltered(record))
-        return finish(turn, txn, components, reported)
+        return finish(turn, txn, components, reported, changed)
     except AcidError as refused:
         conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{conflict}{refused}")
@@ -88,10 +93,15 @@ Reported = tuple[int, str | None, WriteReport]
 
 
 def finish(
-    turn: Turn, txn: Txn, components: Sequence[Component], reported: Sequence[Reported]
+    turn: Turn,
+    txn: Txn,
+    components: Sequence[Component],
+    reported: Sequence[Reported],
+    changed: write_set.Changed | None = None,
 ) -> CommitDone:
     """Records the commit of an open transaction whose conflicts were checked."""
     commit_id = turn.state.last_txn
+    kept = _kept(turn, changed or {})
     changes = tuple(
         events.Change(
             WriteSetRow(
@@ -101,6 +111,7 @@ def finish(
                 txn.txn_id,
                 commit_id,
                 touch.write_id,
+                kept.get((touch.table_id, touch.partition, touch.operation)),
             )
         )
         for touch in components
@@ -171,6 +182,41 @@ def _touched(
         (table_id, partition) for table_id, partition, report in reported if report.overwrite
     }
     return [_as_done(component, overwritten) for component in final], reported
+
+
+def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.Changed:
+    """The changed rows of each entity, where its table compares rows (P38).
+
+    A table that was dropped, renamed or altered meanwhile is left out: a write of it was refused
+    before, and an UPDATE that matched no row of it may commit. Raises MalformedRows.
+    """
+    changed = {}
+    for report in reports:
+        try:
+            table = unchanged(state, txn, report.table)
+        except (NoSuchTable, DeclarationChanged):
+            continue
+        table_id, partition = table.record.table_id, report.partition
+        if table.record.partitioned:
+            partition = normal_partition(table, partition or "")
+        if write_set.by_row(state, table_id) and report.operation is not Operation.OVERWRITE:
+            changed[table_id, partition, report.operation] = report.rows.checked()
+    return changed
+
+
+def _kept(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
+    """The changed rows that later commits are compared with, within the memory for them (P38).
+
+    Nothing is kept of a commit whose row sets are too large: it conflicts by partition.
+    """
+    size = sum(len(rows.text) for rows in changed.values())
+    limits = ("acid.conflict.rows.bytes", "acid.conflict.memory.bytes")
+    if size > min(turn.state.settings.integer(name) for name in limits):
+        return {}
+    upto = write_set.forgettable(turn.state, size)
+    if upto:
+        turn.record(events.RowsForgotten(upto))
+    return changed
 
 
 def _as_done(component: Component, overwritten: set[Entity]) -> Component:
@@ -351,8 +397,13 @@ def _replied(state: State, at: int, event: events.Replied) -> None:
     )
 
 
+def _rows_forgotten(state: State, _at: int, event: events.RowsForgotten) -> None:
+    write_set.forget_rows(state, event.upto)
+
+
 APPLY: Effects = {
     events.Committed: _commit,
+    events.RowsForgotten: _rows_forgotten,
     events.Aborted: _abort,
     events.Replied: _replied,
 }

@@ -219,6 +219,15 @@ class Committed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsForgotten(Event):
+    """Forgets which rows the commits up to this commit id changed; their entities stay (P38)."""
+
+    kind = "rows_forgotten"
+
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
 class Aborted(Event):
     kind = "abort"
 

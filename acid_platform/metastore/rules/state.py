@@ -297,6 +297,8 @@ class State:
     """Committed updates, deletes and overwrites, by table and partition."""
     inserts: dict[int, dict[str | None, list[Committed]]] = field(default_factory=dict)
     """The last committed inserts, at most two for each entity (P30)."""
+    row_bytes: int = 0
+    """The size of all row sets in `write_set` (P38)."""
     locks: dict[int, LockEntry] = field(default_factory=dict)
     locks_by_name: dict[tuple[str, LockType], dict[int, LockEntry]] = field(default_factory=dict)
     """By the name of the database or table, and the type of the lock."""

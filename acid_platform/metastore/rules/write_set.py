@@ -1,28 +1,41 @@
-"""What commits have changed, as long as a later commit may conflict with it (T30 to T44, P6, P30).
+"""What commits have changed, as long as a later commit may conflict with it (T30 to T44, P6, P30,
+P38).
 
 `State.write_set` has updates, deletes and overwrites, `State.inserts` the inserts. Only overwrites
-conflict with inserts, and for them the last insert of an entity is enough.
+conflict with inserts, and for them the last insert of an entity is enough. The rows of an entity's
+list ascend by commit id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
+from acid_platform.config import CONFLICT_DETECTION
 from acid_platform.metastore.rules.events import Change
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.transactions import Operation, ValidTxnList
 from acid_platform.transactions.conflicts import Committed, Touched, conflicts
+from acid_platform.transactions.row_sets import RowSet
+
+Changed = Mapping[tuple[int, str | None, Operation], RowSet]
+"""The rows that a transaction changed, by table id, partition and operation (P38)."""
+
+_BY_COMMIT = attrgetter("commit_id")
 
 
-def conflict(state: State, txn: Txn, touches: Iterable[Component]) -> tuple[Entity, str] | None:
+def conflict(
+    state: State, txn: Txn, touches: Iterable[Component], changed: Changed | None = None
+) -> tuple[Entity, str] | None:
     """The first entity in which the transaction may not commit these touches, and why; or None.
 
-    A dynamic touch stands for every partition of its table. What the transaction's snapshot sees
-    does not conflict with an overwrite (P30), nor, under `hive.txn.xlock.write`, with anything
-    (T35).
+    A dynamic touch stands for every partition of its table. Touches without `changed` rows are
+    compared by partition (P38), as before the statement has run (T40). What the transaction's
+    snapshot sees does not conflict with an overwrite (P30), nor, under `hive.txn.xlock.write`, with
+    anything (T35).
     """
     serial = state.settings.flag("hive.txn.xlock.write")
     seen: ValidTxnList | None = None
@@ -30,7 +43,12 @@ def conflict(state: State, txn: Txn, touches: Iterable[Component]) -> tuple[Enti
         for theirs in _rows(state, touched):
             partition = theirs.partition if touched.dynamic else touched.partition
             mine = Touched(
-                touched.table_id, partition, touched.operation, touched.txn_id, touched.write_id
+                touched.table_id,
+                partition,
+                touched.operation,
+                touched.txn_id,
+                touched.write_id,
+                (changed or {}).get((touched.table_id, partition, touched.operation)),
             )
             reason = conflicts(mine, theirs)
             if reason is None:
@@ -49,16 +67,31 @@ def describe(state: State, entity: Entity, reason: str) -> str:
     return f"{state.name_of(table_id)} {partition or ''}".rstrip() + f": {reason}"
 
 
+def by_row(state: State, table_id: int) -> bool:
+    """Whether the table's updates and deletes are compared by row (P38)."""
+    properties = state.tables[table_id].record.properties
+    chosen = properties.get(CONFLICT_DETECTION) or state.settings.text(CONFLICT_DETECTION)
+    return chosen.lower() == "row"
+
+
 def _rows(state: State, touched: Component) -> Iterator[Committed]:
+    """What was committed to the entity, or the table, since the transaction was opened.
+
+    An overwrite with a higher write id is among it (P6): that id was allocated later.
+    """
     for by_table in (state.write_set, state.inserts):
         by_partition = by_table.get(touched.table_id)
         if by_partition is None:
             continue
         if touched.dynamic:
             for rows in by_partition.values():
-                yield from rows
+                yield from _since(rows, touched.txn_id)
         else:
-            yield from by_partition.get(touched.partition, ())
+            yield from _since(by_partition.get(touched.partition, []), touched.txn_id)
+
+
+def _since(rows: list[Committed], txn_id: int) -> list[Committed]:
+    return rows[bisect_left(rows, txn_id, key=_BY_COMMIT) :]
 
 
 def every_row(state: State) -> Iterator[Committed]:
@@ -80,6 +113,7 @@ def restore(state: State, row: Committed) -> None:
     """Adds a row that a fold wrote."""
     by_table = state.inserts if row.operation is Operation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
+    state.row_bytes += _size(row)
 
 
 def add(state: State, row: Committed) -> None:
@@ -102,12 +136,15 @@ def add(state: State, row: Committed) -> None:
 
 def put_drop(state: State, row: Committed) -> None:
     """Records the drop of a partition in place of everything that was done to it before (P22)."""
-    state.write_set.setdefault(row.table_id, {})[row.partition] = [row]
+    by_partition = state.write_set.setdefault(row.table_id, {})
+    state.row_bytes -= sum(map(_size, by_partition.get(row.partition, ())))
+    by_partition[row.partition] = [row]
     state.inserts.get(row.table_id, {}).pop(row.partition, None)
 
 
 def forget_table(state: State, table_id: int) -> None:
-    state.write_set.pop(table_id, None)
+    gone = state.write_set.pop(table_id, {})
+    state.row_bytes -= sum(_size(row) for rows in gone.values() for row in rows)
     state.inserts.pop(table_id, None)
 
 
@@ -124,3 +161,42 @@ def purge(state: State, writers: int) -> None:
                 by_table[table_id] = kept
             else:
                 del by_table[table_id]
+    state.row_bytes = sum(map(_size, every_row(state)))
+
+
+# --- changed rows -------------------------------------------------------------------------------
+
+
+def forgettable(state: State, needed: int) -> int:
+    """The commit id up to which row sets have to be forgotten, so that `needed` more bytes fit in
+    `acid.conflict.memory.bytes`; 0 if they fit now (P38).
+
+    The oldest go first, and half of the memory becomes free: the youngest transactions, which are
+    most, need only the newest.
+    """
+    budget = state.settings.integer("acid.conflict.memory.bytes")
+    left = state.row_bytes + needed
+    if left <= budget:
+        return 0
+    upto = 0
+    for row in sorted(every_row(state), key=_BY_COMMIT):
+        if left <= budget // 2 and row.commit_id > upto:
+            break
+        if row.rows is not None:
+            left, upto = left - _size(row), row.commit_id
+    return upto
+
+
+def forget_rows(state: State, upto: int) -> None:
+    """From now on the commits up to this commit id conflict by partition (P38)."""
+    for by_partition in state.write_set.values():
+        for partition, rows in by_partition.items():
+            by_partition[partition] = [
+                replace(row, rows=None) if row.commit_id <= upto and _size(row) else row
+                for row in rows
+            ]
+    state.row_bytes = sum(map(_size, every_row(state)))
+
+
+def _size(row: Committed) -> int:
+    return len(row.rows.text) if row.rows is not None else 0

@@ -68,6 +68,7 @@ _METRICS = (
     ("tables", "tables", "gauge", "Tables."),
     ("last_txn", "last_transaction_id", "counter", "Highest transaction id that was allocated."),
     ("doubtful", "doubtful_write_ids", "gauge", "Write ids that a restore left in doubt."),
+    ("changed_rows", "changed_rows_bytes", "gauge", "Row sets that commits are compared with."),
     ("epoch", "epoch", "counter", "How often this metastore was started."),
     ("journal", "journal_events", "gauge", "Journaled events that are not folded yet."),
     ("requests", "requests_total", "counter", "Requests handled."),

@@ -358,6 +358,7 @@ class Server:
             "waiting": len(state.waiting),
             "tables": len(state.tables),
             "last_txn": state.last_txn,
+            "changed_rows": state.row_bytes,
             "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
             "journal": self.commits.store.journal_length,
             "requests": done.requests,

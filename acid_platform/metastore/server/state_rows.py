@@ -96,6 +96,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 }
 """The key columns of each live table."""
 
+_OMITTED = {"write_set": {"rows": None}}
+"""Fields that a record leaves out of its JSON while they are empty."""
+
 Keyed = dict[str, dict[tuple[Any, ...], Any]]
 
 
@@ -191,6 +194,7 @@ def _table_row(table: Table) -> Row:
 
 def keyed_row(table: str, key: tuple[Any, ...], value: Any) -> Row:
     return {
+        **_OMITTED.get(table, {}),
         **dict(zip(KEYS[table], key, strict=True)),
         **(value if isinstance(value, dict) else encode(value)),
     }
@@ -294,7 +298,7 @@ def _restore_txns(state: State, rows: Rows) -> None:
     for row in rows["txn_components"]:
         component = decode(Component, row)
         state.components.setdefault(component.txn_id, []).append(component)
-    for row in rows["write_set"]:
+    for row in sorted(rows["write_set"], key=itemgetter("commit_id", "txn_id")):
         write_set.restore(state, decode(Committed, row))
     for row in sorted(rows["locks"], key=itemgetter("ext")):
         add_lock(state, decode(LockEntry, row))
