@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 11
+VERSION = 12
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""

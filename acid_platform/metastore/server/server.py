@@ -35,7 +35,12 @@ from acid_platform.metastore.endpoint import (
     refuse_network_file_system,
 )
 from acid_platform.metastore.operations import Operation, Row, read_operation, write_answer
-from acid_platform.metastore.operations.replication import Follow, ForgetStandby, Promote
+from acid_platform.metastore.operations.replication import (
+    Follow,
+    Followed,
+    ForgetStandby,
+    Promote,
+)
 from acid_platform.metastore.operations.shows import GetStatus, Stop
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
@@ -291,6 +296,10 @@ class Server:
         _LOG.warning("promoted: the primary of term %d", membership.term)
         return membership.term
 
+    def _follow_for(self, _operation: Follow) -> Followed:
+        """Refuses; a primary answers it later, see `_take_follows`. Raises MetastoreUnavailable."""
+        raise self._standby.refusal() if self._standby else self._replication.absent()
+
     def _promote_for(self, operation: Promote) -> int:
         if self._standby is None:
             raise StandbyRefused("this metastore is the primary already")
@@ -428,6 +437,7 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     Stop: Server._stop_for,
+    Follow: Server._follow_for,
     Promote: Server._promote_for,
     ForgetStandby: Server._forget_for,
 }
