@@ -190,6 +190,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
     Setting("acid.metastore.fold.interval", _T, "60s", "s", 0.05),
     Setting("acid.metastore.fold.transactions", _N, "1000", low=1),
+    Setting("acid.history.retention", _T, "0s", "s", 0, 315_360_000),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
 )
 """Settings that change behaviour.
@@ -316,10 +317,11 @@ TABLE_PROPERTIES = (
     "NO_AUTO_COMPACTION",
     "NO_CLEANUP",
     "acid.layout",
+    "acid.history.retention",
     "compactor.*",
     "compactorthreshold.*",
 )
-"""The table properties that the platform reads (C5, C22, C44, P23)."""
+"""The table properties that the platform reads (C5, C22, C44, P23, P36)."""
 
 TABLE_PREFIX = "compactorthreshold."
 

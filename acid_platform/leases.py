@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.open import open_scan
+from acid_platform.engine.open import open_scan, past_scan
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
+from acid_platform.metastore.records import AsOf, ClientInfo, PastTable, TableRecord, ViewRecord
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.table_snapshot import TableSnapshot
-from acid_platform.tables.context import Layouts
+from acid_platform.tables.context import Layouts, ScanRequest
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -42,14 +42,21 @@ class Leases:
         self._guard = threading.Lock()
 
     def scan(
-        self, table: str, where: str | None, explicit: ValidWriteIdList | None = None
+        self,
+        table: str,
+        where: str | None,
+        explicit: ValidWriteIdList | None = None,
+        as_of: AsOf | None = None,
     ) -> TableScan:
-        """A scan at a fresh snapshot, or at an explicit write id list (P13).
+        """A scan at a fresh snapshot, at an explicit write id list (P13), or of the past (P36).
 
         `where` prunes partitions.
         """
         with self.fresh(table) as read:
-            return read.scans([(read.table(table), where)], explicit)[0]
+            if as_of is not None:
+                past = read.past(table, as_of)
+                return read.scans([ScanRequest(past.table, where, past)])[0]
+            return read.scans([ScanRequest(read.table(table), where)], explicit)[0]
 
     @contextmanager
     def fresh(self, *tables: str) -> Iterator[FreshRead]:
@@ -72,7 +79,7 @@ class Leases:
         """What a fresh snapshot sees of a table; its files are protected like those of a scan."""
         with self.fresh(table) as read:
             record, lease = read.table(table), read.lease
-            (scan,) = read.scans([(record, None)])
+            (scan,) = read.scans([ScanRequest(record)])
             layout = self._layout(record, lease)
             return TableSnapshot(
                 record.name,
@@ -88,14 +95,15 @@ class Leases:
         where: str | None,
         explicit: ValidWriteIdList | None = None,
         row_id: bool = False,
+        as_of: AsOf | None = None,
     ) -> pa.Table:
         """Live rows at a fresh snapshot, whose lease ends here: the result needs no files."""
-        with self._arrow_scan(table, columns, where, explicit, row_id) as scan:
+        with self._arrow_scan(table, columns, where, explicit, row_id, as_of) as scan:
             return scan.table()
 
-    def count(self, table: str, where: str | None = None) -> int:
+    def count(self, table: str, where: str | None = None, as_of: AsOf | None = None) -> int:
         """How many rows `rows` would return, mostly read from footers."""
-        with self._arrow_scan(table, [], where) as scan:
+        with self._arrow_scan(table, [], where, as_of=as_of) as scan:
             return scan.count()
 
     def release(self) -> None:
@@ -119,12 +127,18 @@ class Leases:
         where: str | None,
         explicit: ValidWriteIdList | None = None,
         row_id: bool = False,
+        as_of: AsOf | None = None,
     ) -> Iterator[ArrowScan]:
         lease = self._open(table)
         with _ended_on_error(lease), lease.checked():
-            write_ids = explicit or lease.valid_write_ids(table)
-            layout = self._layout(lease.table(table), lease)
-            yield arrow_scan(layout, write_ids, lease.valid_txns, columns, where, row_id)
+            if as_of is None:
+                write_ids, txns = explicit or lease.valid_write_ids(table), lease.valid_txns
+                layout = self._layout(lease.table(table), lease)
+            else:
+                past = lease.past(table, as_of)
+                write_ids, txns = past.pin.write_ids, past.pin.txns
+                layout = self._layout(past.table, lease, past.partitions)
+            yield arrow_scan(layout, write_ids, txns, columns, where, row_id)
         _end(lease)
 
     def _keep(self, lease: Lease, scans: list[TableScan]) -> None:
@@ -158,19 +172,26 @@ class FreshRead:
     def views(self) -> list[ViewRecord]:
         return self.lease.views()
 
+    def past(self, name: str, as_of: AsOf) -> PastTable:
+        """The table as it was (P36). Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
+        return self.lease.past(name, as_of)
+
     def scans(
-        self,
-        wanted: Sequence[tuple[TableRecord, str | None]],
-        explicit: ValidWriteIdList | None = None,
+        self, wanted: Sequence[ScanRequest], explicit: ValidWriteIdList | None = None
     ) -> list[TableScan]:
-        """Scans of several tables; `where` prunes partitions. Raises SnapshotExpired."""
-        names = sorted({record.name for record, _ in wanted})
+        """Scans of several tables, in their order. Raises SnapshotExpired."""
+        names = sorted({each.table.name for each in wanted if each.past is None})
         lists = {name: explicit or self.lease.valid_write_ids(name) for name in names}
         scans = [
-            open_scan(
-                self._layout(record, self.lease), lists[record.name], self.lease.valid_txns, where
+            past_scan(self._layout, self.lease, each.past, each.where)
+            if each.past is not None
+            else open_scan(
+                self._layout(each.table, self.lease),
+                lists[each.table.name],
+                self.lease.valid_txns,
+                each.where,
             )
-            for record, where in wanted
+            for each in wanted
         ]
         self.opened += scans
         return scans

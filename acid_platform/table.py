@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
@@ -20,7 +21,7 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.metastore.records import AsOf, LockRequest, TableRecord
 from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
@@ -85,17 +86,23 @@ class Table:
         where: str | None = None,
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
+        as_of: int | datetime | str | None = None,
     ) -> DataFrame:
         """Committed rows, now or at a write id list; `row_id` adds the column row__id.
+
+        `as_of` reads the table as it was right after the commit of a write id (int), at a time (UTC
+        if it has no zone) or at a tag (str), with the columns of then.
 
         The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
         until `Warehouse.release`, `close` or `acid.read.lease.max` (P12). A later action raises
         SnapshotExpired once the files are gone. The rows have no particular order. Raises
-        UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
+        UnknownColumn, InvalidExpression, NotEnoughHistory (which says since when history is kept),
+        NoSuchPast, SnapshotExpired (P29).
         """
         from acid_platform.engine.spark.read import filtered
 
-        scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
+        explicit, past = _parsed(snapshot, as_of)
+        scan = self._warehouse.leases.scan(self._name, where, explicit, past)
         return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
@@ -104,6 +111,7 @@ class Table:
         where: str | None = None,
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
+        as_of: int | datetime | str | None = None,
     ) -> pa.Table:
         """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
 
@@ -111,17 +119,18 @@ class Table:
         other; predicates that only Spark evaluates are refused. Timestamps have no zone: they are
         wall clock times (P17). Insert-only tables must be stored as ORC or Parquet. Raises
         UnknownColumn, InvalidExpression, UnsupportedStatement, UnsupportedLayout, NotEnoughHistory,
-        CorruptFile, and SnapshotExpired if this process was suspended for so long that files may
-        have been removed (P29).
+        NoSuchPast, CorruptFile, and SnapshotExpired if this process was suspended for so long that
+        files may have been removed (P29).
         """
-        return self._warehouse.leases.rows(self._name, columns, where, _parsed(snapshot), row_id)
+        explicit, past = _parsed(snapshot, as_of)
+        return self._warehouse.leases.rows(self._name, columns, where, explicit, row_id, past)
 
-    def count(self, where: str | None = None) -> int:
+    def count(self, where: str | None = None, as_of: int | datetime | str | None = None) -> int:
         """The number of rows, without Spark: read from footers if no row needs a test.
 
         Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
         """
-        return self._warehouse.leases.count(self._name, where)
+        return self._warehouse.leases.count(self._name, where, _parsed(None, as_of)[1])
 
     def snapshot(self) -> TableSnapshot:
         """The current snapshot; a read lease protects its files, as for a frame."""
@@ -392,5 +401,11 @@ def autocommit(
     raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
 
 
-def _parsed(snapshot: ValidWriteIdList | str | None) -> ValidWriteIdList | None:
-    return ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+def _parsed(
+    snapshot: ValidWriteIdList | str | None, as_of: int | datetime | str | None
+) -> tuple[ValidWriteIdList | None, AsOf | None]:
+    """Raises InvalidDefinition if both are given, WrongType."""
+    if snapshot is not None and as_of is not None:
+        raise InvalidDefinition("snapshot= and as_of= both say what to read; pass one of them")
+    explicit = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+    return explicit, None if as_of is None else AsOf.of(as_of)

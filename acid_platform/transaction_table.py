@@ -21,7 +21,7 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
 from acid_platform.transaction_state import TransactionState
 from acid_platform.transactions import Operation
@@ -265,7 +265,7 @@ class TransactionTable:
 
     def _scan(self, where: Where) -> TableScan:
         pruning = where.pruning if isinstance(where, Condition) else where
-        return self._work.scans([(self._record, pruning)])[0]
+        return self._work.scans([ScanRequest(self._record, pruning)])[0]
 
     def _fixed(self, partition: Mapping[str, Any] | str | None) -> dict[str, str | None]:
         if partition is None:

@@ -18,20 +18,20 @@ from acid_platform.reading.known_columns import unresolved_column
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Source, bind
+from acid_platform.sql.time_travel import unmarked
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
     from acid_platform.engine.choice import Choice
     from acid_platform.engine.scans import TableScan
-    from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
 
-Scans = Callable[[Sequence[tuple["TableRecord", str | None]]], "list[TableScan]"]
-"""Plans scans of several tables at one snapshot, a transaction's or a lease's: takes (table,
-condition) pairs."""
+Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]
+"""Plans scans of several tables at one snapshot, a transaction's or a lease's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,12 @@ def placeholder() -> str:
 def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[str, SourceRead]:
     if not sources:
         return {}
-    table_scans = scans([(catalog.record(source.table), source.where) for source in sources])
+    table_scans = scans(
+        [
+            ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+            for source in sources
+        ]
+    )
     return {
         source.placeholder: SourceRead(
             scan,
@@ -109,6 +114,7 @@ def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: exp.Query)
     counted = counted_table(query)
     if counted is None or catalog.full(counted.table) in catalog.views:
         return None
-    rows = warehouse.leases.count(catalog.record(counted.table).name)
+    _, as_of = unmarked(counted.table)
+    rows = warehouse.leases.count(catalog.record(counted.table).name, as_of=as_of)
     counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -18,7 +18,9 @@ from acid_platform.metastore.records import (
     EntityDirectory,
     ErasureTask,
     HistoryRow,
+    Pin,
     TableRecord,
+    Tag,
     ViewRecord,
 )
 from acid_platform.metastore.rules.state import LockEntry
@@ -175,6 +177,32 @@ class SnapshotTaken(Event):
 
     txn: int
     needs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PastPinned(Event):
+    """A transaction reads the table `name` as it was (P36)."""
+
+    kind = "pinned"
+
+    txn: int
+    name: str
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
+class TagCreated(Event):
+    kind = "tag"
+
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True)
+class TagDropped(Event):
+    kind = "tag_dropped"
+
+    table_id: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +375,10 @@ class NotInitiated(Event):
 
 @dataclass(frozen=True, slots=True)
 class CleaningStarted(Event):
-    """`upto`: transactions below it that have not asked for the table yet may miss files (P11)."""
+    """`upto`: transactions below it that have not asked for the table yet may miss files (P11).
+
+    `since`: the moment from which on the table's history is still kept (P36).
+    """
 
     kind = "cleaning"
 
@@ -355,11 +386,12 @@ class CleaningStarted(Event):
     table_id: int
     partition: str | None
     upto: int
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Event):
-    """`removed`, `gone`: see operations.MarkCleaned. Older journals lack `gone`."""
+    """`removed`, `gone`, `held`: see operations.MarkCleaned. Older journals lack `gone`."""
 
     kind = "cleaned"
 
@@ -369,6 +401,7 @@ class Cleaned(Event):
     highest: int
     removed: tuple[int, ...] | None
     gone: tuple[str, ...] | None = None
+    held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

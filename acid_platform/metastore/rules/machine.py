@@ -31,6 +31,7 @@ from acid_platform.metastore.rules import (
     restoring,
     shows,
     tables,
+    time_travel,
     timers,
     txns,
     views,
@@ -62,6 +63,7 @@ APPLY: Effects = {
     **erasures.APPLY,
     **manifests.APPLY,
     **identity.APPLY,
+    **time_travel.APPLY,
 }
 """The effect of each kind of event on the state."""
 
@@ -80,6 +82,7 @@ HANDLERS: Handlers = {
     **erasures.HANDLERS,
     **manifests.HANDLERS,
     **identity.HANDLERS,
+    **time_travel.HANDLERS,
 }
 """The handler of each operation."""
 
