@@ -62,6 +62,7 @@ _TABLE: Columns = {
     "since": _I,
     "since_at": _I,
     "since_write": _I,
+    "anchor": _I,
     "held": _J,
 }
 _VIEW: Columns = {"name": _S, "query": _S, "columns": _J, "created": _I, "version": _I}
@@ -286,6 +287,7 @@ _LATER = {
         "since",
         "since_at",
         "since_write",
+        "anchor",
         "held",
     ),
     "partitions": ("floors", "added"),
@@ -401,11 +403,13 @@ _VERSION_11 = (
             "since BIGINT DEFAULT 0",
             "since_at BIGINT DEFAULT 0",
             "since_write BIGINT DEFAULT -1",
+            "anchor BIGINT DEFAULT 0",
             "held VARCHAR DEFAULT '{}'",
         )
     ),
     """UPDATE "tables" SET since_at = epoch_ms(now()), since = (
         SELECT coalesce(max(value::BIGINT), 1) - 1 FROM meta WHERE key = 'next_moment')""",
+    'UPDATE "tables" SET anchor = since',
     "ALTER TABLE open_txns ADD COLUMN pins VARCHAR DEFAULT '[]'",
     _create("table_commits", LIVE["table_commits"]),
     _create("tags", LIVE["tags"]),

@@ -9,11 +9,11 @@ and not by comparing ids.
 from __future__ import annotations
 
 from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.pasts import Pasts
 from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Txn, Write
-from tests.simulation.upkeep import Upkeep
 
 
-class Model(Upkeep):
+class Model(Pasts):
     """The whole model: requests, and how transactions end."""
 
     # --- what comes in ----------------------------------------------------------------------
@@ -249,6 +249,7 @@ _REPEATED = (
     "cleaning",
     "table",
     "partitions",
+    "past",
 )
 
 

@@ -16,7 +16,7 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.snapshots import first_snapshot
-from acid_platform.metastore.rules.state import EntityDirectories, State, Table, Txn
+from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, Table, Txn
 from acid_platform.transactions import TxnType
 
 Columns = Sequence[tuple[str, str]]
@@ -163,7 +163,7 @@ def outlived(state: State) -> bool:
     ends = _Ends(state)
     return (
         any(earlier_view.until <= ends.oldest for earlier_view in state.earlier_views)
-        or any(earlier.until <= ends.of(table) for table in changed for earlier in table.earlier)
+        or any(not ends.asked(table, earlier) for table in changed for earlier in table.earlier)
         or any(ends.partitions(table) for table in changed)
         or any(ends.table(table) for table in state.dropped_tables.values())
     )
@@ -176,9 +176,8 @@ def forget(state: State) -> None:
     state.earlier_views = [view for view in state.earlier_views if view.until > ends.oldest]
     for table_id, table in state.tables.items():
         if table.earlier:
-            oldest = ends.of(table)
             table.earlier = [
-                declaration for declaration in table.earlier if declaration.until > oldest
+                declaration for declaration in table.earlier if ends.asked(table, declaration)
             ]
         over = ends.partitions(table)
         if over:
@@ -210,6 +209,12 @@ class _Ends:
     def of(self, table: Table) -> int:
         """The oldest moment of which its declaration may be asked (P28, P36)."""
         return min(self.oldest, history.oldest(self._state, table))
+
+    def asked(self, table: Table, earlier: Earlier) -> bool:
+        """Whether a snapshot may ask for the declaration, or a read as of the oldest write id."""
+        return earlier.until > self.of(table) or (
+            earlier.record.version <= table.anchor < earlier.until
+        )
 
     def table(self, table: Table) -> bool:
         return table.dropped <= self.oldest and table.record.table_id not in self._removing

@@ -386,7 +386,7 @@ class CleaningStarted(Event):
     table_id: int
     partition: str | None
     upto: int
-    since: int = 0
+    since: int = field(default=0, metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +401,7 @@ class Cleaned(Event):
     highest: int
     removed: tuple[int, ...] | None
     gone: tuple[str, ...] | None = None
-    held: tuple[int, ...] = ()
+    held: tuple[int, ...] = field(default=(), metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

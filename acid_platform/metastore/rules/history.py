@@ -48,6 +48,7 @@ def begin(table: Table, moment: int, at: int, write_id: int) -> None:
     """Lets the history begin at a moment; `write_id`: the last write id then, or UNKNOWN."""
     table.commits = []
     table.since, table.since_at, table.since_write = moment, at, write_id
+    table.anchor = moment
 
 
 def note(state: State, table: Table, moment: int, at: int, write_id: int = 0, txn: int = 0) -> None:
@@ -67,9 +68,9 @@ def advance(table: Table, moment: int) -> None:
     table.since = moment
     if gone:
         table.since_at = gone[-1].at
-        table.since_write = next(
-            (past.write_id for past in reversed(gone) if past.write_id), table.since_write
-        )
+        write = next((past for past in reversed(gone) if past.write_id), None)
+        if write is not None:
+            table.since_write, table.anchor = write.write_id, write.moment
 
 
 _MOMENT, _AT = attrgetter("moment"), attrgetter("at")
@@ -111,7 +112,7 @@ def pins(state: State, table: Table) -> list[tuple[str, Pin]]:
 
 
 def oldest(state: State, table: Table) -> int:
-    """The oldest moment of which the declaration may still be asked."""
+    """The oldest moment of which somebody may still ask, apart from `anchor`."""
     return min([table.since, *(pin.moment for _, pin in pins(state, table))])
 
 
@@ -127,7 +128,7 @@ def lapsed(state: State, table: Table) -> bool:
 
 
 def pin_at(state: State, table: Table, moment: int) -> Pin:
-    """The snapshot of the table right after everything up to a moment, which is not before `since`.
+    """The snapshot of the table right after everything up to a moment of its history.
 
     It is what a transaction would see whose snapshot was taken then: the commits after the moment
     count as open.

@@ -112,6 +112,8 @@ class Table:
     """The time of the last commit up to `since`."""
     since_write: int = 0
     """The write id of the last commit up to `since`; history.UNKNOWN if nobody knows it."""
+    anchor: int = 0
+    """The moment of that commit; the declaration of then is kept too."""
     commits: list[TableCommit] = field(default_factory=list)
     """What was committed after `since`, ascending by moment."""
     tags: dict[str, Tag] = field(default_factory=dict)

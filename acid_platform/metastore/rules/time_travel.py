@@ -98,19 +98,18 @@ def _moment_at(turn: Turn, table: Table, time: int) -> int:
 def _pin_after(state: State, table: Table, write_id: int) -> Pin:
     """The snapshot right after the commit of a write id."""
     if write_id == table.since_write:
-        return history.pin_at(state, table, table.since)
+        # Since its commit, only compactions and declarations have changed.
+        return replace(history.pin_at(state, table, table.since), moment=table.anchor)
     for commit in reversed(table.commits):
-        if commit.write_id == write_id:
+        if commit.write_id == write_id > 0:
             return history.pin_at(state, table, commit.moment)
-    for tag in table.tags.values():
-        if tag.write_id == write_id:
-            return tag.pin
     name, last = table.record.name, table.last_write_id
     if write_id < 0 or write_id > last:
         raise NoSuchPast(f"{name} has no write id {write_id}; the last that was given is {last}")
     if write_id in table.aborted:
         raise NoSuchPast(f"write id {write_id} of {name} was aborted, so the table never had it")
-    if write_id in table.by_txn.values() or write_id in table.doubtful:
+    owner = next((txn for txn, own in table.by_txn.items() if own == write_id), 0)
+    if (owner in state.txns and state.txns[owner].is_open) or write_id in table.doubtful:
         raise NoSuchPast(f"write id {write_id} of {name} is not committed")
     raise NotEnoughHistory(_since(state, table, f"write id {write_id}"))
 
@@ -143,9 +142,8 @@ def create_tag(turn: Turn, operation: CreateTag) -> Tag:
         raise InvalidDefinition(f"{table.record.name} has a tag {name!r}; drop it first")
     if operation.expires and operation.expires <= turn.now:
         raise InvalidDefinition(f"tag {name!r} would expire in the past: {operation.expires}")
-    newest = table.commits[-1].moment if table.commits else table.since
     pin = (
-        history.pin_at(turn.state, table, newest)
+        history.pin_at(turn.state, table, turn.state.next_moment - 1)
         if operation.as_of is None
         else _resolve(turn, table, operation.as_of)
     )

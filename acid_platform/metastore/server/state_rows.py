@@ -201,6 +201,7 @@ def _table_row(table: Table) -> Row:
         "since": table.since,
         "since_at": table.since_at,
         "since_write": table.since_write,
+        "anchor": table.anchor,
         "held": dict(table.held),
     }
 
@@ -281,6 +282,7 @@ def _restore_declarations(state: State, rows: Rows) -> None:
                 since=row["since"],
                 since_at=row["since_at"],
                 since_write=row["since_write"],
+                anchor=row["anchor"],
                 held={name: tuple(moments) for name, moments in row["held"].items()},
             )
     state.names = {table.record.name: key for key, table in state.tables.items()}
