@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
@@ -21,9 +21,9 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import AsOf, LockRequest, TableRecord
+from acid_platform.metastore.records import AsOf, KeptHistory, LockRequest, TableRecord, Tag
 from acid_platform.table_snapshot import TableSnapshot
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transaction import Transaction, TransactionTable
 from acid_platform.transaction_state import SnapshotOutdated
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from acid_platform.difference import Difference
     from acid_platform.services.erasure import Erasure
     from acid_platform.services.explain import Section
     from acid_platform.warehouse import Warehouse
@@ -241,6 +242,69 @@ class Table:
         return warehouse.metastore.request_erasure(
             wanted.table, wanted.condition, warehouse.info().user
         )
+
+    def rollback_to(self, as_of: int | datetime | str, engine: str | None = None) -> int:
+        """Makes the rows those of a past snapshot, in a new transaction that overwrites what has
+        changed since; columns that were added since stay, and are NULL.
+
+        `as_of`: see `read`. Returns the number of rows written. It conflicts like an overwrite
+        (P30). Raises NoSuchPast, NotEnoughHistory, WriteConflict, LockTimeout.
+        """
+        return self._autocommit(lambda table: table.rollback_to(as_of), engine)
+
+    def tag(
+        self,
+        name: str,
+        as_of: int | datetime | str | None = None,
+        expires: datetime | timedelta | None = None,
+    ) -> Tag:
+        """Names a snapshot, the present one or that of `as_of`, and keeps its files.
+
+        They stay until the tag is dropped or expires, whatever the retention. Raises NoSuchPast,
+        NotEnoughHistory, and InvalidDefinition for a name that is in use.
+        """
+        past = None if as_of is None else AsOf.of(as_of)
+        if isinstance(expires, timedelta):
+            expires = datetime.now(UTC) + expires
+        until = AsOf.of(expires).time if expires else 0
+        user = self._warehouse.info().user
+        return self._warehouse.metastore.create_tag(self.name, name, past, until or 0, user)
+
+    def tags(self) -> tuple[Tag, ...]:
+        """The tags, oldest snapshot first."""
+        return self.retained().tags
+
+    def drop_tag(self, name: str) -> None:
+        """Raises NoSuchPast."""
+        self._warehouse.metastore.drop_tag(self.name, name)
+
+    def diff(
+        self,
+        before: int | datetime | str | None,
+        after: int | datetime | str | None = None,
+        limit: int = 20,
+    ) -> Difference:
+        """The rows that differ between two snapshots (None: now), compared by value.
+
+        `limit`: how many of them to show; the counts are of all. Raises as `read`.
+        """
+        from acid_platform.difference import difference
+
+        asked = [None if past is None else AsOf.of(past) for past in (before, after)]
+        with self._warehouse.leases.fresh(self._name) as read:
+            pasts = [None if past is None else read.past(self._name, past) for past in asked]
+            scans = read.scans(
+                [
+                    ScanRequest(read.table(self._name) if past is None else past.table, None, past)
+                    for past in pasts
+                ]
+            )
+        return difference(self._warehouse.engines, self.name, *scans, limit)
+
+    def retained(self) -> KeptHistory:
+        """Since when the table can be read as of the past, and what that costs in bytes."""
+        (kept,) = self._warehouse.metastore.kept_history(self.name)
+        return kept
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Removes all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""

@@ -15,7 +15,8 @@ from acid_platform import __version__
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.metastore import metastore
-from acid_platform.display import SHOWN
+from acid_platform.cli.past import diff, rollback, tag
+from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
@@ -32,7 +33,7 @@ def main() -> None:
     """Hive ACID tables: list, query, compact and clean."""
 
 
-for _one in (ls, cat, orcdump, fsck, metastore):
+for _one in (ls, cat, orcdump, fsck, metastore, tag, rollback, diff):
     main.add_command(_one)
 
 
@@ -43,7 +44,7 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 @click.argument("what", type=click.Choice([listing for listing in SHOWN if listing != "history"]))
 @command
 def show(session: Session, what: str) -> None:
-    """List transactions, locks, compactions, erasures or tables."""
+    """List transactions, locks, compactions, erasures, tables, or what histories cost."""
     with session.metastore() as metastore:
         match what:
             case "tables":
@@ -53,6 +54,8 @@ def show(session: Session, what: str) -> None:
                 rows = metastore.transactions()
             case "locks":
                 rows = metastore.locks()
+            case "retained":
+                rows = [retained_row(kept) for kept in metastore.kept_history()]
             case "erasures":
                 rows = [encode(erasure) for erasure in metastore.erasures()]
             case _:

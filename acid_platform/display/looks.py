@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline import Timeline
+from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:
     from acid_platform.table_snapshot import TableSnapshot
@@ -49,6 +50,7 @@ SHOWN = {
         "highestwriteid",
         "errormessage",
     ),
+    "retained": show_columns.RETAINED,
     "erasures": (
         "id",
         "table",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.config import Settings
 from acid_platform.engine.interface import Engine
+from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import InvalidDefinition, NeedsSpark
@@ -129,6 +130,19 @@ class Engines:
                 refused = error
         assert refused is not None
         raise refused
+
+    def query(self, text: str, reads: Mapping[str, SourceRead]) -> Result:
+        """The rows of a SELECT in Spark's SQL whose tables are the keys of `reads`, by the engine
+        that its size and its words ask for. Raises as Engine.query, and NeedsSpark."""
+
+        def query(choice: Choice) -> Result:
+            result = choice.engine.query(text, reads, choice.reason)
+            if choice.instead is None:
+                return result
+            other = choice.instead
+            return result.or_else(lambda why: other().query(text, reads, why))
+
+        return self.run(query, read_bytes=sum(read.scan.read_bytes for read in reads.values()))
 
     def _choices(self, rows: Rows | None, read_bytes: int, wanted: Wanted) -> Iterator[Choice]:
         if wanted == "spark":

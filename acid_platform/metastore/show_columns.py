@@ -57,6 +57,10 @@ COMPACTIONS = (
 )
 """The 4.x columns (C61)."""
 
+TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
+
+RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "tags")
+
 TIMES = frozenset(
     {
         "startedtime",
@@ -66,9 +70,12 @@ TIMES = frozenset(
         "enqueuetime",
         "starttime",
         "committime",
+        "snapshot",
+        "expires",
+        "since",
     }
 )
 """Columns in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
 
-DURATIONS = frozenset({"duration"})
+DURATIONS = frozenset({"duration", "retention"})
 """Columns in milliseconds."""

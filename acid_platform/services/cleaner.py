@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import (
+    PINNED,
     CleaningKind,
     CleaningPlan,
     no_cleanup,
@@ -156,7 +157,7 @@ def _waits(
             "C16",
             "no compaction has covered it yet; the Initiator requests one",
         )
-    rule = "C41" if wait.holders else "C38"
+    rule = "C41" if wait.holders else PINNED if PINNED in wait.reason else "C38"
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 

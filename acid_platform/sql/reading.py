@@ -25,7 +25,6 @@ from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
-    from acid_platform.engine.choice import Choice
     from acid_platform.engine.scans import TableScan
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
@@ -97,16 +96,7 @@ def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) 
 def computed(warehouse: Warehouse, planned: Planned) -> Result:
     """The rows of a planned query, by the engine that its size and its words ask for."""
 
-    def query(choice: Choice) -> Result:
-        result = choice.engine.query(planned.text, planned.reads, choice.reason)
-        if choice.instead is None:
-            return result
-        other = choice.instead
-        return result.or_else(lambda why: other().query(planned.text, planned.reads, why))
-
-    return warehouse.engines.run(
-        query, read_bytes=sum(read.scan.read_bytes for read in planned.reads.values())
-    )
+    return warehouse.engines.query(planned.text, planned.reads)
 
 
 def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> Result | None:

@@ -42,6 +42,13 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> pd.DataFram
             return _locks(warehouse, catalog, statement)
         case Listing.COMPACTIONS:
             return warehouse.show_compactions()
+        case Listing.TAGS:
+            import pandas as pd
+
+            from acid_platform.display import tag_rows
+
+            (kept,) = warehouse.metastore.kept_history(catalog.target(statement.name).name)
+            return pd.DataFrame(tag_rows(kept), columns=list(show_columns.TAGS))
         case Listing.PARTITIONS:
             record = catalog.target(statement.name)
             if not record.partitioned:

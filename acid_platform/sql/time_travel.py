@@ -105,17 +105,22 @@ def _number(value: exp.Literal) -> int:
         raise InvalidExpression(f"{value.name} is no write id: it has to be whole") from error
 
 
+def timestamp(text: str) -> datetime:
+    """A time as text; UTC if it names no zone (P17). Raises InvalidExpression."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InvalidExpression(
+            f"{text!r} is no timestamp such as '2026-11-23 17:05:09.123'"
+        ) from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
 def _time(value: exp.Expr) -> datetime:
     """A text or TIMESTAMP literal, or CURRENT_TIMESTAMP, plus or minus intervals; UTC (P17)."""
     match value:
         case exp.Literal() if value.is_string:
-            try:
-                found = datetime.fromisoformat(value.name)
-            except ValueError as error:
-                raise InvalidExpression(
-                    f"{value.name!r} is no timestamp such as '2026-11-23 17:05:09.123'"
-                ) from error
-            return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+            return timestamp(value.name)
         case exp.Cast() if value.is_type("timestamp", "timestamptz", "date", "datetime"):
             return _time(value.this)
         case exp.TsOrDsToTimestamp() | exp.Paren() | exp.TsOrDsToDate():

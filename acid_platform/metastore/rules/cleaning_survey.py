@@ -235,15 +235,21 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
 
 
 def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
-    """Cleanings of entities in which an earlier one left directories for a pin that is gone
-    (P36)."""
+    """Cleanings of entities in which an earlier one left directories for pins: they may run when
+    one of these pins is gone (P36)."""
     state = turn.state
     for table_id, table in state.tables.items():
-        if not history.lapsed(state, table):
-            continue
-        for name in table.held:
+        for name, moments in table.held.items():
             entity = (table_id, name or None)
-            if only in (None, entity) and entity not in aborted_rows(state):
+            if only not in (None, entity):
+                continue
+            pins = {pin.moment: who for who, pin in history.pins(state, table)}
+            if pins.keys() >= set(moments):
+                who = ", ".join(pins[moment] for moment in moments)
+                yield BlockedCleaning(
+                    0, table.record.name, entity[1], f"{who}: it keeps what it shows (P36)"
+                )
+            elif entity not in aborted_rows(state):
                 yield _entity_task(turn, table, entity[1], "history")
 
 

@@ -116,14 +116,6 @@ def oldest(state: State, table: Table) -> int:
     return min([table.since, *(pin.moment for _, pin in pins(state, table))])
 
 
-def lapsed(state: State, table: Table) -> bool:
-    """Whether a pin has gone for which a cleaning left directories in place."""
-    if not table.held:
-        return False
-    now = {pin.moment for _, pin in pins(state, table)}
-    return any(not now.issuperset(moments) for moments in table.held.values())
-
-
 # --- what a moment showed -------------------------------------------------------------------------
 
 
