@@ -299,7 +299,8 @@ class Table:
                     for past in pasts
                 ]
             )
-        return difference(self._warehouse.engines, self.name, *scans, limit)
+        then, later = scans
+        return difference(self._warehouse.engines, self.name, then, later, limit)
 
     def retained(self) -> KeptHistory:
         """Since when the table can be read as of the past, and what that costs in bytes."""

@@ -1,4 +1,5 @@
-"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase` or `run worker` need it.
+"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase`,
+`rollback`, `diff` or `run worker` need it.
 
 Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong usage.
 """
