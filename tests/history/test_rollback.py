@@ -40,7 +40,7 @@ def test_P36_a_rollback_makes_the_rows_those_of_then(warehouse: Warehouse) -> No
     warehouse.sql("DELETE FROM one WHERE id = 2")
     worst = rows(warehouse, "one")
     assert table.rollback_to(2) == 2 and rows(warehouse, "one") == first
-    assert warehouse.sql("ALTER TABLE one ROLLBACK TO 4").message == "1 rows affected"
+    assert warehouse.sql("ALTER TABLE one ROLLBACK TO 4").message == "1 row affected"
     assert rows(warehouse, "one") == worst, "a rollback can be rolled back past others"
     table.truncate()
     table.compact("major")
