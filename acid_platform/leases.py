@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from acid_platform.engine.open import open_scan, past_scan
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown, SnapshotExpired
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import AsOf, ClientInfo, PastTable, TableRecord, ViewRecord
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan

@@ -20,7 +20,8 @@ from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
     from acid_platform.engine.scans import TableScan
-    from acid_platform.metastore.records import AsOf, TableRecord
+    from acid_platform.metastore.pasts import AsOf
+    from acid_platform.metastore.records import TableRecord
     from acid_platform.snapshot import AcidDirectory
     from acid_platform.transaction_state import TransactionState
 

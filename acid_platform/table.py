@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from acid_platform.autocommit import autocommit
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.config import Settings
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import (
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
-    LockTimeout,
 )
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import AsOf, KeptHistory, LockRequest, TableRecord, Tag
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.table_pasts import TablePasts
 from acid_platform.table_snapshot import TableSnapshot
-from acid_platform.tables.context import ScanRequest, columns_of_record
+from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
-from acid_platform.transaction import Transaction, TransactionTable
-from acid_platform.transaction_state import SnapshotOutdated
+from acid_platform.transaction import TransactionTable
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.difference import Difference
     from acid_platform.services.erasure import Erasure
     from acid_platform.services.explain import Section
     from acid_platform.warehouse import Warehouse
@@ -45,7 +44,7 @@ _ATTEMPTS = 100
 """Of a change of columns; each that fails lets another client's through."""
 
 
-class Table:
+class Table(TablePasts):
     """Get one by `Warehouse.table`. A verb is a transaction of its own: all or nothing."""
 
     def __init__(self, warehouse: Warehouse, name: str) -> None:
@@ -243,70 +242,6 @@ class Table:
             wanted.table, wanted.condition, warehouse.info().user
         )
 
-    def rollback_to(self, as_of: int | datetime | str, engine: str | None = None) -> int:
-        """Makes the rows those of a past snapshot, in a new transaction that overwrites what has
-        changed since; columns that were added since stay, and are NULL.
-
-        `as_of`: see `read`. Returns the number of rows written. It conflicts like an overwrite
-        (P30). Raises NoSuchPast, NotEnoughHistory, WriteConflict, LockTimeout.
-        """
-        return self._autocommit(lambda table: table.rollback_to(as_of), engine)
-
-    def tag(
-        self,
-        name: str,
-        as_of: int | datetime | str | None = None,
-        expires: datetime | timedelta | None = None,
-    ) -> Tag:
-        """Names a snapshot, the present one or that of `as_of`, and keeps its files.
-
-        They stay until the tag is dropped or expires, whatever the retention. Raises NoSuchPast,
-        NotEnoughHistory, and InvalidDefinition for a name that is in use.
-        """
-        past = None if as_of is None else AsOf.of(as_of)
-        if isinstance(expires, timedelta):
-            expires = datetime.now(UTC) + expires
-        until = AsOf.of(expires).time if expires else 0
-        user = self._warehouse.info().user
-        return self._warehouse.metastore.create_tag(self.name, name, past, until or 0, user)
-
-    def tags(self) -> tuple[Tag, ...]:
-        """The tags, oldest snapshot first."""
-        return self.retained().tags
-
-    def drop_tag(self, name: str) -> None:
-        """Raises NoSuchPast."""
-        self._warehouse.metastore.drop_tag(self.name, name)
-
-    def diff(
-        self,
-        before: int | datetime | str | None,
-        after: int | datetime | str | None = None,
-        limit: int = 20,
-    ) -> Difference:
-        """The rows that differ between two snapshots (None: now), compared by value.
-
-        `limit`: how many of them to show; the counts are of all. Raises as `read`.
-        """
-        from acid_platform.difference import difference
-
-        asked = [None if past is None else AsOf.of(past) for past in (before, after)]
-        with self._warehouse.leases.fresh(self._name) as read:
-            pasts = [None if past is None else read.past(self._name, past) for past in asked]
-            scans = read.scans(
-                [
-                    ScanRequest(read.table(self._name) if past is None else past.table, None, past)
-                    for past in pasts
-                ]
-            )
-        then, later = scans
-        return difference(self._warehouse.engines, self.name, then, later, limit)
-
-    def retained(self) -> KeptHistory:
-        """Since when the table can be read as of the past, and what that costs in bytes."""
-        (kept,) = self._warehouse.metastore.kept_history(self.name)
-        return kept
-
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Removes all rows, or those of one partition. Raises NoSuchPartition, WriteConflict."""
         self._autocommit(lambda table: table.truncate(partition))
@@ -442,28 +377,6 @@ class Table:
         from acid_platform import display
 
         return display.timeline(self._warehouse, self.name)._repr_html_()
-
-
-def autocommit(
-    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Done]
-) -> _Done:
-    """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
-    (T40).
-
-    From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
-    commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
-    Raises LockTimeout if another writer committed during each attempt.
-    """
-    settings = Settings.of(warehouse.metastore.settings())
-    locks: Sequence[LockRequest] = ()
-    for _ in range(settings.integer("hive.txn.max.retrysnapshot.count")):
-        txn = warehouse.transaction(restart_if_stale=True, locks=locks)
-        try:
-            with txn:
-                return statement(txn)
-        except SnapshotOutdated as outdated:
-            locks = outdated.locks
-    raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
 
 
 def _parsed(

@@ -15,8 +15,8 @@ from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import (
-    AsOf,
     LockRequest,
     PastTable,
     TableRecord,

@@ -18,7 +18,8 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
-from acid_platform.metastore.records import AsOf, TableRecord
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.arrow_read import arrow_scan
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout

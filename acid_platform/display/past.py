@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.metastore.records import KeptHistory
+from acid_platform.metastore.pasts import KeptHistory
 
 
 def tag_rows(kept: KeptHistory) -> list[dict[str, Any]]:

@@ -28,12 +28,12 @@ from acid_platform.layout.names import (
     parse_directory,
     temporary_owner,
 )
+from acid_platform.metastore.pasts import Pin
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     EntityDirectory,
     Holder,
-    Pin,
     TableRecord,
 )
 from acid_platform.services.lease import leading

@@ -9,7 +9,8 @@ from typing import Protocol
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import AsOf, PastTable, TableRecord, ViewRecord
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.sql.time_travel import unmarked
 
 

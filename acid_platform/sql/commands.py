@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import DEFAULT_PARTITION
-from acid_platform.metastore.records import AsOf
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.statements import (
     Abort,
     AddColumns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from acid_platform.autocommit import autocommit
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -12,7 +13,7 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.metastore.records import AsOf
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -35,7 +36,6 @@ from acid_platform.sql.statements import (
     SetProperties,
 )
 from acid_platform.sql.views import expand, stored_query, with_databases
-from acid_platform.table import autocommit
 from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
-from acid_platform.metastore.records import AsOf
+from acid_platform.metastore.pasts import AsOf
 
 
 @dataclass(frozen=True, slots=True)

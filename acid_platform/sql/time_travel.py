@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.metastore.records import AsOf
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.scopes import cte_of
 from acid_platform.sql.sources import drop_database
 

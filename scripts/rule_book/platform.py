@@ -429,8 +429,9 @@ GROUP = Group(
         Rule(
             "P36",
             "A read as of a write id, a time or a tag gives exactly the rows, columns and"
-            " partitions that the table had then, or an error that says since when its history is kept. The"
-            " Cleaner keeps what the retention, tags and open readers of the past need.",
+            " partitions that the table had then, or an error that says since when its history"
+            " is kept. The Cleaner keeps what the retention, tags and open readers of the past"
+            " need.",
             (
                 "metastore.rules.history",
                 "metastore.rules.time_travel",

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import decode
-from acid_platform.metastore.records import PartitionRecord, PastTable, Pin, Tag
+from acid_platform.metastore.pasts import Pin, Tag
+from acid_platform.metastore.records import PartitionRecord, PastTable
 from acid_platform.metastore.rules.declared import directories
 from tests.simulation.actors import Actor
 from tests.simulation.claims import claim, full

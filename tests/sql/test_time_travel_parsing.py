@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.metastore.records import AsOf
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
 from acid_platform.sql.statements import Query
 from acid_platform.sql.time_travel import unmarked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.operations.history import CreateTag, DropTag, GetKept
-from acid_platform.metastore.records import AsOf, KeptHistory, Tag
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
 
 
 class HistoryCalls(Caller):

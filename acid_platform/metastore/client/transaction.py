@@ -40,8 +40,8 @@ from acid_platform.metastore.operations.transactions import (
     HeartbeatOne,
     Lock,
 )
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import (
-    AsOf,
     LockRequest,
     PartitionRecord,
     PastTable,

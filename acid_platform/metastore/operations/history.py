@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acid_platform.metastore.operations.base import Operation
-from acid_platform.metastore.records import AsOf, KeptHistory, PastTable, Tag
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
+from acid_platform.metastore.records import PastTable
 
 
 @dataclass(frozen=True, slots=True)

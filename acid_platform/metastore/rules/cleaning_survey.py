@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.pasts import Pin, utc_text
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
     CompactionTask,
     DropTask,
     Holder,
-    Pin,
-    utc_text,
 )
 from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.compactions import entity_of

@@ -12,15 +12,14 @@ from typing import ClassVar, NamedTuple
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode, encode
 from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.pasts import Pin, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
     EntityDirectory,
     ErasureTask,
     HistoryRow,
-    Pin,
     TableRecord,
-    Tag,
     ViewRecord,
 )
 from acid_platform.metastore.rules.state import LockEntry

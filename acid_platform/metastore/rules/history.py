@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import attrgetter
 
 from acid_platform.config import setting
-from acid_platform.metastore.records import Pin
+from acid_platform.metastore.pasts import Pin
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, Table, TableCommit
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

@@ -15,6 +15,7 @@ from acid_platform.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.pasts import Pin, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -22,9 +23,7 @@ from acid_platform.metastore.records import (
     ErasureTask,
     HistoryRow,
     PartitionRecord,
-    Pin,
     TableRecord,
-    Tag,
     ViewRecord,
 )
 from acid_platform.metastore.rules.timers import NEVER, Timers

@@ -11,16 +11,8 @@ from acid_platform.metastore.operations.history import (
     GetKept,
     GetPast,
 )
-from acid_platform.metastore.records import (
-    AsOf,
-    KeptHistory,
-    PartitionRecord,
-    PastTable,
-    Pin,
-    TableRecord,
-    Tag,
-    utc_text,
-)
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
+from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
 from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files

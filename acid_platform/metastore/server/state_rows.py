@@ -9,6 +9,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.pasts import Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -16,7 +17,6 @@ from acid_platform.metastore.records import (
     ErasureTask,
     PartitionRecord,
     TableRecord,
-    Tag,
     ViewRecord,
 )
 from acid_platform.metastore.rules import write_set
