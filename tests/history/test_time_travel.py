@@ -169,7 +169,7 @@ class History:
 
 
 @settings(
-    max_examples=10,
+    max_examples=5,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -178,6 +178,19 @@ class History:
 def test_P36_a_read_as_of_a_commit_gives_the_rows_of_then_or_says_since_when(
     warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool
 ) -> None:
+    live(warehouse, steps, retention, partitioned)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=STEPS, retention=st.sampled_from(["", "1h"]), partitioned=st.booleans())
+def test_P36_many_histories(
+    warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool
+) -> None:
+    live(warehouse, steps, retention, partitioned)
+
+
+def live(warehouse: Warehouse, steps: list[str], retention: str, partitioned: bool) -> None:
     history = History(warehouse, retention, partitioned)
     for number, what in enumerate(["insert", *steps]):
         history.step(what, number)
