@@ -1045,7 +1045,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "pins",
         "for tag in table.tags.values()]",
         "for tag in ()]",
-        seed=3,
+        seed=21,
     ),
     Edit(
         "P36",
@@ -1108,7 +1108,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_kept",
         "if not pin.write_ids.is_valid(row.highest_write_id):",
         "if False:",
-        seed=3,
+        seed=195,
     ),
     Edit(
         "P36",
