@@ -192,6 +192,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.fold.transactions", _N, "1000", low=1),
     Setting("acid.metastore.standby.lease", _T, "2s", "s", 0.2, 60),
     Setting("acid.metastore.standby.synchronous", _B, "true"),
+    Setting("acid.history.retention", _T, "0s", "s", 0, 315_360_000),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
@@ -323,10 +324,11 @@ TABLE_PROPERTIES = (
     "NO_CLEANUP",
     "acid.layout",
     "acid.conflict.detection",
+    "acid.history.retention",
     "compactor.*",
     "compactorthreshold.*",
 )
-"""The table properties that the platform reads (C5, C22, C44, P23, P38)."""
+"""The table properties that the platform reads (C5, C22, C44, P23, P36, P38)."""
 
 TABLE_PREFIX = "compactorthreshold."
 CONFLICT_DETECTION = "acid.conflict.detection"

@@ -167,7 +167,13 @@ class UnsupportedLayout(Terminal):
 
 
 class NotEnoughHistory(Terminal):
-    """The snapshot is older than the oldest base that is left (F14, P13)."""
+    """The snapshot is older than the oldest base that is left, or than the history that is kept
+    (F14, P13, P36)."""
+
+
+class NoSuchPast(Terminal):
+    """The table never was as requested: an unknown or uncommitted write id, a time to come, an
+    unknown tag (P36)."""
 
 
 class PublicationFailed(Transient):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.open import open_scan, require_files
+from acid_platform.engine.open import open_scan, past_scan, require_files
 from acid_platform.errors import (
     MetastoreUnavailable,
     NoSuchTxn,
@@ -20,11 +20,12 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import ClientInfo, TableRecord, ViewRecord
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.table_snapshot import TableSnapshot
-from acid_platform.tables.context import Layouts
+from acid_platform.tables.context import Layouts, ScanRequest
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -51,14 +52,21 @@ class Leases:
         self._guard = threading.Lock()
 
     def scan(
-        self, table: str, where: str | None, explicit: ValidWriteIdList | None = None
+        self,
+        table: str,
+        where: str | None,
+        explicit: ValidWriteIdList | None = None,
+        as_of: AsOf | None = None,
     ) -> TableScan:
-        """A scan at a fresh snapshot, or at an explicit write id list (P13).
+        """A scan at a fresh snapshot, at an explicit write id list (P13), or of the past (P36).
 
         `where` prunes partitions.
         """
         with self.fresh(table) as read:
-            return read.scans([(read.table(table), where)], explicit)[0]
+            if as_of is not None:
+                past = read.past(table, as_of)
+                return read.scans([ScanRequest(past.table, where, past)])[0]
+            return read.scans([ScanRequest(read.table(table), where)], explicit)[0]
 
     @contextmanager
     def fresh(self, *tables: str) -> Iterator[FreshRead]:
@@ -89,7 +97,7 @@ class Leases:
         """What a fresh snapshot sees of a table; its files are protected like those of a scan."""
         with self.fresh(table) as read:
             record, lease = read.table(table), read.lease
-            (scan,) = read.scans([(record, None)])
+            (scan,) = read.scans([ScanRequest(record)])
             layout = self._layout(record, lease)
             return TableSnapshot(
                 record.name,
@@ -105,14 +113,15 @@ class Leases:
         where: str | None,
         explicit: ValidWriteIdList | None = None,
         row_id: bool = False,
+        as_of: AsOf | None = None,
     ) -> pa.Table:
         """Live rows at a fresh snapshot, whose lease ends here: the result needs no files."""
-        with self._arrow_scan(table, columns, where, explicit, row_id) as scan:
+        with self._arrow_scan(table, columns, where, explicit, row_id, as_of) as scan:
             return scan.table()
 
-    def count(self, table: str, where: str | None = None) -> int:
+    def count(self, table: str, where: str | None = None, as_of: AsOf | None = None) -> int:
         """How many rows `rows` would return, mostly read from footers."""
-        with self._arrow_scan(table, [], where) as scan:
+        with self._arrow_scan(table, [], where, as_of=as_of) as scan:
             return scan.count()
 
     def release(self) -> None:
@@ -136,12 +145,18 @@ class Leases:
         where: str | None,
         explicit: ValidWriteIdList | None = None,
         row_id: bool = False,
+        as_of: AsOf | None = None,
     ) -> Iterator[ArrowScan]:
         lease = self._open(table)
         with _ended_on_error(lease), lease.checked():
-            write_ids = explicit or lease.valid_write_ids(table)
-            layout = self._layout(lease.table(table), lease)
-            yield arrow_scan(layout, write_ids, lease.valid_txns, columns, where, row_id)
+            if as_of is None:
+                write_ids, txns = explicit or lease.valid_write_ids(table), lease.valid_txns
+                layout = self._layout(lease.table(table), lease)
+            else:
+                past = lease.past(table, as_of)
+                write_ids, txns = past.pin.write_ids, past.pin.txns
+                layout = self._layout(past.table, lease, past.partitions)
+            yield arrow_scan(layout, write_ids, txns, columns, where, row_id)
         _end(lease)
 
     def _newest(self, tables: Sequence[str]) -> Held | None:
@@ -222,18 +237,23 @@ class FreshRead:
     def in_force(self) -> Settings:
         return self.lease.settings
 
-    def scans(
-        self,
-        wanted: Sequence[tuple[TableRecord, str | None]],
-        explicit: ValidWriteIdList | None = None,
-    ) -> list[TableScan]:
-        """Scans of several tables; `where` prunes partitions. Raises SnapshotExpired."""
-        return [self._scan(record, where, explicit) for record, where in wanted]
+    def past(self, name: str, as_of: AsOf) -> PastTable:
+        """The table as it was (P36). Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
+        return self.lease.past(name, as_of)
 
-    def _scan(
-        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None
-    ) -> TableScan:
-        held, key = self._held, (record.name, where)
+    def scans(
+        self, wanted: Sequence[ScanRequest], explicit: ValidWriteIdList | None = None
+    ) -> list[TableScan]:
+        """Scans of several tables, in their order. Raises SnapshotExpired."""
+        return [self._scan(each, explicit) for each in wanted]
+
+    def _scan(self, wanted: ScanRequest, explicit: ValidWriteIdList | None) -> TableScan:
+        held, record, where = self._held, wanted.table, wanted.where
+        if wanted.past is not None:
+            scan = past_scan(self._layout, self.lease, wanted.past, where)
+            held.opened.append(scan)
+            return scan
+        key = (record.name, where)
         if explicit is None and key in held.scans:
             require_files(held.scans[key], record.name)
             return held.scans[key]

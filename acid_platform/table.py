@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from itertools import count
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from acid_platform.autocommit import autocommit
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.rows import Rows
@@ -14,18 +15,18 @@ from acid_platform.errors import (
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
-    LockTimeout,
 )
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.table_pasts import TablePasts
 from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
-from acid_platform.transaction import Transaction, TransactionTable
-from acid_platform.transaction_state import SnapshotOutdated
+from acid_platform.transaction import TransactionTable
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -43,7 +44,7 @@ _ATTEMPTS = 100
 """Of a change of columns; each that fails lets another client's through."""
 
 
-class Table:
+class Table(TablePasts):
     """Get one by `Warehouse.table`. A verb is a transaction of its own: all or nothing."""
 
     def __init__(self, warehouse: Warehouse, name: str) -> None:
@@ -85,17 +86,23 @@ class Table:
         where: str | None = None,
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
+        as_of: int | datetime | str | None = None,
     ) -> DataFrame:
         """Committed rows, now or at a write id list; `row_id` adds the column row__id.
+
+        `as_of` reads the table as it was right after the commit of a write id (int), at a time (UTC
+        if it has no zone) or at a tag (str), with the columns of then.
 
         The frame is lazy and keeps its snapshot: a read lease of the warehouse protects its files
         until `Warehouse.release`, `close` or `acid.read.lease.max` (P12). A later action raises
         SnapshotExpired once the files are gone. The rows have no particular order. Raises
-        UnknownColumn, InvalidExpression, NotEnoughHistory, SnapshotExpired (P29).
+        UnknownColumn, InvalidExpression, NotEnoughHistory (which says since when history is kept),
+        NoSuchPast, SnapshotExpired (P29).
         """
         from acid_platform.engine.spark.read import filtered
 
-        scan = self._warehouse.leases.scan(self._name, where, _parsed(snapshot))
+        explicit, past = _parsed(snapshot, as_of)
+        scan = self._warehouse.leases.scan(self._name, where, explicit, past)
         return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
@@ -104,6 +111,7 @@ class Table:
         where: str | None = None,
         snapshot: ValidWriteIdList | str | None = None,
         row_id: bool = False,
+        as_of: int | datetime | str | None = None,
     ) -> pa.Table:
         """The rows of `read` as a pyarrow Table, without a JVM: for notebooks and small tables.
 
@@ -111,17 +119,18 @@ class Table:
         other; predicates that only Spark evaluates are refused. Timestamps have no zone: they are
         wall clock times (P17). Insert-only tables must be stored as ORC or Parquet. Raises
         UnknownColumn, InvalidExpression, UnsupportedStatement, UnsupportedLayout, NotEnoughHistory,
-        CorruptFile, and SnapshotExpired if this process was suspended for so long that files may
-        have been removed (P29).
+        NoSuchPast, CorruptFile, and SnapshotExpired if this process was suspended for so long that
+        files may have been removed (P29).
         """
-        return self._warehouse.leases.rows(self._name, columns, where, _parsed(snapshot), row_id)
+        explicit, past = _parsed(snapshot, as_of)
+        return self._warehouse.leases.rows(self._name, columns, where, explicit, row_id, past)
 
-    def count(self, where: str | None = None) -> int:
+    def count(self, where: str | None = None, as_of: int | datetime | str | None = None) -> int:
         """The number of rows, without Spark: read from footers if no row needs a test.
 
         Raises as to_arrow; use `read(where=…).count()` for predicates that only Spark evaluates.
         """
-        return self._warehouse.leases.count(self._name, where)
+        return self._warehouse.leases.count(self._name, where, _parsed(None, as_of)[1])
 
     def snapshot(self) -> TableSnapshot:
         """The current snapshot; a read lease protects its files, as for a frame."""
@@ -370,28 +379,11 @@ class Table:
         return display.timeline(self._warehouse, self.name)._repr_html_()
 
 
-def autocommit(
-    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Done]
-) -> _Done:
-    """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
-    (T40).
-
-    From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
-    commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
-    Raises LockTimeout if another writer committed during each attempt.
-    """
-    locks: Sequence[LockRequest] = ()
-    for attempt in count(1):
-        txn = warehouse.transaction(restart_if_stale=True, locks=locks)
-        try:
-            with txn:
-                return statement(txn)
-        except SnapshotOutdated as outdated:
-            locks = outdated.locks
-        if attempt >= txn.declared.in_force.integer("hive.txn.max.retrysnapshot.count"):
-            break
-    raise LockTimeout(f"{table}: another writer committed during each attempt; try again")
-
-
-def _parsed(snapshot: ValidWriteIdList | str | None) -> ValidWriteIdList | None:
-    return ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+def _parsed(
+    snapshot: ValidWriteIdList | str | None, as_of: int | datetime | str | None
+) -> tuple[ValidWriteIdList | None, AsOf | None]:
+    """Raises InvalidDefinition if both are given, WrongType."""
+    if snapshot is not None and as_of is not None:
+        raise InvalidDefinition("snapshot= and as_of= both say what to read; pass one of them")
+    explicit = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+    return explicit, None if as_of is None else AsOf.of(as_of)

@@ -13,8 +13,8 @@ from acid_platform.errors import (
     InvalidDefinition,
 )
 from acid_platform.metastore.client.transaction import UNDECIDED
-from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.tables.context import Context
+from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.tables.context import Context, ScanRequest
 from acid_platform.transaction_state import TransactionState
 from acid_platform.transaction_table import TransactionTable
 
@@ -79,8 +79,8 @@ class Transaction:
         """The tables, views and partitions that its snapshot sees."""
         return self._work
 
-    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
-        """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
+    def scans(self, wanted: Sequence[ScanRequest]) -> list[TableScan]:
+        """Scans at the snapshot, with the transaction's own writes, or of the past, without them.
 
         Raises SnapshotExpired, TxnAborted.
         """

@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 from acid_platform.config import Settings
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
-from acid_platform.engine.open import open_scan
+from acid_platform.engine.open import open_scan, past_scan
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
-from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import (
+    LockRequest,
+    PastTable,
+    TableRecord,
+    ViewRecord,
+    WriteReport,
+)
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.tables.context import Context, compression
+from acid_platform.tables.context import Context, ScanRequest, compression
 from acid_platform.tables.manifests import directory_listing
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
@@ -72,18 +79,25 @@ class TransactionState:
     def id(self) -> int:
         return int(self.begun.id)
 
-    def scans(self, wanted: Sequence[tuple[TableRecord, str | None]]) -> list[TableScan]:
-        """Scans at the snapshot, with the transaction's own writes; `where` prunes partitions.
+    def scans(self, wanted: Sequence[ScanRequest]) -> list[TableScan]:
+        """Scans at the snapshot, with the transaction's own writes, or of the past, without them.
 
         Raises SnapshotExpired, TxnAborted.
         """
         scans = []
         with self.begun.checked():
-            for record, where in wanted:
+            for record, where, past in wanted:
+                if past is not None:
+                    scans.append(past_scan(self.context.layout, self.begun, past, where))
+                    continue
                 write_ids, txns = self.lists(record.name)
                 scan = open_scan(self.layout(record), write_ids, txns, where)
                 scans.append(replace(scan, still_open=self.begun.check))
         return scans
+
+    def past(self, name: str, as_of: AsOf) -> PastTable:
+        """The table as it was (P36). Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
+        return self.begun.past(name, as_of)
 
     def table(self, name: str) -> TableRecord:
         """The table as the snapshot sees it, with the columns that were added here (P28).

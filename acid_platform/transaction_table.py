@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.engine.arrow_reads import arrow_scan
@@ -18,10 +19,12 @@ from acid_platform.errors import (
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout
-from acid_platform.tables.context import columns_of_record
+from acid_platform.rollback import roll_back
+from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
 from acid_platform.transaction_state import TransactionState
 from acid_platform.transactions import Operation
@@ -115,6 +118,19 @@ class TransactionTable:
         count = self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
         self._work.count(self.name, overwritten=count)
         return count
+
+    def rollback_to(self, as_of: int | datetime | str) -> int:
+        """Makes the rows those of a past snapshot, by overwriting what has changed since.
+
+        `as_of`: see Table.read. Returns the number of rows written. Raises NoSuchPast,
+        NotEnoughHistory, WriteConflict, OverwriteThenWrite.
+        """
+        return self.roll_back_to(AsOf.of(as_of))
+
+    def roll_back_to(self, as_of: AsOf) -> int:
+        """The same for a snapshot as SQL names it."""
+        self._require_writable()
+        return roll_back(self._work, self._record, as_of)
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
         """Removes all rows of the table, or of one partition, whose directory stays.
@@ -265,7 +281,7 @@ class TransactionTable:
 
     def _scan(self, where: Where) -> TableScan:
         pruning = where.pruning if isinstance(where, Condition) else where
-        return self._work.scans([(self._record, pruning)])[0]
+        return self._work.scans([ScanRequest(self._record, pruning)])[0]
 
     def _fixed(self, partition: Mapping[str, Any] | str | None) -> dict[str, str | None]:
         if partition is None:

@@ -28,14 +28,14 @@ from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
-from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord
+from acid_platform.metastore.records import ClientInfo, LockRequest, PartitionRecord, TableRecord
 from acid_platform.metastore.shown import Shown
 from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.table_snapshot import Snapshot
-from acid_platform.tables.context import table_layout, worker_id
+from acid_platform.tables.context import ScanRequest, table_layout, worker_id
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.joining import join
 from acid_platform.transaction import Transaction
@@ -271,9 +271,17 @@ class Warehouse:
         """Drops the table for new snapshots; files stay while older ones need them (C41)."""
         self.metastore.drop_table(table_name(name))
 
-    def layout(self, record: TableRecord, txn: MetastoreTransaction) -> TableLayout:
-        """Where a table is, and the partitions and files that the transaction sees."""
-        return table_layout(self.metastore, record, txn)
+    def layout(
+        self,
+        record: TableRecord,
+        txn: MetastoreTransaction,
+        partitions: Sequence[PartitionRecord] | None = None,
+    ) -> TableLayout:
+        """Where a table is, and the partitions and files that the transaction sees.
+
+        `partitions`: those of a past snapshot (P36).
+        """
+        return table_layout(self.metastore, record, txn, partitions)
 
     # --- transactions and snapshots ------------------------------------------------------------
 
@@ -303,7 +311,7 @@ class Warehouse:
 
         names = self.tables()
         with self.leases.fresh(*names) as read:
-            scans = read.scans([(read.table(name), None) for name in names])
+            scans = read.scans([ScanRequest(read.table(name)) for name in names])
         return with_views(dict(zip(names, scans, strict=True)))
 
     def release(self) -> None:

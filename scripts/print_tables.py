@@ -45,7 +45,8 @@ the code.
 `--warehouse PATH` and `--json`. Without the former the warehouse is `ACID_WAREHOUSE`, or in the
 directory of the project, or below it, what `.env` says, else `var/warehouse`. `acid --version`
 prints the version. The exit code is 0, 1 if it failed (one line on stderr says why) or 2 for wrong
-usage. Only `sql`, `compact`, `erase` and `run worker` start Spark.
+usage. Only `sql`, `compact`, `erase`, `rollback`, `diff`
+and `run worker` start Spark.
 
 `acid completion bash` (zsh, fish) prints what makes the shell complete commands, options and names
 of tables.

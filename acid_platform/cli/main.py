@@ -1,4 +1,5 @@
-"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase` or `run worker` need it.
+"""The command line `acid`. Spark starts only if `sql`, `compact`, `erase`,
+`rollback`, `diff` or `run worker` need it.
 
 Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong usage.
 """
@@ -15,7 +16,8 @@ from acid_platform import __version__
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.metastore import metastore
-from acid_platform.display import SHOWN
+from acid_platform.cli.past import diff, rollback, tag
+from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
@@ -32,7 +34,7 @@ def main() -> None:
     """Hive ACID tables: list, query, compact and clean."""
 
 
-for _one in (ls, cat, orcdump, fsck, metastore):
+for _one in (ls, cat, orcdump, fsck, metastore, tag, rollback, diff):
     main.add_command(_one)
 
 
@@ -44,7 +46,8 @@ for _one in (ls, cat, orcdump, fsck, metastore):
 @click.argument("table", required=False)
 @command
 def show(session: Session, what: str, table: str | None) -> None:
-    """List transactions, locks, compactions, erasures or tables, or the history of a TABLE."""
+    """List transactions, locks, compactions, erasures, tables, what histories cost, or the history
+    of a TABLE."""
     if (what == "history") != (table is not None):
         raise click.UsageError(
             "acid show history needs a TABLE, the other listings take none; such as: acid show"
@@ -61,6 +64,8 @@ def show(session: Session, what: str, table: str | None) -> None:
                 rows = metastore.transactions()
             case "locks":
                 rows = metastore.locks()
+            case "retained":
+                rows = [retained_row(kept) for kept in metastore.kept_history()]
             case "erasures":
                 rows = [encode(erasure) for erasure in metastore.erasures()]
             case _:

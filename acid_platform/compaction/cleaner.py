@@ -9,7 +9,7 @@ visible to every present and future reader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -18,6 +18,8 @@ from acid_platform.snapshot import AcidDirectory
 from acid_platform.transactions import TxnState, ValidWriteIdList
 
 NO_CLEANUP = "NO_CLEANUP"
+PINNED = "P36"
+"""The rule by which a pinned path stays."""
 
 
 class CleaningKind(Enum):
@@ -65,6 +67,11 @@ class CleaningPlan:
     """
 
     @property
+    def pinned(self) -> bool:
+        """Whether something stays only because a past snapshot reads it (P36)."""
+        return any(kept.rule == PINNED for kept in self.kept)
+
+    @property
     def done(self) -> bool:
         """Whether nothing obsolete is left: the queue row becomes cleaned, else stays ready (C47).
 
@@ -99,18 +106,22 @@ def plan_cleaning(
     write_ids: ValidWriteIdList,
     highest_write_id: int,
     temporary: Mapping[str, TxnState | None] | None = None,
+    pinned: Container[str] = frozenset(),
 ) -> CleaningPlan:
     """What to remove: obsolete and aborted directories, and leftovers of ended transactions (C46).
 
     `write_ids` is the list that `directory` was selected with. `temporary` maps `_tmp_` directories
     to the state of the owning transaction, None if the metastore does not know it; list the
     directories before asking for states, so that an owner that begins in between counts as open. A
-    directory with an open write id, or one above `highest_write_id`, always stays.
+    directory with an open write id, or one above `highest_write_id`, always stays, and so does a
+    path in `pinned`, which a past snapshot reads (P36).
     """
     removals: list[Removal] = []
     kept: list[Kept] = []
     for obsolete in directory.obsolete:
         why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
+        if why is None and obsolete.path in pinned:
+            why = (PINNED, "a tag, or a transaction that reads the past, needs it")
         if why is None:
             removals.append(Removal(obsolete.path, obsolete.rule, obsolete.reason))
         else:

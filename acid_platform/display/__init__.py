@@ -11,6 +11,7 @@ from acid_platform.display.looks import (
     timeline,
     transactions,
 )
+from acid_platform.display.past import retained_row, tag_rows
 from acid_platform.display.timeline import BAR, Timeline
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "human_bytes",
     "locks",
     "read_cost",
+    "retained_row",
     "show_table",
     "shown",
     "snapshot",
+    "tag_rows",
     "timeline",
     "transactions",
 ]

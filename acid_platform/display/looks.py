@@ -50,6 +50,7 @@ SHOWN = {
         "highestwriteid",
         "errormessage",
     ),
+    "retained": show_columns.RETAINED,
     "erasures": (
         "id",
         "table",

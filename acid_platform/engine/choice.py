@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.config import Settings
 from acid_platform.engine.interface import Engine
+from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.errors import InvalidDefinition, NeedsSpark
@@ -130,6 +131,33 @@ class Engines:
                 refused = error
         assert refused is not None
         raise refused
+
+    def query(
+        self, asked: Callable[[Engine, str], Result], settings: Settings, read_bytes: int
+    ) -> Result:
+        """The rows that `asked` returns for an engine and the reason for its choice.
+
+        Spark repeats what the local engine can't go on with. Raises as `run`.
+        """
+
+        def query(choice: Choice) -> Result:
+            result = asked(choice.engine, choice.reason)
+            if choice.instead is None:
+                return result
+            other = choice.instead
+            return result.or_else(lambda why: asked(other(), why))
+
+        return self.run(query, settings, read_bytes=read_bytes)
+
+    def select(self, text: str, reads: Mapping[str, SourceRead], settings: Settings) -> Result:
+        """The rows of a SELECT in Spark's SQL whose tables are the keys of `reads`.
+
+        Raises as `run`.
+        """
+        read_bytes = sum(read.scan.read_bytes for read in reads.values())
+        return self.query(
+            lambda engine, reason: engine.query(text, reads, reason), settings, read_bytes
+        )
 
     def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
         wanted = self.wanted_here

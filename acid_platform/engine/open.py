@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.metastore.records import PastTable
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.recorded import require_recorded
+from acid_platform.tables.context import Layouts
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Transaction
 
 
 def open_scan(
@@ -52,3 +58,9 @@ def require_files(scan: TableScan, what: str) -> None:
     """
     for entity in scan.entities:
         require_recorded(scan.files, (*entity.sources.inserts, *entity.sources.deletes), what)
+
+
+def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> TableScan:
+    """The scan of a table as it was, for a transaction that has pinned that snapshot (P36)."""
+    layout = layouts(past.table, txn, past.partitions)
+    return open_scan(layout, past.pin.write_ids, past.pin.txns, where)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from acid_platform.compaction.initiator import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.metastore.pasts import Pin
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import (
     CompactorWriteIdList,
@@ -279,6 +280,16 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PastTable:
+    """A table as it was (P36): its declaration and partitions then, under its present name and
+    location, and the snapshot."""
+
+    table: TableRecord
+    partitions: tuple[PartitionRecord, ...]
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
 class ClientInfo:
     """Who opened a transaction."""
 
@@ -366,7 +377,8 @@ class CleaningTask:
     """What the Cleaner may do in one entity (C37 to C56).
 
     `kind` is `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
-    transactions, without a compaction) or `drop` (remove `location`). A drop that is `reused`, as
+    transactions, without a compaction), `history` (the same for what a pin kept) or `drop` (remove
+    `location`). A drop that is `reused`, as
     every partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
     `valid_txns` are the lists of S17.
     """
@@ -385,6 +397,8 @@ class CleaningTask:
     attempts: int = 0
     reused: bool = False
     properties: dict[str, str] = field(default_factory=dict)
+    pins: tuple[Pin, ...] = ()
+    """Past snapshots whose directories have to stay, whatever the lists say (P36)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 12
+VERSION = 13
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -59,6 +59,11 @@ _TABLE: Columns = {
     "aborted": _J,
     "floors": _J,
     "doubtful": _J,
+    "since": _I,
+    "since_at": _I,
+    "since_write": _I,
+    "anchor": _I,
+    "held": _J,
 }
 _VIEW: Columns = {"name": _S, "query": _S, "columns": _J, "created": _I, "version": _I}
 _PARTITION: Columns = {"table_id": _I, "name": _S, "floors": _J, "added": _I}
@@ -88,6 +93,23 @@ LIVE: dict[str, Columns] = {
     "identity": {"id": _S, "placed": _B},
     "views": _VIEW,
     "earlier_views": {**_VIEW, "until": _I},
+    "table_commits": {
+        "table_id": _I,
+        "moment": _I,
+        "write_id": _I,
+        "txn_id": _I,
+        "at": _I,
+    },
+    "tags": {
+        "table_id": _I,
+        "name": _S,
+        "pin": _J,
+        "write_id": _I,
+        "at": _I,
+        "created": _I,
+        "expires": _I,
+        "user": _S,
+    },
     "locations": {"location": _S, "floor": _I},
     "partitions": _PARTITION,
     "dropped_partitions": {**_PARTITION, "dropped": _I},
@@ -105,6 +127,7 @@ LIVE: dict[str, Columns] = {
         "snapshot": _S,
         "ended": _I,
         "reason": _S,
+        "pins": _J,
     },
     "departed_txns": {"txn_id": _I, "closed": _I, "gone": _I},
     "txn_components": {
@@ -249,12 +272,30 @@ _DECLARATIONS = (
     "dropped_partitions",
     "dropped_directories",
 )
-_LATER_TABLES = ("views", "locations", "departed_txns", "erasures", "identity", *_DECLARATIONS)
+_LATER_TABLES = (
+    "views",
+    "locations",
+    "departed_txns",
+    "erasures",
+    "identity",
+    "table_commits",
+    "tags",
+    *_DECLARATIONS,
+)
 _LATER = {
-    "tables": ("doubtful", "version", "foreign"),
+    "tables": (
+        "doubtful",
+        "version",
+        "foreign",
+        "since",
+        "since_at",
+        "since_write",
+        "anchor",
+        "held",
+    ),
     "partitions": ("floors", "added"),
     "views": ("version",),
-    "open_txns": ("taken", "closed"),
+    "open_txns": ("taken", "closed", "pins"),
     "directories": ("recorded", "compacted", "versioned"),
     "writes": ("engine", "reason"),
     "write_set": ("rows",),
@@ -367,6 +408,27 @@ _VERSION_11 = (
 # Commits name the rows that they changed (P38).
 _VERSION_12 = ('ALTER TABLE write_set ADD COLUMN "rows" VARCHAR',)
 
+# The history of a table begins with the migration: the order of earlier commits is not known.
+_VERSION_13 = (
+    *(
+        f'ALTER TABLE "{name}" ADD COLUMN IF NOT EXISTS {column}'
+        for name in ("tables", "dropped_tables")
+        for column in (
+            "since BIGINT DEFAULT 0",
+            "since_at BIGINT DEFAULT 0",
+            "since_write BIGINT DEFAULT -1",
+            "anchor BIGINT DEFAULT 0",
+            "held VARCHAR DEFAULT '{}'",
+        )
+    ),
+    """UPDATE "tables" SET since_at = epoch_ms(now()), since = (
+        SELECT coalesce(max(value::BIGINT), 1) - 1 FROM meta WHERE key = 'next_moment')""",
+    'UPDATE "tables" SET anchor = since',
+    "ALTER TABLE open_txns ADD COLUMN pins VARCHAR DEFAULT '[]'",
+    _create("table_commits", LIVE["table_commits"]),
+    _create("tags", LIVE["tags"]),
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -380,5 +442,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_10,
     _VERSION_11,
     _VERSION_12,
+    _VERSION_13,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

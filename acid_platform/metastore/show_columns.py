@@ -73,6 +73,9 @@ HISTORY = (
     "reason",
 )
 """The history of one table: a row for each committed directory."""
+TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
+
+RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "tags")
 
 TIMES = frozenset(
     {
@@ -84,9 +87,12 @@ TIMES = frozenset(
         "enqueuetime",
         "starttime",
         "committime",
+        "snapshot",
+        "expires",
+        "since",
     }
 )
 """Columns in milliseconds since 1970, as in Hive; 0 or NONE: not yet."""
 
-DURATIONS = frozenset({"duration"})
+DURATIONS = frozenset({"duration", "retention"})
 """Columns in milliseconds."""

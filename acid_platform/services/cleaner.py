@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import (
+    PINNED,
     CleaningKind,
     CleaningPlan,
     no_cleanup,
@@ -27,6 +28,7 @@ from acid_platform.layout.names import (
     parse_directory,
     temporary_owner,
 )
+from acid_platform.metastore.pasts import Pin
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -155,7 +157,7 @@ def _waits(
             "C16",
             "no compaction has covered it yet; the Initiator requests one",
         )
-    rule = "C41" if wait.holders else "C38"
+    rule = "C41" if wait.holders else PINNED if PINNED in wait.reason else "C38"
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
@@ -234,7 +236,8 @@ def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
             metastore.cleaning_again(task)
             return CleaningResult(task, removed, "something obsolete is still there")
         gone = [removal.path for plan in plans for removal in plan.removals]
-        metastore.mark_cleaned(task, _forgotten(plans), gone)
+        held = [pin.moment for pin in task.pins] if any(plan.pinned for plan in plans) else []
+        metastore.mark_cleaned(task, _forgotten(plans), gone, held)
         return CleaningResult(task, removed)
     except Exception as error:
         metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
@@ -288,8 +291,31 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
             insert_only=is_insert_only(record.properties),
         )
         temporary = _temporaries(metastore, files, listing.location)
-        plans.append(plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary))
+        every_floor = (record.floor, *floors.get(name, ()))
+        pinned = {path for pin in task.pins for path in _read_by(pin, listing, every_floor, record)}
+        plans.append(
+            plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary, pinned)
+        )
     return plans
+
+
+def _read_by(
+    pin: Pin, listing: EntityListing, floors: Sequence[int], record: TableRecord
+) -> Iterator[str]:
+    """The directories and original files that a past snapshot reads (P36).
+
+    A partition that was dropped later lacks floors of its former life: then too much is kept.
+    """
+    seen = select(
+        listing,
+        pin.write_ids,
+        pin.txns,
+        floor=highest_floor(pin.write_ids, *floors),
+        cleaning=True,
+        insert_only=is_insert_only(record.properties),
+    )
+    yield from (source.directory for source in seen.sources)
+    yield from (original.path for original in seen.originals)
 
 
 def judged(

@@ -10,7 +10,9 @@ from typing import Protocol
 from acid_platform.config import Settings
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
+from acid_platform.sql.time_travel import unmarked
 
 
 class Declared(Protocol):
@@ -24,6 +26,12 @@ class Declared(Protocol):
     def in_force(self) -> Settings: ...
 
 
+class Seen(Declared, Protocol):
+    """A snapshot, which can also tell how a table was (P36)."""
+
+    def past(self, name: str, as_of: AsOf) -> PastTable: ...
+
+
 class Catalog:
     """The tables and views for one statement; each is looked up once.
 
@@ -35,14 +43,16 @@ class Catalog:
         self,
         metastore: Metastore,
         database: str,
-        seen: Declared | None = None,
+        seen: Seen | None = None,
         tables: Collection[str] = (),
     ) -> None:
         self._metastore = metastore
         self._seen: Declared = seen or metastore
+        self._snapshot = seen
         self.current_database = database
         self._tables = tables
         self._records: dict[str, TableRecord] = {}
+        self._pasts: dict[str, PastTable] = {}
 
     @property
     def in_force(self) -> Settings:
@@ -70,8 +80,19 @@ class Catalog:
         return view.query if view else None
 
     def record(self, name: str) -> TableRecord:
-        """The record of a table to read. Raises NoSuchTable, which suggests a similar name."""
-        full = self.full(name)
+        """The record of a table to read; of the past, if the name is marked (P36).
+
+        Raises NoSuchTable, which suggests a similar name, UnsupportedStatement for the past of a
+        view, and NoSuchPast and NotEnoughHistory.
+        """
+        full, as_of = unmarked(self.full(name))
+        if as_of is not None:
+            if full in self.views:
+                raise UnsupportedStatement(
+                    f"{full} is a view, which has no history; name the tables that it reads"
+                )
+            past = self.past(name)
+            return self.record(full) if past is None else past.table
         if full not in self._records:
             try:
                 self._records[full] = self._seen.table(full)
@@ -86,9 +107,24 @@ class Catalog:
                 raise NoSuchTable(f"there is no table {full}; {hint}") from error
         return self._records[full]
 
+    def past(self, name: str) -> PastTable | None:
+        """How a table with a marked name was; None for other names, and without a snapshot."""
+        marked = self.full(name)
+        full, as_of = unmarked(marked)
+        if as_of is None or self._snapshot is None:
+            return None
+        if marked not in self._pasts:
+            self.record(full)  # an unknown name gets the error that suggests a similar one
+            self._pasts[marked] = self._snapshot.past(full, as_of)
+        return self._pasts[marked]
+
     def target(self, name: str) -> TableRecord:
         """The record of a table to change. Raises NoSuchTable, UnsupportedStatement for a view."""
-        full = self.full(name)
+        full, as_of = unmarked(self.full(name))
+        if as_of is not None:
+            raise UnsupportedStatement(
+                f"{full} can't be changed as of {as_of}; ALTER TABLE … ROLLBACK TO undoes changes"
+            )
         if full in self.views:
             raise UnsupportedStatement(
                 f"{full} is a view, which can only be read; name the table that it reads"

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.statements import (
     Abort,
     AddColumns,
@@ -20,12 +21,15 @@ from acid_platform.sql.statements import (
     Compact,
     Control,
     CreateDatabase,
+    CreateTag,
     DropDatabase,
     DropPartitions,
     DropTable,
+    DropTag,
     Listing,
     PartitionSpec,
     RenameTable,
+    RollBack,
     SetProperties,
     SetValue,
     Show,
@@ -33,12 +37,14 @@ from acid_platform.sql.statements import (
     Truncate,
     Use,
 )
+from acid_platform.sql.time_travel import timestamp
 
 _ONE = r"(?:`[^`]+`|\w+)"
 _NAME = rf"(?P<name>{_ONE}(?:\.{_ONE})?)"
 _LIKE = r"(?: (?:like )?(?:'(?P<like>[^']*)'|\"(?P<like2>[^\"]*)\"))?"
 _SPECS = r"(?P<specs>partition ?\(.+\))"
 _ALTER = rf"alter table {_NAME}"
+_LABEL = r"(?:`[^`]+`|'[^']+'|\"[^\"]+\"|\w+)"
 
 Match = re.Match[str]
 
@@ -144,6 +150,32 @@ def _change(match: Match) -> Statement:
     )
 
 
+def _as_of(match: Match) -> AsOf | None:
+    """Of the groups `version`, `time` and `tag`, at most one of which has matched."""
+    found = match.groupdict()
+    if found["version"]:
+        return AsOf(write_id=int(found["version"]))
+    if found["time"]:
+        return AsOf.of(timestamp(found["time"]))
+    return AsOf(tag=_text(found["label"])) if found["label"] else None
+
+
+def _text(name: str) -> str:
+    """A name as it is written in quotes or backticks, or without them."""
+    return name[1:-1] if name[0] in "`'\"" else name
+
+
+def _roll_back(match: Match) -> Statement:
+    as_of = _as_of(match)
+    assert as_of is not None
+    return RollBack(unquoted(match["name"]), as_of)
+
+
+def _create_tag(match: Match) -> Statement:
+    days = int(match["days"] or 0)
+    return CreateTag(unquoted(match["name"]), _text(match["tag"]), _as_of(match), days)
+
+
 def _compact(match: Match) -> Statement:
     return Compact(
         unquoted(match["name"]),
@@ -216,6 +248,23 @@ _RULES: tuple[tuple[str, Callable[[Match], Statement]], ...] = (
         rf"{_ALTER} set tblproperties ?\((?P<properties>.+)\)",
         lambda m: SetProperties(unquoted(m["name"]), properties(m["properties"])),
     ),
+    (
+        rf"{_ALTER} rollback to (?:version )?(?:(?P<version>\d+)|timestamp '(?P<time>[^']*)'"
+        rf"|(?:tag )?(?P<label>{_LABEL}))",
+        _roll_back,
+    ),
+    (
+        rf"{_ALTER} create tag (?P<tag>{_LABEL})"
+        r"(?: (?:for system_)?(?:as of version|version as of) (?P<version>\d+)"
+        r"| (?:as of timestamp|for system_time as of) '(?P<time>[^']*)'"
+        rf"| as of tag (?P<label>{_LABEL}))?(?: retain (?P<days>\d+) days?)?",
+        _create_tag,
+    ),
+    (
+        rf"{_ALTER} drop tag (?P<if>if exists )?(?P<tag>{_LABEL})",
+        lambda m: DropTag(unquoted(m["name"]), _text(m["tag"]), bool(m["if"])),
+    ),
+    (rf"show tags {_NAME}", _show(Listing.TAGS)),
     (
         rf"{_ALTER}(?: {_SPECS})? compact ['\"](?P<kind>minor|major)['\"](?P<wait> and wait)?",
         _compact,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from acid_platform.autocommit import autocommit
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -11,6 +13,7 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -21,16 +24,18 @@ from acid_platform.sql.statements import (
     ChangeColumn,
     CreateDatabase,
     CreateTable,
+    CreateTag,
     CreateView,
     Definition,
     DropDatabase,
     DropPartitions,
     DropTable,
+    DropTag,
     RenameTable,
+    RollBack,
     SetProperties,
 )
 from acid_platform.sql.views import expand, stored_query, with_databases
-from acid_platform.table import autocommit
 from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:
@@ -73,6 +78,17 @@ def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Don
             record = catalog.target(statement.table)
             refuse_property_change(record.name, record.properties, statement.properties)
             metastore.alter_table(record.name, properties=statement.properties)
+        case RollBack():
+            name = catalog.target(statement.table).name
+            as_of = statement.as_of
+            rows = autocommit(warehouse, name, lambda txn: txn.table(name).roll_back_to(as_of))
+            return Done.changed(_NAMES[RollBack], rows)
+        case CreateTag():
+            _create_tag(warehouse, catalog, statement)
+        case DropTag():
+            table = warehouse.table(catalog.target(statement.table).name)
+            if not statement.if_exists or statement.name in {tag.name for tag in table.tags()}:
+                table.drop_tag(statement.name)
     return Done(_NAMES[type(statement)])
 
 
@@ -88,7 +104,19 @@ _NAMES: dict[type, str] = {
     AddPartitions: "ALTER TABLE ADD PARTITION",
     DropPartitions: "ALTER TABLE DROP PARTITION",
     SetProperties: "ALTER TABLE SET TBLPROPERTIES",
+    RollBack: "ALTER TABLE ROLLBACK",
+    CreateTag: "ALTER TABLE CREATE TAG",
+    DropTag: "ALTER TABLE DROP TAG",
 }
+
+
+def _create_tag(warehouse: Warehouse, catalog: Catalog, statement: CreateTag) -> None:
+    name = catalog.target(statement.table).name
+    kept = timedelta(days=statement.days)
+    expires = AsOf.of(datetime.now(UTC) + kept).time if statement.days else 0
+    warehouse.metastore.create_tag(
+        name, statement.name, statement.as_of, expires or 0, warehouse.info().user
+    )
 
 
 def name_of(statement: Definition) -> str:

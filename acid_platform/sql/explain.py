@@ -20,6 +20,7 @@ from acid_platform.sql.statements import (
     Truncate,
     Update,
 )
+from acid_platform.sql.time_travel import unmarked
 from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
@@ -90,7 +91,9 @@ def _locked(statement: Change) -> Locked:
 def _read(table: str, read: SourceRead) -> Iterator[str]:
     scan = read.scan
     files = sum(len(entity.sources.inserts) for entity in scan.entities)
-    yield f"read {table} at {scan.write_ids}"
+    name, as_of = unmarked(table)
+    past = "" if as_of is None else f" as of {as_of}"
+    yield f"read {name}{past} at {scan.write_ids}"
     if scan.partition_columns:
         names = [entity.partition for entity in scan.entities]
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

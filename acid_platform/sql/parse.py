@@ -28,6 +28,7 @@ from acid_platform.sql.statements import (
     Update,
     When,
 )
+from acid_platform.sql.time_travel import mark, refuse_marks, with_known_words
 
 _TREES = {"SELECT", "WITH", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE"}
 _TWO_WORDS = {
@@ -96,7 +97,7 @@ def _only(text: str) -> Written:
 
 def _tree(text: str) -> exp.Expr:
     try:
-        return sqlglot.parse_one(text, dialect="hive")
+        tree = sqlglot.parse_one(with_known_words(text), dialect="hive")
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise InvalidExpression(
@@ -105,6 +106,8 @@ def _tree(text: str) -> exp.Expr:
         ) from error
     except SqlglotError as error:
         raise InvalidExpression(f"not Hive SQL: {error}") from error
+    mark(tree)
+    return tree
 
 
 def unsupported(written: Written) -> UnsupportedStatement:
@@ -291,5 +294,6 @@ def _create_table(tree: exp.Create) -> CreateTable:
 def _create_view(tree: exp.Create) -> CreateView:
     if not isinstance(tree.expression, exp.Query):
         raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
+    refuse_marks(tree.expression, "a view")
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     return view_declaration(tree, table_name(target), _require_read_only(tree.expression))

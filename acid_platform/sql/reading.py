@@ -25,18 +25,16 @@ from acid_platform.sql.sources import Bound, Source, bind
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
-    from acid_platform.engine.choice import Choice
     from acid_platform.engine.interface import Engine
     from acid_platform.engine.scans import TableScan
-    from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.warehouse import Warehouse
 
-Scans = Callable[[Sequence[tuple["TableRecord", str | None]]], "list[TableScan]"]
-"""Plans scans of several tables at one snapshot, a transaction's or a lease's: takes (table,
-condition) pairs."""
+Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]
+"""Plans scans of several tables at one snapshot, a transaction's or a lease's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,12 @@ def placeholder() -> str:
 def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[str, SourceRead]:
     if not sources:
         return {}
-    table_scans = scans([(catalog.record(source.table), source.where) for source in sources])
+    table_scans = scans(
+        [
+            ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+            for source in sources
+        ]
+    )
     return {
         source.placeholder: SourceRead(
             scan,
@@ -143,18 +146,8 @@ def computed(warehouse: Warehouse, planned: Planned) -> Result:
         own = planned if engine.name == "local" else planned.renamed()
         return engine.query(own.text, own.reads, reason)
 
-    def query(choice: Choice) -> Result:
-        result = asked(choice.engine, choice.reason)
-        if choice.instead is None:
-            return result
-        other = choice.instead
-        return result.or_else(lambda why: asked(other(), why))
-
-    return warehouse.engines.run(
-        query,
-        planned.settings,
-        read_bytes=sum(read.scan.read_bytes for read in planned.reads.values()),
-    )
+    read_bytes = sum(read.scan.read_bytes for read in planned.reads.values())
+    return warehouse.engines.query(asked, planned.settings, read_bytes)
 
 
 def count_from_footers(
@@ -164,7 +157,7 @@ def count_from_footers(
     counted = counted_table(query)
     if counted is None or catalog.view_query(catalog.full(counted.table)) is not None:
         return None
-    (scan,) = scans([(catalog.record(counted.table), None)])
+    (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
     rows = by_arrow(scan, ()).count()
     counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
+from acid_platform.autocommit import autocommit
 from acid_platform.config import Settings, Treatment, setting
 from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import Result
@@ -42,7 +43,6 @@ from acid_platform.sql.statements import (
     Statement,
     Use,
 )
-from acid_platform.table import autocommit
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -44,6 +44,11 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
         case Listing.HISTORY:
             record = catalog.target(statement.name)
             return Shown(show_columns.HISTORY, tuple(warehouse.metastore.history(record.name)))
+        case Listing.TAGS:
+            from acid_platform.display import tag_rows
+
+            (kept,) = warehouse.metastore.kept_history(catalog.target(statement.name).name)
+            return Shown(show_columns.TAGS, tuple(tag_rows(kept)))
         case Listing.PARTITIONS:
             record = catalog.target(statement.name)
             if not record.partitioned:

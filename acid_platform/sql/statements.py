@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.metastore.pasts import AsOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Listing(Enum):
     TRANSACTIONS = "transactions"
     LOCKS = "locks"
     COMPACTIONS = "compactions"
+    TAGS = "tags"
     COLUMNS = "columns"
     FORMATTED = "formatted"
     HISTORY = "history"
@@ -205,6 +207,31 @@ class SetProperties:
     properties: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """ALTER TABLE … ROLLBACK TO a write id, a timestamp or a tag."""
+
+    table: str
+    as_of: AsOf
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag:
+    """`as_of` None: the present snapshot; `days` 0: the tag does not expire."""
+
+    table: str
+    name: str
+    as_of: AsOf | None = None
+    days: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DropTag:
+    table: str
+    name: str
+    if_exists: bool = False
+
+
 Definition = (
     CreateDatabase
     | DropDatabase
@@ -217,6 +244,9 @@ Definition = (
     | AddPartitions
     | DropPartitions
     | SetProperties
+    | RollBack
+    | CreateTag
+    | DropTag
 )
 
 
@@ -280,8 +310,8 @@ SUPPORTED = (
     "SET",
     "CREATE and DROP DATABASE, TABLE, VIEW",
     "ALTER TABLE (ADD COLUMNS, CHANGE, RENAME TO, ADD and DROP PARTITION, SET TBLPROPERTIES,"
-    " COMPACT)",
-    "SHOW (DATABASES, TABLES, PARTITIONS, CREATE TABLE, TRANSACTIONS, LOCKS, COMPACTIONS)",
+    " COMPACT, ROLLBACK TO, CREATE and DROP TAG)",
+    "SHOW (DATABASES, TABLES, PARTITIONS, CREATE TABLE, TRANSACTIONS, LOCKS, COMPACTIONS, TAGS)",
     "DESCRIBE [FORMATTED | HISTORY]",
     "ABORT TRANSACTIONS, COMPACTIONS",
     "EXPLAIN",

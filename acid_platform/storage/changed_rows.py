@@ -47,13 +47,11 @@ class ChangedRows:
     @classmethod
     def union(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
         every = list(parts)
-        return _joined(
-            *(
-                np.concatenate([getattr(part, name) for part in every] or [_NONE])
-                for name in ("buckets", "write_ids", "firsts", "lasts")
-            ),
-            all(part.exact for part in every),
+        buckets, write_ids, firsts, lasts = (
+            np.concatenate([getattr(part, name) for part in every] or [_NONE])
+            for name in ("buckets", "write_ids", "firsts", "lasts")
         )
+        return _joined(buckets, write_ids, firsts, lasts, all(part.exact for part in every))
 
     def __len__(self) -> int:
         return len(self.firsts)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.records import ClientInfo, PartitionRecord, TableRecord
+from acid_platform.metastore.records import (
+    ClientInfo,
+    PartitionRecord,
+    PastTable,
+    TableRecord,
+)
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
@@ -23,8 +28,26 @@ if TYPE_CHECKING:
     from acid_platform.engine.choice import Engines
     from acid_platform.metastore.client.metastore import Metastore, Transaction
 
-Layouts = Callable[["TableRecord", "Transaction"], TableLayout]
-"""`Context.layout`."""
+
+class Layouts(Protocol):
+    """`Context.layout`."""
+
+    def __call__(
+        self,
+        record: TableRecord,
+        txn: Transaction,
+        partitions: Sequence[PartitionRecord] | None = None,
+    ) -> TableLayout: ...
+
+
+class ScanRequest(NamedTuple):
+    """What a scan reads: a table as a snapshot declares it, the condition that prunes its
+    partitions and files, and, for a read of the past, how the table was then (P36)."""
+
+    table: TableRecord
+    where: str | None = None
+    past: PastTable | None = None
+
 
 DEFAULT_COMPRESSION = "zlib"
 """Hive's default, which all of Hive, Trino and Impala read; `orc.compress` overrides it."""
@@ -42,7 +65,8 @@ class Context(Protocol):
     @property
     def metastore(self) -> Metastore: ...
 
-    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout: ...
+    @property
+    def layout(self) -> Layouts: ...
 
     def info(self) -> ClientInfo: ...
 
@@ -61,15 +85,23 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
     )
 
 
-def table_layout(metastore: Metastore, record: TableRecord, txn: Transaction | None) -> TableLayout:
+def table_layout(
+    metastore: Metastore,
+    record: TableRecord,
+    txn: Transaction | None,
+    partitions: Sequence[PartitionRecord] | None = None,
+) -> TableLayout:
     """Where a table is, and the partitions (P22, P28) and files (P26) that `txn` sees.
 
-    `txn` None: for callers that list the directories themselves.
+    `txn` None: for callers that list the directories themselves. `partitions`: those of a past
+    snapshot (P36).
     """
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
     if not record.partitioned:
-        partitions: Sequence[PartitionRecord] = ()
+        partitions = ()
+    elif partitions is not None:
+        pass
     elif txn is None:
         partitions = metastore.partition_records(record.name)
     else:

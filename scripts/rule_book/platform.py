@@ -443,5 +443,24 @@ GROUP = Group(
                 "test_P38_a_shortened_set_misses_no_row",
             ),
         ),
+        Rule(
+            "P36",
+            "A read as of a write id, a time or a tag gives exactly the rows, columns and"
+            " partitions that the table had then, or an error that says since when its history"
+            " is kept. The Cleaner keeps what the retention, tags and open readers of the past"
+            " need.",
+            (
+                "metastore.rules.history",
+                "metastore.rules.time_travel",
+                "metastore.rules.cleaning_survey",
+                "rollback",
+            ),
+            (
+                "test_P36_a_read_as_of_a_commit_gives_the_rows_of_then_or_says_since_when",
+                "test_P36_a_tag_keeps_its_files_until_it_is_dropped",
+                "test_P36_a_rollback_makes_the_rows_those_of_then",
+                "test_P36_a_rollback_conflicts_like_an_overwrite",
+            ),
+        ),
     ),
 )

@@ -432,6 +432,7 @@ def test_P22_a_partition_created_again() -> None:
 def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> None:
     """A snapshot from between the drops sees only the first drop."""
     world = World()
+    world.set("acid.history.retention", "1ms")
     world.create(partitioned=True)
     world.insert(partition="p=1")
     drop(world, partition="p=1")
@@ -454,6 +455,7 @@ def test_P22_a_partition_dropped_twice_before_the_first_drop_is_cleaned() -> Non
 def test_P22_forgotten_write_ids_hide_nothing_from_snapshots_before_the_drop() -> None:
     """The partition that is created again has other floors than the one that old readers see."""
     world = World()
+    world.set("acid.history.retention", "1ms")
     world.create(partitioned=True)
     world.insert(partition="p=1")
     world.abort(world.write(partition="p=1"))

@@ -318,9 +318,11 @@ def test_P28_a_compaction_goes_on_under_the_new_name(parts: World) -> None:
 def test_P28_what_nobody_sees_is_forgotten(parts: World) -> None:
     parts.set("acid.read.lease.max", "9h")
     parts.set("hive.txn.timeout", "9h")
+    parts.set("acid.history.retention", "1ms")
     state, reader = parts.state, parts.read(None)
     old = table(parts, "u")["table_id"]
     add(parts, "t", "a")
+    parts.insert("t")
     drop(parts, "u", "p=1")
     forget_past(parts)
     assert state.table("t").earlier and state.table("u").dropped_partitions

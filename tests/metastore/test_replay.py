@@ -97,7 +97,7 @@ class Chaos:
             world.cleaning("start_cleaning", ready[one % len(ready)])
             op = ("mark_cleaned", "cleaning_failed", "cleaning_again")[two % 3]
             more: dict[str, dict[str, Any]] = {
-                "mark_cleaned": {"removed": None if one % 2 else [one]},
+                "mark_cleaned": {"removed": None if one % 2 else [one], "held": [two] * (two % 2)},
                 "cleaning_failed": {"error": "x"},
             }
             world.cleaning(op, ready[one % len(ready)], **more.get(op, {}))
@@ -110,10 +110,21 @@ class Chaos:
             world.call("drop", txn=txn.id, name=table, partition=partition)
             if table == "t":
                 world.create()
+        elif action == 16 and self.open:
+            as_of = {"write_id": two, "time": None, "tag": None}
+            txn = self.open[one % len(self.open)]
+            world.call("past", txn=txn.id, table=table, as_of=as_of)
+        elif action == 17:
+            if two % 2:
+                world.call("drop_tag", table=table, name=str(one // 4))
+            else:
+                expires = world.clock.moment().wall + two * 20_000 if two % 3 else 0
+                made = {"name": str(one // 4), "as_of": None, "expires": expires, "user": ""}
+                world.call("create_tag", table=table, **made)
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 15), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 17), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -172,6 +172,7 @@ def test_T43_aborted_transactions_go_with_their_components(world: World) -> None
 
 
 def test_P4_an_aborted_write_id_outlives_its_transaction(world: World) -> None:
+    world.set("acid.history.retention", "1ms")
     world.insert()
     lost = world.write()
     world.abort(lost)
@@ -190,6 +191,7 @@ def test_P4_an_aborted_write_id_outlives_its_transaction(world: World) -> None:
 
 def test_P4_every_partition_needs_a_base_before_an_id_is_forgotten() -> None:
     world = World()
+    world.set("acid.history.retention", "1ms")
     world.create(partitioned=True)
     world.insert(partition="p=1")
     world.insert(partition="p=2")

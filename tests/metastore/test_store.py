@@ -43,6 +43,7 @@ from acid_platform.metastore.rules.state import (
 )
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
+from acid_platform.metastore.server.journal import Record
 from acid_platform.metastore.server.server import Server
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnState
@@ -543,7 +544,7 @@ class Serving:
         append = self.store.append
         left = [times]
 
-        def failing(events: list[Recorded]) -> journal.Record:
+        def failing(events: list[Recorded]) -> Record:
             if not left[0]:
                 return append(events)
             left[0] -= 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tarfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
-from acid_platform.errors import CorruptFile
+from acid_platform.errors import CorruptFile, NotEnoughHistory
 from tests.conftest import temporary_warehouse
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "warehouse_version_6.tar.xz"
@@ -91,3 +92,48 @@ def test_P8_the_history_of_an_upgraded_warehouse_names_the_engines_of_new_writes
         assert new and all(
             (row["engine"], row["reason"]) == ("local", "engine=local") for row in new
         )
+
+
+def test_P36_histories_begin_with_the_upgrade(root: Path) -> None:
+    with temporary_warehouse(root, engine="local") as warehouse:
+        table = warehouse.table("db.changed")
+        last = warehouse.metastore.last_write_id(table.record.table_id)
+        before = rows(table)
+        for as_of in (0, last, datetime(2020, 1, 1)):
+            with pytest.raises(NotEnoughHistory, match="its history begins at"):
+                table.to_arrow(as_of=as_of)
+        table.delete()
+        assert table.count(as_of=last + 1) == 0
+        table.tag("emptied")
+        table.rollback_to(datetime.fromtimestamp(table.retained().since / 1000, UTC))
+        assert rows(table) == before
+
+
+def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
+    """Its tables of dropped tables and of open transactions lack them too."""
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        for name in ("kept", "dropped"):
+            warehouse.create_table(name, "id int")
+            warehouse.sql(f"INSERT INTO {name} VALUES (1)")
+        warehouse.drop_table("dropped")
+    with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
+        for table in ("tables", "dropped_tables"):
+            for column in ("since", "since_at", "since_write", "anchor", "held"):
+                raw.execute(f'ALTER TABLE "{table}" DROP COLUMN {column}')
+        # DuckDB drops no column of a table on which a view depends.
+        ((view,),) = raw.execute(
+            "SELECT sql FROM duckdb_views() WHERE view_name = 'v_open_txns'"
+        ).fetchall()
+        raw.execute("DROP VIEW v_open_txns")
+        raw.execute("ALTER TABLE open_txns DROP COLUMN pins")
+        raw.execute(view)
+        raw.execute("DROP TABLE table_commits")
+        raw.execute("DROP TABLE tags")
+        raw.execute("UPDATE meta SET value = '10' WHERE key = 'schema_version'")
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        table = warehouse.table("kept")
+        with pytest.raises(NotEnoughHistory):
+            table.count(as_of=1)
+        warehouse.sql("INSERT INTO kept VALUES (2)")
+        warehouse.sql("DELETE FROM kept")
+        assert table.count(as_of=2) == 2 and table.count(as_of=3) == 0

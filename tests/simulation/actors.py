@@ -30,6 +30,7 @@ REPEATABLE = (
     "cleaning",
     "table",
     "partitions",
+    "past",
 )
 """Operations that are sent again without asking for the outcome (machine.py)."""
 

@@ -41,6 +41,8 @@ class Book:
         """The entities that these rows compact."""
         self.cleaning: dict[tuple[int, str | None], int] = {}
         """The entities that a Cleaner works on, and since when."""
+        self.tagged: dict[tuple[int, str], Txn] = {}
+        """A reader of the moment of each tag, by table and name (P36)."""
         self.answers: dict[str, Json] = {}
         self.parked_answers: dict[str, str] = {}
         self.started = self.reaped = self.lists = self.last_ext = 0

@@ -17,6 +17,7 @@ from tests.simulation.claims import claim
 from tests.simulation.disk import settled
 from tests.simulation.manifests import check_ends, check_files, check_unrecorded
 from tests.simulation.rules import Resource, Table, Txn, waits
+from tests.simulation.travellers import check_travellers
 
 if TYPE_CHECKING:
     from tests.simulation.simulator import Simulation
@@ -142,6 +143,7 @@ def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
 
 def check_readers(sim: Simulation, table_ids: set[int]) -> None:
     """Every open snapshot that asked for the table finds what it must find (C41, P4, P5)."""
+    check_travellers(sim, table_ids)
     for actor in sim.actors:
         for reader in actor.readers():
             txn = sim.model.txns.get(reader.txn)

@@ -105,7 +105,7 @@ class Declarations(Book):
             bool(record["partition_columns"]),
             record["floor"],
             record["floor"] + 1,
-            [Declared(self.now, name, columns)],
+            [Declared(self.now, name, columns, tuple(sorted(record["properties"].items())))],
             record["version"],
         )
         self.names[name] = record["table_id"]

@@ -171,11 +171,13 @@ class Cleaner(Actor):
         self.task: CleaningTask | None = None
         self.removed = False
         self.gone: list[str] = []
+        self.held: list[int] = []
+        """The moments of pins for which it left directories in place."""
         self.left: set[str] = set()
         """Known directories that stay, without dropped ones, which a purge may forget."""
 
     def lost(self) -> None:
-        self.task, self.removed, self.gone, self.left = None, False, [], set()
+        self.task, self.removed, self.gone, self.left, self.held = None, False, [], set(), []
 
     def go_on(self) -> None:
         if self.task is None:
@@ -194,6 +196,7 @@ class Cleaner(Actor):
                 **_named(task),
                 removed=None,
                 gone=gone,
+                held=self.held,
             )
 
     def _marked(self, reply: Json, task: CleaningTask, gone: list[str], left: set[str]) -> None:
@@ -241,6 +244,22 @@ class Cleaner(Actor):
                 task.highest_write_id,
                 unknown,
             )
+            floors = (known.record.floor, *(record.floors if record else ()))
+            pinned = {
+                name
+                for pin in task.pins
+                for name in disk.needed(
+                    (location, partition),
+                    pin.write_ids,
+                    pin.txns,
+                    settled(pin.write_ids, *floors),
+                    -1,
+                )
+            }
+            if pinned.intersection(names):
+                self.sim.counts["pinned"] += 1
+                self.held = [pin.moment for pin in task.pins]
+                names = [name for name in names if name not in pinned]
             self.sim.note("removes", partition, names)
             self.sim.counts["removed"] += len(names)
             disk.remove((location, partition), names)

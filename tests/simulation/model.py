@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from tests.simulation.book import Touched
 from tests.simulation.claims import Json, claim, expect, full, value
+from tests.simulation.pasts import Pasts
 from tests.simulation.rules import CHANGES, READ_ONLY, Claim, Drop, Rows, Txn, Write
-from tests.simulation.upkeep import Upkeep
 
 
-class Model(Upkeep):
+class Model(Pasts):
     """The whole model: requests, and how transactions end."""
 
     # --- what comes in ----------------------------------------------------------------------
@@ -285,6 +285,7 @@ _REPEATED = (
     "cleaning",
     "table",
     "partitions",
+    "past",
 )
 
 

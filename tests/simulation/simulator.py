@@ -20,6 +20,7 @@ from tests.simulation.keepers import Cleaner, Worker
 from tests.simulation.model import Model
 from tests.simulation.process import Decided, Process, Request, picture
 from tests.simulation.storage import MemoryStore, Storage
+from tests.simulation.travellers import RETENTIONS, Traveller
 from tests.simulation.visitors import Admin, Bystander, Declarer
 from tests.simulation.writers import Writer
 
@@ -76,6 +77,8 @@ class Simulation:
         if seed % 20 == 10:
             # Shorter than the life of transactions: leases end although their owner is alive (P12).
             self.settings["acid.read.lease.max"] = "15s"
+        self.travels = seed % 3 == 0
+        """Whether somebody reads the past, and tables have retentions (P36)."""
         self.process = Process(store(), self.clock)
         self.model = Model(self.settings)
         self.disk = Disk()
@@ -101,6 +104,9 @@ class Simulation:
         # Few writers test the borders of intervals, many writers test the locks.
         writers = self.random.choice((2, 3, 5, 9))
         others = [8, 8, 10, 2, 1, 1, 1] if tidy else [6, 6, 6, 1, 2, 1, 1]
+        if self.travels:
+            self.actors.append(Traveller(self, 16))
+            others.append(12)
         self.weights = (
             [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
         )
@@ -112,7 +118,7 @@ class Simulation:
         for name, value in self.settings.items():
             self.call("set", name=name, value=value)
         for name in ("t", "u", "v"):
-            self.call("create_table", table=declared(name), if_not_exists=False)
+            self.call("create_table", table=self.declared(name), if_not_exists=False)
 
     # --- the run ----------------------------------------------------------------------------
 
@@ -154,6 +160,13 @@ class Simulation:
 
     def note(self, *what: object) -> None:
         self.trace.append((self.steps, *what))
+
+    def declared(self, name: str, location: str = "") -> Json:
+        """A new table, with a retention if somebody reads the past."""
+        record = declared(name, location)
+        if self.travels and name in RETENTIONS:
+            record["properties"] = {"acid.history.retention": RETENTIONS[name]}
+        return record
 
     # --- requests ---------------------------------------------------------------------------
 

@@ -60,12 +60,12 @@ class Admin(Actor):
         sim, chance = self.sim, self.chance
         missing = [table for table in ("t", "u", "v") if f"default.{table}" not in sim.model.names]
         if missing and chance < 0.6:
-            from tests.simulation.simulator import declared
-
             used = {sim.model.tables[table_id].location for table_id in sim.model.names.values()}
             places = [f"/w/{missing[0]}", f"/w/{missing[0]}{missing[0]}", f"/w/x{sim.steps}"]
             (place, *_) = [unused for unused in places if unused not in used]
-            self.ask(None, "create_table", table=declared(missing[0], place), if_not_exists=False)
+            self.ask(
+                None, "create_table", table=sim.declared(missing[0], place), if_not_exists=False
+            )
         elif chance < 0.2:
             last = sim.model.last_txn
             ids = [max(1, last - sim.random.randrange(12)) for _ in range(2)]

@@ -7,6 +7,7 @@ import pytest
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
 from acid_platform.sql.script import split
 from acid_platform.sql.shows import matches
@@ -19,11 +20,13 @@ from acid_platform.sql.statements import (
     Control,
     CreateDatabase,
     CreateTable,
+    CreateTag,
     CreateView,
     Delete,
     DropDatabase,
     DropPartitions,
     DropTable,
+    DropTag,
     Explain,
     Insert,
     Listing,
@@ -31,6 +34,7 @@ from acid_platform.sql.statements import (
     PartitionSpec,
     Query,
     RenameTable,
+    RollBack,
     SetProperties,
     SetValue,
     Show,
@@ -54,6 +58,25 @@ from acid_platform.sql.statements import (
         ("show /* who? */ locks", Show(Listing.LOCKS)),
         ("SHOW LOCKS db.t", Show(Listing.LOCKS, "db.t")),
         ("Show Compactions ;", Show(Listing.COMPACTIONS)),
+        ("SHOW TAGS db.t", Show(Listing.TAGS, "db.t")),
+        ("ALTER TABLE T ROLLBACK TO 3", RollBack("t", AsOf(write_id=3))),
+        ("alter table t rollback to version 3", RollBack("t", AsOf(write_id=3))),
+        ("alter table t rollback to tag `A b`", RollBack("t", AsOf(tag="A b"))),
+        (
+            "alter table t rollback to timestamp '1970-01-01 00:00:01.5'",
+            RollBack("t", AsOf(time=1500)),
+        ),
+        ("ALTER TABLE t CREATE TAG x", CreateTag("t", "x")),
+        (
+            "alter table t create tag 'x y' for system_version as of 7 retain 2 days",
+            CreateTag("t", "x y", AsOf(write_id=7), 2),
+        ),
+        (
+            "alter table t create tag x as of timestamp '1970-01-01 00:00:01'",
+            CreateTag("t", "x", AsOf(time=1000)),
+        ),
+        ("alter table t create tag x as of tag y", CreateTag("t", "x", AsOf(tag="y"))),
+        ("ALTER TABLE t DROP TAG IF EXISTS `X`", DropTag("t", "X", True)),
         ("DESC db.t", Show(Listing.COLUMNS, "db.t")),
         ("describe table t", Show(Listing.COLUMNS, "t")),
         ("describe formatted t", Show(Listing.FORMATTED, "t")),

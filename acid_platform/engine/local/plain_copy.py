@@ -15,12 +15,13 @@ from acid_platform.engine.compaction_inputs import (
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
 from acid_platform.snapshot.sources import EntitySources, Source
-from acid_platform.storage.arrow_scan import ArrowScan, EntityRead
+from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.calendars import has_ancient
 from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, OrcWriter
 from acid_platform.storage.parquet_writer import ParquetWriter
+from acid_platform.storage.source_read import EntityRead
 
 
 def only_spark(work: CompactionWork) -> str | None:

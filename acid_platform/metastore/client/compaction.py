@@ -233,12 +233,14 @@ class CompactionCalls(Caller):
         task: CleaningTask,
         removed_write_ids: Iterable[int] | None = None,
         gone: Iterable[str] = (),
+        held: Iterable[int] = (),
     ) -> None:
         """Marks the cleaning as done (C49).
 
         `removed_write_ids` None: nothing aborted is left at or below the task's watermark;
         otherwise only these aborted write ids are gone (C53). `gone`: names of the directories that
-        were removed, which no reader is offered any more (P26). Raises CompactionLost.
+        were removed, which no reader is offered any more (P26). `held`: the moments of the pins for
+        which directories were left in place (P36). Raises CompactionLost.
         """
         self._call(
             MarkCleaned(
@@ -249,6 +251,7 @@ class CompactionCalls(Caller):
                 task.highest_write_id,
                 None if removed_write_ids is None else tuple(sorted(removed_write_ids)),
                 tuple(sorted(gone)),
+                tuple(sorted(held)),
             )
         )
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from acid_platform.metastore.client.compaction import CompactionCalls
+from acid_platform.metastore.client.history import HistoryCalls
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.locks import LockCalls
 from acid_platform.metastore.client.shows import ShowCalls
@@ -75,7 +76,7 @@ __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
 _handles: weakref.WeakSet[Metastore]
 
 
-class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls):
+class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls, HistoryCalls):
     """A client of one metastore. It may be used from several threads, and after a fork."""
 
     def __init__(self, link: Link, root: str = "") -> None:

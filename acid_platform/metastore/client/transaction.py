@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,6 +24,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import CompactionBegun
+from acid_platform.metastore.operations.history import GetPast
 from acid_platform.metastore.operations.tables import (
     GetPartitions,
     GetTable,
@@ -42,9 +44,11 @@ from acid_platform.metastore.operations.transactions import (
     Lock,
     SeenTable,
 )
+from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import (
     LockRequest,
     PartitionRecord,
+    PastTable,
     RecordedDirectory,
     RowReport,
     TableRecord,
@@ -193,6 +197,14 @@ class Transaction:
         if known is not None and list(partitions) == [None] and _recorded(known.directories):
             return [known.directories]
         return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
+
+    def past(self, table: str, as_of: AsOf) -> PastTable:
+        """The table as it was; until this transaction ends, the Cleaner keeps the files of then.
+
+        Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted.
+        """
+        past = self._link.call(GetPast(self.id, table_name(table), as_of))
+        return replace(past, table=self._places.table(past.table))
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same at each call (T17 to T19)."""

@@ -322,7 +322,8 @@ class MarkCleaned(Operation[None], Cleaning):
     """Marks a cleaning as done (C49).
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
-    aborted write ids are gone (C53). `gone`: the directories that were removed (P26).
+    aborted write ids are gone (C53). `gone`: the directories that were removed (P26). `held`: the
+    moments of the pins for which directories were left in place (P36).
     """
 
     op = "mark_cleaned"
@@ -334,6 +335,7 @@ class MarkCleaned(Operation[None], Cleaning):
     highest_write_id: int
     removed: tuple[int, ...] | None
     gone: tuple[str, ...]
+    held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

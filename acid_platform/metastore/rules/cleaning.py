@@ -16,7 +16,7 @@ from acid_platform.metastore.operations.compaction import (
     StartCleaning,
 )
 from acid_platform.metastore.records import CleaningTask, DropTask, EntityDirectory
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
@@ -35,12 +35,14 @@ def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
     ready, waiting = survey(turn, (operation.table_id, operation.partition))
     for task in ready:
         if task.id == operation.id:
+            table = turn.state.tables.get(task.table_id)
             turn.record(
                 events.CleaningStarted(
                     id=task.id,
                     table_id=task.table_id,
                     partition=task.partition,
                     upto=task.next_txn_id,
+                    since=history.horizon(turn.state, table, turn.now) if table else 0,
                 )
             )
             return task
@@ -77,6 +79,7 @@ def done(turn: Turn, operation: MarkCleaned) -> None:
             highest=operation.highest_write_id,
             removed=operation.removed,
             gone=operation.gone,
+            held=operation.held,
         )
     )
 
@@ -129,6 +132,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
     table = state.known_table(event.table_id)
     if table is not None:
         table.cleaned_upto = max(table.cleaned_upto, event.upto)
+        history.advance(table, event.since)
     row = state.queue.get(event.id)
     if row is not None:
         state.queue[row.id] = replace(row, cleaner_start=at)
@@ -153,6 +157,11 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
         to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
         if isinstance(row, DropTask):
             return
+    table = state.tables.get(event.table_id)
+    if table is not None:
+        table.held.pop(event.partition or "", None)
+        if event.held:
+            table.held = {**table.held, event.partition or "": event.held}
     known = state.directories.get(entity, {})
     for name in _shadowed(known, event.highest) if event.gone is None else event.gone:
         known.pop(name, None)

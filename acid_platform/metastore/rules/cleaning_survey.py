@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.pasts import Pin, utc_text
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -13,10 +14,11 @@ from acid_platform.metastore.records import (
     DropTask,
     Holder,
 )
+from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.compactions import entity_of
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.metastore.rules.state import Component, Entity, State, Table, TableCommit, Txn
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
@@ -34,7 +36,7 @@ def survey(
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
-    for cleaning in (*_rows(turn, only), *_aborts(turn, only)):
+    for cleaning in (*_rows(turn, only), *_aborts(turn, only), *_lapsed(turn, only)):
         blocked = cleaning
         if isinstance(cleaning, CleaningTask):
             entity = (cleaning.table_id, cleaning.partition)
@@ -92,7 +94,10 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
             first[key] = row
     for row in first.values():
         held = holders(state, row.table_id, row.next_txn_id)
-        if held:
+        kept = "" if held else _kept(turn, row)
+        if kept:
+            yield BlockedCleaning(row.id, row.table, row.partition, kept)
+        elif held:
             yield BlockedCleaning(
                 row.id,
                 row.table,
@@ -101,14 +106,38 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 tuple(holder(txn) for txn in held),
             )
         else:
-            yield _row_task(state, row)
+            yield _row_task(turn, row)
+
+
+def _kept(turn: Turn, row: CompactionTask) -> str:
+    """Why past snapshots still need what the row replaced or dropped; empty if none does (P36)."""
+    table = turn.state.tables.get(row.table_id)
+    if table is None:
+        return ""
+    commit = next((past for past in _later(turn, table) if past.txn_id == row.txn_id), None)
+    if commit is not None:
+        keep = history.retention(turn.state, table)
+        return (
+            f"{history.RETENTION} keeps what it replaced until {utc_text(commit.at + keep)} (P36)"
+        )
+    if isinstance(row, DropTask):
+        for who, pin in history.pins(turn.state, table):
+            if not pin.write_ids.is_valid(row.highest_write_id):
+                return f"{who} keeps the partition as it was before its drop (P36)"
+    return ""
+
+
+def _later(turn: Turn, table: Table) -> Sequence[TableCommit]:
+    """The commits that the oldest snapshot of the table's history does not see."""
+    return history.after(table, history.horizon(turn.state, table, turn.now))
 
 
 def holder(txn: Txn) -> Holder:
     return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
 
 
-def _row_task(state: State, row: CompactionTask) -> CleaningTask:
+def _row_task(turn: Turn, row: CompactionTask) -> CleaningTask:
+    state = turn.state
     location = row.location if isinstance(row, DropTask) else None
     table = state.tables.get(row.table_id)
     if location is not None or table is None:
@@ -137,7 +166,8 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
     # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
-    txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id)
+    later = _later(turn, table)
+    txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
     return CleaningTask(
         row.id,
         "compaction",
@@ -153,7 +183,12 @@ def _row_task(state: State, row: CompactionTask) -> CleaningTask:
         row.cleaner_attempts,
         False,
         {**table.record.properties, **row.properties},
+        _pins(state, table),
     )
+
+
+def _pins(state: State, table: Table) -> tuple[Pin, ...]:
+    return tuple(pin for _, pin in history.pins(state, table))
 
 
 def _location(table: str, partition: str | None) -> str:
@@ -195,20 +230,50 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                 0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
             )
             continue
-        txns, listed = cleaner_lists(state, table, low_mark(state), table.last_write_id)
-        yield CleaningTask(
-            0,
-            "abort",
-            table.record.name,
-            table_id,
-            partition,
-            _location(table.record.location, partition),
-            listed.high_watermark,
-            0,
-            txns,
-            listed,
-            0,
-            retry.attempts if retry else 0,
-            False,
-            table.record.properties,
-        )
+        yield _entity_task(turn, table, partition, "abort")
+
+
+def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
+    """Cleanings of entities in which an earlier one left directories for pins: they may run when
+    one of these pins is gone (P36)."""
+    state = turn.state
+    for table_id, table in state.tables.items():
+        for name, moments in table.held.items():
+            entity = (table_id, name or None)
+            if only not in (None, entity):
+                continue
+            pins = {pin.moment: who for who, pin in history.pins(state, table)}
+            if pins.keys() >= set(moments):
+                who = ", ".join(pins[moment] for moment in moments)
+                yield BlockedCleaning(
+                    0, table.record.name, entity[1], f"{who}: it keeps what it shows (P36)"
+                )
+            elif entity not in aborted_rows(state):
+                yield _entity_task(turn, table, entity[1], "history")
+
+
+def _entity_task(turn: Turn, table: Table, partition: str | None, kind: str) -> CleaningTask:
+    """A cleaning without a compaction, of what no open snapshot of any table needs."""
+    state = turn.state
+    entity = (table.record.table_id, partition)
+    retry = state.retries.get(entity)
+    txns, listed = cleaner_lists(
+        state, table, low_mark(state), table.last_write_id, _later(turn, table)
+    )
+    return CleaningTask(
+        0,
+        kind,
+        table.record.name,
+        table.record.table_id,
+        partition,
+        _location(table.record.location, partition),
+        listed.high_watermark,
+        0,
+        txns,
+        listed,
+        0,
+        retry.attempts if retry else 0,
+        False,
+        table.record.properties,
+        _pins(state, table),
+    )

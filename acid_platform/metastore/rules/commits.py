@@ -23,7 +23,7 @@ from acid_platform.metastore.operations.transactions import (
     Drop,
 )
 from acid_platform.metastore.records import EntityDirectory, HistoryRow, RowReport, WriteReport
-from acid_platform.metastore.rules import events, locking, write_set
+from acid_platform.metastore.rules import events, history, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.state import (
@@ -40,6 +40,7 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed as WriteSetRow
+from acid_platform.transactions.row_sets import RowSet
 
 
 def commit(turn: Turn, operation: Commit) -> CommitDone:
@@ -190,7 +191,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     A table that was dropped, renamed or altered meanwhile is left out: a write of it was refused
     before, and an UPDATE that matched no row of it may commit. Raises MalformedRows.
     """
-    changed = {}
+    changed: dict[tuple[int, str | None, Operation], RowSet] = {}
     for report in reports:
         try:
             table = unchanged(state, txn, report.table)
@@ -302,7 +303,12 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
                 ),
             )
     state.components.pop(txn_id, None)
-    close(state, at, txn_id, TxnState.COMMITTED, "", event.commit_id)
+    wrote = state.txns[txn_id].wrote
+    moment = close(state, at, txn_id, TxnState.COMMITTED, "", event.commit_id)
+    for table_id in wrote:
+        if table_id in state.tables:
+            table = state.tables[table_id]
+            history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
 
 
 def place(
@@ -353,8 +359,11 @@ def _abort(state: State, at: int, event: events.Aborted) -> None:
 
 def close(
     state: State, at: int, txn_id: int, end_state: TxnState, reason: str, commit_id: int
-) -> None:
-    """Ends a transaction; an aborted one is kept while it has components (T11, T46)."""
+) -> int:
+    """Ends a transaction; an aborted one is kept while it has components (T11, T46).
+
+    Returns the moment of its end; 0 for a read lease.
+    """
     txn = state.txns[txn_id]
     for ext in list(state.locks_by_txn.get(txn_id, ())):
         locking.remove_lock(state, ext)
@@ -375,6 +384,7 @@ def close(
         reason,
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
+        moment = state.moment()
         state.txns[txn_id] = replace(
             txn,
             state=end_state,
@@ -382,13 +392,16 @@ def close(
             reason=reason,
             snapshot=None,
             taken=0,
-            closed=state.moment(),
+            closed=moment,
+            pins=(),
         )
-        return
+        return moment
     del state.txns[txn_id]
-    if txn.kind is not TxnType.READ_ONLY:
-        moment = state.moment()
-        state.departed.append(Departed(txn_id, moment, moment))
+    if txn.kind is TxnType.READ_ONLY:
+        return 0
+    moment = state.moment()
+    state.departed.append(Departed(txn_id, moment, moment))
+    return moment
 
 
 def _replied(state: State, at: int, event: events.Replied) -> None:

@@ -17,7 +17,7 @@ from acid_platform.metastore.operations.compaction import (
     Owned,
 )
 from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import events, history, locking
 from acid_platform.metastore.rules.commits import close, end, place
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State
@@ -171,7 +171,9 @@ def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None
     for directory, contents in event.directories:
         place(state, at, entity_of(row), directory, contents)
     state.components.pop(event.txn, None)
-    close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
+    moment = close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
+    if row.table_id in state.tables:
+        history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
     done = replace(
         row,
         state=event.state,

@@ -14,8 +14,9 @@ from acid_platform.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord
+from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.snapshots import first_snapshot
-from acid_platform.metastore.rules.state import EntityDirectories, State, Table, Txn
+from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, Table, Txn
 from acid_platform.transactions import TxnType
 
 Columns = Sequence[tuple[str, str]]
@@ -63,6 +64,11 @@ def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[Partiti
     moment = moment_of(state, txn)
     if table.at(moment) is None:
         moment = state.next_moment  # the table was created after the snapshot
+    return partitions_at(table, moment)
+
+
+def partitions_at(table: Table, moment: int) -> list[PartitionRecord]:
+    """The partitions that a snapshot of this moment sees, by name."""
     every = (*table.partitions.values(), *table.dropped_partitions)
     return sorted(
         (partition for partition in every if partition.there_at(moment)),
@@ -157,7 +163,7 @@ def outlived(state: State) -> bool:
     ends = _Ends(state)
     return (
         any(earlier_view.until <= ends.oldest for earlier_view in state.earlier_views)
-        or any(earlier.until <= ends.oldest for table in changed for earlier in table.earlier)
+        or any(not ends.asked(table, earlier) for table in changed for earlier in table.earlier)
         or any(ends.partitions(table) for table in changed)
         or any(ends.table(table) for table in state.dropped_tables.values())
     )
@@ -169,9 +175,10 @@ def forget(state: State) -> None:
     ends = _Ends(state)
     state.earlier_views = [view for view in state.earlier_views if view.until > ends.oldest]
     for table_id, table in state.tables.items():
-        table.earlier = [
-            declaration for declaration in table.earlier if declaration.until > ends.oldest
-        ]
+        if table.earlier:
+            table.earlier = [
+                declaration for declaration in table.earlier if ends.asked(table, declaration)
+            ]
         over = ends.partitions(table)
         if over:
             table.dropped_partitions = [
@@ -192,11 +199,22 @@ class _Ends:
     """The drops that every open snapshot sees and for which the Cleaner has finished (P22)."""
 
     def __init__(self, state: State) -> None:
+        self._state = state
         self.oldest = first_snapshot(state)(0)
         self._removing: dict[int, set[str | None]] = {}
         for row in state.queue.values():
             if isinstance(row, DropTask):
                 self._removing.setdefault(row.table_id, set()).add(row.partition)
+
+    def of(self, table: Table) -> int:
+        """The oldest moment of which its declaration may be asked (P28, P36)."""
+        return min(self.oldest, history.oldest(self._state, table))
+
+    def asked(self, table: Table, earlier: Earlier) -> bool:
+        """Whether a snapshot may ask for the declaration, or a read as of the oldest write id."""
+        return earlier.until > self.of(table) or (
+            earlier.record.version <= table.anchor < earlier.until
+        )
 
     def table(self, table: Table) -> bool:
         return table.dropped <= self.oldest and table.record.table_id not in self._removing
@@ -204,9 +222,8 @@ class _Ends:
     def partitions(self, table: Table) -> set[str]:
         """Partitions whose last drop has ended: their directories are forgotten together."""
         last = {partition.name: partition.dropped for partition in table.dropped_partitions}
+        oldest = self.of(table) if last else 0
         removing = self._removing.get(table.record.table_id, ())
         return {
-            name
-            for name, dropped in last.items()
-            if dropped <= self.oldest and name not in removing
+            name for name, dropped in last.items() if dropped <= oldest and name not in removing
         }

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode, encode
 from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.pasts import Pin, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -175,6 +176,32 @@ class SnapshotTaken(Event):
 
     txn: int
     needs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PastPinned(Event):
+    """A transaction reads the table `name` as it was (P36)."""
+
+    kind = "pinned"
+
+    txn: int
+    name: str
+    pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
+class TagCreated(Event):
+    kind = "tag"
+
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True)
+class TagDropped(Event):
+    kind = "tag_dropped"
+
+    table_id: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +383,10 @@ class NotInitiated(Event):
 
 @dataclass(frozen=True, slots=True)
 class CleaningStarted(Event):
-    """`upto`: transactions below it that have not asked for the table yet may miss files (P11)."""
+    """`upto`: transactions below it that have not asked for the table yet may miss files (P11).
+
+    `since`: the moment from which on the table's history is still kept (P36).
+    """
 
     kind = "cleaning"
 
@@ -364,11 +394,12 @@ class CleaningStarted(Event):
     table_id: int
     partition: str | None
     upto: int
+    since: int = field(default=0, metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Event):
-    """`removed`, `gone`: see operations.MarkCleaned. Older journals lack `gone`."""
+    """`removed`, `gone`, `held`: see operations.MarkCleaned. Older journals lack `gone`."""
 
     kind = "cleaned"
 
@@ -378,6 +409,7 @@ class Cleaned(Event):
     highest: int
     removed: tuple[int, ...] | None
     gone: tuple[str, ...] | None = None
+    held: tuple[int, ...] = field(default=(), metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

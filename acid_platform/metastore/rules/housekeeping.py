@@ -7,13 +7,13 @@ part is due.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask
-from acid_platform.metastore.rules import events, locking, write_set
+from acid_platform.metastore.rules import events, history, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
@@ -95,9 +95,20 @@ def purge(turn: Turn) -> None:
         or any(_outlived(state, txn.txn_id, low) for txn in state.aborted_txns())
         or len(_still_seen(state)) < len(state.departed)
         or outlived(state)
+        or any(_horizon(state, table, turn.now) > table.since for table in state.tables.values())
     )
     if needed:
         turn.record(events.Purged(low=low, writers=writers))
+    for table in state.tables.values():
+        for tag in list(table.tags.values()):
+            if tag.expires and tag.expires <= turn.now:
+                turn.record(events.TagDropped(table.record.table_id, tag.name))
+
+
+def _horizon(state: State, table: Table, now: int) -> int:
+    """The moment before which the history may be forgotten: without a retention that is left to
+    the Cleaner (P36)."""
+    return history.horizon(state, table, now) if history.retention(state, table) else table.since
 
 
 def _min_writer(state: State) -> int:
@@ -113,7 +124,8 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     entities = table.entities()
     if not table.aborted or not entities or _dropping(state, table):
         return set()
-    top = min(_safe_base(state, entity, low) for entity in entities)
+    later = {past.txn_id for past in table.commits}
+    top = min(_safe_base(state, entity, low, later) for entity in entities)
     mapped = {row.write_id for row in table.writes}
     waiting = {
         component.write_id
@@ -135,13 +147,16 @@ def _dropping(state: State, table: Table) -> bool:
     )
 
 
-def _safe_base(state: State, entity: Entity, low: int) -> int:
-    """The highest write id of a base that all open snapshots see; -1 without such a base."""
+def _safe_base(state: State, entity: Entity, low: int, later: Container[int] = ()) -> int:
+    """The highest write id of a base that all open snapshots see; -1 without such a base.
+
+    Bases of the transactions `later` do not count: past snapshots miss them (P36).
+    """
     return max(
         (
             directory.high
             for directory in state.directories.get(entity, {}).values()
-            if directory.base and directory.txn < low
+            if directory.base and directory.txn < low and directory.txn not in later
         ),
         default=-1,
     )
@@ -161,8 +176,10 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-def _purged(state: State, _at: int, event: events.Purged) -> None:
+def _purged(state: State, at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
+    for table in state.tables.values():
+        history.advance(table, _horizon(state, table, at))
     write_set.purge(state, writers)
     for table in state.tables.values():
         gone = [row for row in table.writes if row.txn_id < low]
@@ -194,8 +211,8 @@ def _purged(state: State, _at: int, event: events.Purged) -> None:
 
 
 def _settle_floors(table: Table) -> None:
-    """Of the drops of a partition that every open snapshot sees, keeps only the last (P22)."""
-    mapped = {row.write_id for row in table.writes}
+    """Of the drops of a partition that every snapshot sees, keeps only the last (P22, P36)."""
+    mapped = {row.write_id for row in table.writes}.union(past.write_id for past in table.commits)
     for name, floors in table.floors.items():
         if len(floors) > 1:
             settled = [floor for floor in floors if floor not in mapped]

@@ -32,6 +32,7 @@ from acid_platform.metastore.rules import (
     restoring,
     shows,
     tables,
+    time_travel,
     timers,
     txns,
     views,
@@ -63,6 +64,7 @@ APPLY: Effects = {
     **erasures.APPLY,
     **manifests.APPLY,
     **identity.APPLY,
+    **time_travel.APPLY,
 }
 """The effect of each kind of event on the state."""
 
@@ -82,6 +84,7 @@ HANDLERS: Handlers = {
     **manifests.HANDLERS,
     **reading.HANDLERS,
     **identity.HANDLERS,
+    **time_travel.HANDLERS,
 }
 """The handler of each operation."""
 

@@ -17,7 +17,7 @@ from acid_platform.metastore.operations.tables import (
     GetDoubtful,
     ResolveDoubtful,
 )
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.commits import place
 from acid_platform.metastore.rules.identity import disown, make_relative
 from acid_platform.metastore.rules.state import Identity, State, Table, ranges
@@ -81,6 +81,9 @@ def _restored(state: State, at: int, event: events.Restored) -> None:
     for table in state.tables.values():
         # Doubtful write ids have no transaction any more; they must not raise a watermark.
         table.purged = max(table.purged, table.last_write_id)
+        # What was committed or removed after the backup is not known in its order.
+        history.begin(table, state.next_moment, at, history.UNKNOWN)
+    state.moment()
     state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
     state.departed = []
     state.cleaning = {}
@@ -111,6 +114,8 @@ def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
         for name in [*known]:
             if known[name].obsolete and name not in names:
                 del known[name]
+                # A tag that needs it would show fewer rows.
+                table.tags = {}
 
 
 def _visibility(directory: str) -> int:
@@ -125,10 +130,13 @@ def _doubt(table: Table, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-def _resolved(state: State, _at: int, event: events.DoubtResolved) -> None:
+def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
     table = state.tables[event.table_id]
     table.doubtful.difference_update(event.committed, event.aborted)
     table.aborted.update(event.aborted)
+    moment = state.moment()
+    for write_id in event.committed:
+        history.note(state, table, moment, at, write_id)
 
 
 APPLY: Effects = {

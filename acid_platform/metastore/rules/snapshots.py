@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.state import State, Table, TableCommit, Txn
 from acid_platform.transactions import (
     CompactorWriteIdList,
     TxnType,
@@ -110,12 +110,17 @@ def holders(state: State, table_id: int, below: int) -> list[Txn]:
 
 
 def cleaner_lists(
-    state: State, table: Table, watermark: int, highest_write_id: int
+    state: State,
+    table: Table,
+    watermark: int,
+    highest_write_id: int,
+    later: Sequence[TableCommit] = (),
 ) -> tuple[ValidTxnList, ValidWriteIdList]:
     """The Cleaner's lists (S17): only what every open snapshot of the table sees counts as valid.
 
     `watermark` is the lowest transaction whose snapshot must stay readable. Compactions that have
-    committed but are not visible to all snapshots count as open. Aborted write ids above
+    committed but are not visible to all snapshots count as open, and so do the commits `later`
+    than the oldest snapshot that the table's history keeps (P36). Aborted write ids above
     `highest_write_id` stay in the list, so that their directories can be removed (C46).
     """
     high = watermark - 1
@@ -124,11 +129,13 @@ def cleaner_lists(
         for row in state.queue.values()
         if row.table_id == table.record.table_id and row.txn_id and row.next_txn_id > watermark
     }
+    unsafe.update(past.txn_id for past in later if past.txn_id)
     opened = {txn.txn_id for txn in state.open_txns() if txn.txn_id <= high} | unsafe
     aborted = {txn.txn_id for txn in state.aborted_txns() if txn.txn_id <= high}
     txns = ValidTxnList.of(high, (txn_id for txn_id in opened if txn_id <= high), aborted)
     listed = write_ids(table, txns)
     top = min(listed.high_watermark, highest_write_id)
+    hidden = {past.write_id for past in later if past.write_id}.union(listed.open)
     return txns, ValidWriteIdList.of(
-        listed.table, top, (write_id for write_id in listed.open if write_id <= top), table.aborted
+        listed.table, top, (write_id for write_id in hidden if write_id <= top), table.aborted
     )

@@ -15,6 +15,7 @@ from acid_platform.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.pasts import Pin, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -43,6 +44,20 @@ class WriteIdRow:
     write_id: int
     txn_id: int
     last_txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A commit that may have changed what a table shows (P36).
+
+    `write_id` 0: a compaction, or with `txn_id` 0 a change of the declaration. `at`: milliseconds
+    UTC, never before the time of an earlier commit.
+    """
+
+    moment: int
+    write_id: int
+    txn_id: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +105,20 @@ class Table:
     """Dropped partitions that an open snapshot may still see (P28)."""
     dropped: int = 0
     """The moment of its drop; 0 if it was not dropped."""
+    since: int = 0
+    """The moment from which on its history is kept (P36)."""
+    since_at: int = 0
+    """The time of the last commit up to `since`."""
+    since_write: int = 0
+    """The write id of the last commit up to `since`; history.UNKNOWN if nobody knows it."""
+    anchor: int = 0
+    """The moment of that commit; the declaration of then is kept too."""
+    commits: list[TableCommit] = field(default_factory=list)
+    """What was committed after `since`, ascending by moment."""
+    tags: dict[str, Tag] = field(default_factory=dict)
+    held: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By partition ('' for an unpartitioned table): the moments of the pins for which the last
+    cleaning left directories in place."""
 
     def at(self, moment: int) -> TableRecord | None:
         """The declaration that a snapshot of this moment sees, if the table existed then (P28)."""
@@ -146,6 +175,8 @@ class Txn:
     """The list itself, for a transaction that was open when the file had schema version 2."""
     ended: int = 0
     reason: str = ""
+    pins: tuple[Pin, ...] = ()
+    """Past snapshots that it reads (P36)."""
 
     @property
     def is_open(self) -> bool:

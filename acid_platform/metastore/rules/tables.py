@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from acid_platform.config import setting
 from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,
     NoSuchTable,
+    SettingRefused,
     TableExists,
 )
 from acid_platform.layout.declared import refuse_path_trouble
@@ -26,7 +28,7 @@ from acid_platform.metastore.operations.tables import (
     SetValue,
 )
 from acid_platform.metastore.records import DropTask, EntityDirectory, PartitionRecord, TableRecord
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
 from acid_platform.metastore.rules.timers import patience
@@ -81,6 +83,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
+    _check_properties(name, record)
     _check_cleaning(turn, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -199,8 +202,18 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         merged = {**record.properties, **operation.properties}
         kept = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=kept)
+        _check_properties(record.name, record)
     turn.record(events.TableAltered(record))
     return turn.state.tables[record.table_id].record
+
+
+def _check_properties(name: str, record: TableRecord) -> None:
+    text = record.properties.get(history.RETENTION)
+    if text is not None:
+        try:
+            setting(history.RETENTION).parse(text)
+        except SettingRefused as error:
+            raise InvalidDefinition(f"{name}: {error}") from error
 
 
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
@@ -252,22 +265,23 @@ def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> 
     del state.databases[event.name]
 
 
-def _table(state: State, _at: int, event: events.TableCreated) -> None:
+def _table(state: State, at: int, event: events.TableCreated) -> None:
     record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
-    state.tables[record.table_id] = Table(
-        record, next_write_id=record.floor + 1, purged=record.floor
-    )
+    table = Table(record, next_write_id=record.floor + 1, purged=record.floor)
+    state.tables[record.table_id] = table
+    history.begin(table, record.version, at, record.floor)
     state.names[record.name] = record.table_id
 
 
-def _altered(state: State, _at: int, event: events.TableAltered) -> None:
+def _altered(state: State, at: int, event: events.TableAltered) -> None:
     record = replace(event.table, version=state.moment())
     table = state.tables[record.table_id]
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
+    history.note(state, table, record.version, at)
     for row in state.queue.values():
         # A Worker goes by the table's name; a drop goes by its location.
         if row.table_id == record.table_id and not isinstance(row, DropTask):
@@ -276,7 +290,7 @@ def _altered(state: State, _at: int, event: events.TableAltered) -> None:
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _adopted(state: State, _at: int, event: events.TableAdopted) -> None:
+def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
     table = state.tables[event.table_id]
     state.next_txn = max(state.next_txn, event.txn_id + 1)
     table.next_write_id = max(table.next_write_id, event.write_id + 1)
@@ -290,6 +304,7 @@ def _adopted(state: State, _at: int, event: events.TableAdopted) -> None:
             state.contents.setdefault(entity, {})[directory.name] = contents
         else:
             state.unrecorded.add(entity)
+    history.begin(table, state.moment(), at, event.write_id)
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 

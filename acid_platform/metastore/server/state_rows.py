@@ -9,6 +9,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.pasts import Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -33,6 +34,7 @@ from acid_platform.metastore.rules.state import (
     Retry,
     State,
     Table,
+    TableCommit,
     Txn,
     WriteIdRow,
     ranges,
@@ -78,6 +80,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "earlier_tables": ("table_id", "version"),
     "views": ("name",),
     "earlier_views": ("name", "version"),
+    "table_commits": ("table_id", "moment", "write_id"),
+    "tags": ("table_id", "name"),
     "locations": ("location",),
     "partitions": ("table_id", "name"),
     "dropped_partitions": ("table_id", "name", "dropped"),
@@ -127,6 +131,14 @@ def keyed(state: State) -> Keyed:
         "earlier_views": {
             (view.view.name, view.view.version): {**encode(view.view), "until": view.until}
             for view in state.earlier_views
+        },
+        "table_commits": {
+            (table_id, commit.moment, commit.write_id): commit
+            for table_id, table in known
+            for commit in table.commits
+        },
+        "tags": {
+            (table_id, name): tag for table_id, table in known for name, tag in table.tags.items()
         },
         "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
@@ -189,6 +201,11 @@ def _table_row(table: Table) -> Row:
         "aborted": ranges(table.aborted),
         "floors": dict(table.floors),
         "doubtful": ranges(table.doubtful),
+        "since": table.since,
+        "since_at": table.since_at,
+        "since_write": table.since_write,
+        "anchor": table.anchor,
+        "held": dict(table.held),
     }
 
 
@@ -266,6 +283,11 @@ def _restore_declarations(state: State, rows: Rows) -> None:
                 doubtful=_ids(row["doubtful"]),
                 floors={name: tuple(floors) for name, floors in row["floors"].items()},
                 dropped=row.get("dropped", 0),
+                since=row["since"],
+                since_at=row["since_at"],
+                since_write=row["since_write"],
+                anchor=row["anchor"],
+                held={name: tuple(moments) for name, moments in row["held"].items()},
             )
     state.names = {table.record.name: key for key, table in state.tables.items()}
     every = state.tables | state.dropped_tables
@@ -279,6 +301,10 @@ def _restore_declarations(state: State, rows: Rows) -> None:
         table, pair = every[row["table_id"]], decode(WriteIdRow, row)
         table.writes.append(pair)
         table.by_txn[pair.txn_id] = pair.write_id
+    for row in sorted(rows["table_commits"], key=itemgetter("moment", "write_id")):
+        every[row["table_id"]].commits.append(decode(TableCommit, row))
+    for row in rows["tags"]:
+        every[row["table_id"]].tags[row["name"]] = decode(Tag, row)
     for row in rows["views"]:
         state.views[row["name"]] = decode(ViewRecord, row)
     for row in sorted(rows["earlier_views"], key=itemgetter("until")):

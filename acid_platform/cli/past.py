@@ -1,0 +1,89 @@
+"""`acid tag`, `acid rollback` and `acid diff`: the pasts of tables (P36)."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from acid_platform.cli.console import Session, command, complete_tables
+from acid_platform.cli.files import ROWS
+from acid_platform.display.past import tag_rows
+from acid_platform.metastore import show_columns
+
+_AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
+
+
+def as_of(text: str) -> int | datetime.datetime | str:
+    """A write id, a time or the name of a tag, as people write them."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+@click.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("name", required=False)
+@click.option("--as-of", "past", metavar="WHEN", help=f"{_AS_OF} Default: now.")
+@click.option("--days", type=click.IntRange(min=1), help="Drop it by itself after so many days.")
+@click.option("--drop", is_flag=True, help="Drop the tag; the Cleaner removes what it kept.")
+@command
+def tag(
+    session: Session, table: str, name: str | None, past: str | None, days: int | None, drop: bool
+) -> None:
+    """List the tags of TABLE, or make the tag NAME, which keeps a snapshot's files."""
+    if name is None and (past is not None or days is not None or drop):
+        raise click.UsageError("name the tag")
+    with session.open() as warehouse:
+        handle = warehouse.table(table)
+        if name is not None and drop:
+            handle.drop_tag(name)
+            session.say({"dropped": name}, f"tag {name} of {handle.name} is dropped")
+            return
+        if name is not None:
+            kept = datetime.timedelta(days=days) if days else None
+            handle.tag(name, None if past is None else as_of(past), kept)
+        rows = tag_rows(handle.retained())
+    session.show(rows, show_columns.TAGS, empty="no tags")
+
+
+@click.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("when")
+@command
+def rollback(session: Session, table: str, when: str) -> None:
+    """Make the rows of TABLE those of WHEN: a write id, a time in UTC, or a tag."""
+    with session.open() as warehouse, session.working(f"rolling back {table}"):
+        rows = warehouse.table(table).rollback_to(as_of(when))
+    session.say(
+        {"table": table, "rows": rows}, f"{table} is as of {when} again: {rows} rows were written"
+    )
+
+
+@click.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("before")
+@click.argument("after", default="now")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ROWS,
+    show_default=True,
+    help="Rows to print; the counts are of all.",
+)
+@command
+def diff(session: Session, table: str, before: str, after: str, limit: int) -> None:
+    """Count and show the rows of TABLE that differ between BEFORE and AFTER.
+
+    Each is a write id, a time in UTC, a tag, or now.
+    """
+    with session.open() as warehouse, session.working(f"comparing {table}"):
+        then, later = (None if text == "now" else as_of(text) for text in (before, after))
+        found = warehouse.table(table).diff(then, later, limit)
+    if session.json:
+        session.say_json(found.as_json())
+        return
+    session.show(found.rows, title=str(found), empty="no rows differ")

@@ -1,0 +1,36 @@
+"""Rows about the pasts of tables, for listings: tags, and what histories cost (P36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from acid_platform.metastore.pasts import KeptHistory
+
+
+def tag_rows(kept: KeptHistory) -> list[dict[str, Any]]:
+    """A row for each tag, as `show_columns.TAGS` names the columns."""
+    return [
+        {
+            "table": kept.table,
+            "tag": tag.name,
+            "write_id": None if tag.write_id < 0 else tag.write_id,
+            "snapshot": tag.at,
+            "created": tag.created,
+            "expires": tag.expires,
+            "user": tag.user,
+        }
+        for tag in kept.tags
+    ]
+
+
+def retained_row(kept: KeptHistory) -> dict[str, Any]:
+    """As `show_columns.RETAINED` names the columns."""
+    return {
+        "table": kept.table,
+        "retention": kept.retention,
+        "since": kept.since,
+        "write_id": None if kept.write_id < 0 else kept.write_id,
+        "directories": kept.directories,
+        "bytes": kept.bytes,
+        "tags": [tag.name for tag in kept.tags],
+    }

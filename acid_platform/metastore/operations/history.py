@@ -1,0 +1,54 @@
+"""Past snapshots of tables, tags, and what they cost (P36)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
+from acid_platform.metastore.records import PastTable
+
+
+@dataclass(frozen=True, slots=True)
+class GetPast(Operation[PastTable]):
+    """A table as it was. Until the transaction ends, the Cleaner keeps the files of then."""
+
+    op = "past"
+    repeatable = True
+
+    txn: int
+    table: str
+    as_of: AsOf
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTag(Operation[Tag]):
+    """Names a snapshot of a table, the present one without `as_of`; `expires`: milliseconds UTC, 0
+    means never."""
+
+    op = "create_tag"
+
+    table: str
+    name: str
+    as_of: AsOf | None = None
+    expires: int = 0
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropTag(Operation[None]):
+    op = "drop_tag"
+
+    table: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetKept(Operation[list[KeptHistory]]):
+    """Since when the history of a table, or of all (None), is kept, and what that costs."""
+
+    op = "kept"
+    answers = "tables"
+    reads = True
+
+    table: str | None

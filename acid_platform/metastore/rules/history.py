@@ -1,0 +1,142 @@
+"""The history of a table: its commits, and what each past moment showed (P36).
+
+A table has the commits since the moment `since`, in the order in which they were made. What it
+showed at `since`, or after any of them, can be read, since the Cleaner removes no directory that
+one of these snapshots needs. Before it removes others, it moves `since` forward. A pin, which a tag
+or an open transaction holds, keeps one snapshot for longer; it carries its own lists.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+
+from acid_platform.config import setting
+from acid_platform.metastore.pasts import Pin
+from acid_platform.metastore.rules.snapshots import txn_list, write_ids
+from acid_platform.metastore.rules.state import State, Table, TableCommit
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+RETENTION = "acid.history.retention"
+"""The property of a table, and the setting for tables without it: how long the files of past
+snapshots stay. With 0 they stay until the next cleaning."""
+
+MOST_WITHOUT_RETENTION = 100
+"""How many commits are remembered of a table without a retention."""
+
+UNKNOWN = -1
+"""In place of a table's last write id: nobody knows which commit came last."""
+
+
+def retention(state: State, table: Table) -> int:
+    """Milliseconds for which past snapshots stay readable; 0: until the next cleaning."""
+    return _milliseconds(table.record.properties.get(RETENTION, state.settings.text(RETENTION)))
+
+
+@lru_cache(1024)
+def _milliseconds(text: str) -> int:
+    """Cached, since each commit asks."""
+    return int(setting(RETENTION).parse(text))
+
+
+# --- changes of the history -----------------------------------------------------------------------
+
+
+def begin(table: Table, moment: int, at: int, write_id: int) -> None:
+    """Lets the history begin at a moment; `write_id`: the last write id then, or UNKNOWN."""
+    table.commits = []
+    table.since, table.since_at, table.since_write = moment, at, write_id
+    table.anchor = moment
+
+
+def note(state: State, table: Table, moment: int, at: int, write_id: int = 0, txn: int = 0) -> None:
+    """Adds a commit; `write_id` 0: a compaction, or with `txn` 0 a change of the declaration."""
+    before = table.commits[-1].at if table.commits else table.since_at
+    table.commits.append(TableCommit(moment, write_id, txn, max(at, before)))
+    if len(table.commits) > MOST_WITHOUT_RETENTION and not retention(state, table):
+        advance(table, table.commits[-MOST_WITHOUT_RETENTION].moment)
+
+
+def advance(table: Table, moment: int) -> None:
+    """Forgets what the table showed before a moment."""
+    if moment <= table.since:
+        return
+    count = bisect_right(table.commits, moment, key=_MOMENT)
+    gone, table.commits = table.commits[:count], table.commits[count:]
+    table.since = moment
+    if gone:
+        table.since_at = gone[-1].at
+        write = next((past for past in reversed(gone) if past.write_id), None)
+        if write is not None:
+            table.since_write, table.anchor = write.write_id, write.moment
+
+
+_MOMENT, _AT = attrgetter("moment"), attrgetter("at")
+
+
+# --- what has to stay -----------------------------------------------------------------------------
+
+
+def horizon(state: State, table: Table, now: int) -> int:
+    """The moment from which on everything has to stay readable; pins may keep older snapshots."""
+    kept = retention(state, table)
+    if not kept:
+        return table.commits[-1].moment if table.commits else table.since
+    return at_time(table, now - kept)
+
+
+def at_time(table: Table, at: int) -> int:
+    """The moment of the last commit up to a time, or `since`."""
+    count = bisect_right(table.commits, at, key=_AT)
+    return table.commits[count - 1].moment if count else table.since
+
+
+def after(table: Table, moment: int) -> Sequence[TableCommit]:
+    """The commits after a moment, which must not be before `since`."""
+    return table.commits[bisect_right(table.commits, moment, key=_MOMENT) :]
+
+
+def pins(state: State, table: Table) -> list[tuple[str, Pin]]:
+    """The snapshots that stay apart from the retention, with their holders."""
+    table_id = table.record.table_id
+    held = [(f"tag {tag.name}", tag.pin) for tag in table.tags.values()]
+    held += [
+        (f"transaction {txn.txn_id}", pin)
+        for txn in state.open_txns()
+        for pin in txn.pins
+        if pin.table_id == table_id
+    ]
+    return held
+
+
+def oldest(state: State, table: Table) -> int:
+    """The oldest moment of which somebody may still ask, apart from `anchor`."""
+    return min([table.since, *(pin.moment for _, pin in pins(state, table))])
+
+
+# --- what a moment showed -------------------------------------------------------------------------
+
+
+def pin_at(state: State, table: Table, moment: int) -> Pin:
+    """The snapshot of the table right after everything up to a moment of its history.
+
+    It is what a transaction would see whose snapshot was taken then: the commits after the moment
+    count as open.
+    """
+    later = after(table, moment)
+    now = txn_list(state)
+    hidden = {past.txn_id for past in later if past.txn_id and not past.write_id}
+    txns = ValidTxnList.of(now.high_watermark, hidden.union(now.open), now.aborted)
+    seen = write_ids(table, now)
+    opened = {past.write_id for past in later if past.write_id}.union(seen.open)
+    top, aborted = seen.high_watermark, set(seen.aborted)
+    while top > 0 and (top in opened or top in aborted):
+        top -= 1
+    listed = ValidWriteIdList.of(table.record.name, top, _up_to(opened, top), _up_to(aborted, top))
+    return Pin(table.record.table_id, moment, listed, txns)
+
+
+def _up_to(ids: Iterable[int], top: int) -> set[int]:
+    return {write_id for write_id in ids if write_id <= top}

@@ -1,0 +1,232 @@
+"""Past snapshots on request: reads as of a write id, a time or a tag, and the tags (P36)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
+from acid_platform.metastore.operations.history import (
+    CreateTag,
+    DropTag,
+    GetKept,
+    GetPast,
+)
+from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
+from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
+from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules.declared import partitions_at, seen_table
+from acid_platform.metastore.rules.lock_requests import check_files
+from acid_platform.metastore.rules.state import State, Table
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import TxnType
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def past(turn: Turn, operation: GetPast) -> PastTable:
+    """A table as it was; until the transaction ends, the Cleaner keeps what that needs.
+
+    Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn.
+    """
+    txn = require_open(turn, operation.txn)
+    table, _ = seen_table(turn.state, txn, operation.table)
+    if table.dropped:
+        raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
+    check_files(txn, table)
+    pin = _resolve(turn, table, operation.as_of)
+    held = {(known.table_id, known.moment): known for known in txn.pins}
+    if (pin.table_id, pin.moment) in held:
+        pin = held[pin.table_id, pin.moment]
+    else:
+        turn.record(events.PastPinned(txn.txn_id, table.record.name, pin))
+    if txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+    return PastTable(_record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
+
+
+def _record_at(table: Table, pin: Pin) -> TableRecord:
+    """The declaration then, under the table's present name and location."""
+    then, now = table.at(pin.moment), table.record
+    assert then is not None, "a history does not begin before its table"
+    return replace(then, name=now.name, location=now.location, foreign=now.foreign)
+
+
+def _partitions_at(table: Table, pin: Pin) -> list[PartitionRecord]:
+    return partitions_at(table, pin.moment)
+
+
+def _resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
+    """The snapshot that is meant. Raises NoSuchPast, NotEnoughHistory."""
+    if sum(part is not None for part in (as_of.write_id, as_of.time, as_of.tag)) != 1:
+        raise InvalidDefinition(f"{as_of!r} has to name one write id, one time or one tag")
+    if as_of.tag is not None:
+        return _tag(table, as_of.tag).pin
+    if as_of.time is not None:
+        return history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
+    assert as_of.write_id is not None
+    return _pin_after(turn.state, table, as_of.write_id)
+
+
+def _tag(table: Table, name: str) -> Tag:
+    tag = table.tags.get(name)
+    if tag is None:
+        known = ", ".join(sorted(table.tags)) or "none"
+        raise NoSuchPast(f"{table.record.name} has no tag {name!r}; its tags: {known}")
+    return tag
+
+
+def _moment_at(turn: Turn, table: Table, time: int) -> int:
+    if time > turn.now:
+        raise NoSuchPast(
+            f"{utc_text(time)} is in the future: the metastore's clock says {utc_text(turn.now)}"
+        )
+    if time < table.since_at:
+        raise NotEnoughHistory(_since(turn.state, table, utc_text(time)))
+    return history.at_time(table, time)
+
+
+def _pin_after(state: State, table: Table, write_id: int) -> Pin:
+    """The snapshot right after the commit of a write id."""
+    if write_id == table.since_write:
+        # Since its commit, only compactions and declarations have changed.
+        return replace(history.pin_at(state, table, table.since), moment=table.anchor)
+    for commit in reversed(table.commits):
+        if commit.write_id == write_id > 0:
+            return history.pin_at(state, table, commit.moment)
+    name, last = table.record.name, table.last_write_id
+    if write_id < 0 or write_id > last:
+        raise NoSuchPast(f"{name} has no write id {write_id}; the last that was given is {last}")
+    if write_id in table.aborted:
+        raise NoSuchPast(f"write id {write_id} of {name} was aborted, so the table never had it")
+    owner = next((txn for txn, own in table.by_txn.items() if own == write_id), 0)
+    if (owner in state.txns and state.txns[owner].is_open) or write_id in table.doubtful:
+        raise NoSuchPast(f"write id {write_id} of {name} is not committed")
+    raise NotEnoughHistory(_since(state, table, f"write id {write_id}"))
+
+
+def _since(state: State, table: Table, wanted: str) -> str:
+    name = table.record.name
+    last = f", write id {table.since_write}" if table.since_write != history.UNKNOWN else ""
+    advice = (
+        ""
+        if history.retention(state, table)
+        else f"; without {history.RETENTION}, it lasts until the next cleaning: ALTER TABLE {name}"
+        f" SET TBLPROPERTIES ('{history.RETENTION}'='7d') keeps more from now on"
+    )
+    return (
+        f"{name} as of {wanted} is not kept: its history begins at"
+        f" {utc_text(table.since_at)}{last}{advice}"
+    )
+
+
+def create_tag(turn: Turn, operation: CreateTag) -> Tag:
+    """Names a snapshot, the present one without `as_of`, and keeps its files.
+
+    Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
+    use or a time of expiry that is past.
+    """
+    table, name = turn.state.table(operation.table), operation.name
+    if not name or not name.isprintable() or len(name) > 200:
+        raise InvalidDefinition(f"{name!r} can't be the name of a tag: 1 to 200 printable letters")
+    if name in table.tags:
+        raise InvalidDefinition(f"{table.record.name} has a tag {name!r}; drop it first")
+    if operation.expires and operation.expires <= turn.now:
+        raise InvalidDefinition(f"tag {name!r} would expire in the past: {operation.expires}")
+    pin = (
+        history.pin_at(turn.state, table, turn.state.next_moment - 1)
+        if operation.as_of is None
+        else _resolve(turn, table, operation.as_of)
+    )
+    write_id, at = _last_commit(table, pin)
+    tag = Tag(name, pin, write_id, at, turn.now, operation.expires, operation.user)
+    turn.record(events.TagCreated(tag))
+    return tag
+
+
+def _last_commit(table: Table, pin: Pin) -> tuple[int, int]:
+    """The last write id that a pin sees, and its time."""
+    for tag in table.tags.values():
+        if tag.pin == pin:
+            return tag.write_id, tag.at
+    for commit in reversed(table.commits):
+        if commit.moment <= pin.moment and commit.write_id:
+            return commit.write_id, commit.at
+    return table.since_write, table.since_at
+
+
+def drop_tag(turn: Turn, operation: DropTag) -> None:
+    """Raises NoSuchTable, NoSuchPast."""
+    table = turn.state.table(operation.table)
+    tag = _tag(table, operation.name)
+    turn.record(events.TagDropped(table.record.table_id, tag.name))
+
+
+def kept(turn: Turn, operation: GetKept) -> list[KeptHistory]:
+    """The history of one table, or of every table (None). Raises NoSuchTable."""
+    state = turn.state
+    wanted = state.tables.values() if operation.table is None else [state.table(operation.table)]
+    return [_kept(state, table) for table in sorted(wanted, key=lambda each: each.record.name)]
+
+
+def _kept(state: State, table: Table) -> KeptHistory:
+    table_id = table.record.table_id
+    partitions = (
+        {None, *table.partitions, *(dropped.name for dropped in table.dropped_partitions)}
+        if table.record.partitioned
+        else {None}
+    )
+    obsolete = [
+        directory
+        for partition in partitions
+        for directory in state.directories.get((table_id, partition), {}).values()
+        if directory.obsolete
+    ]
+    for partition in partitions:
+        obsolete += state.dropped_directories.get((table_id, partition), {}).values()
+    return KeptHistory(
+        table.record.name,
+        history.retention(state, table),
+        table.since_at,
+        table.since_write,
+        len(obsolete),
+        sum(directory.bytes for directory in obsolete),
+        tuple(sorted(table.tags.values(), key=lambda tag: (tag.at, tag.name))),
+    )
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _pinned(state: State, _at: int, event: events.PastPinned) -> None:
+    txn = state.txns[event.txn]
+    state.txns[txn.txn_id] = replace(
+        txn,
+        pins=(*txn.pins, event.pin),
+        needs=txn.needs | {event.name: event.pin.table_id},
+    )
+
+
+def _tagged(state: State, _at: int, event: events.TagCreated) -> None:
+    table = state.tables[event.tag.pin.table_id]
+    table.tags = {**table.tags, event.tag.name: event.tag}
+
+
+def _tag_dropped(state: State, _at: int, event: events.TagDropped) -> None:
+    table = state.tables[event.table_id]
+    table.tags = {name: tag for name, tag in table.tags.items() if name != event.name}
+
+
+APPLY: Effects = {
+    events.PastPinned: _pinned,
+    events.TagCreated: _tagged,
+    events.TagDropped: _tag_dropped,
+}
+
+HANDLERS: Handlers = {
+    GetPast: past,
+    CreateTag: create_tag,
+    DropTag: drop_tag,
+    GetKept: kept,
+}

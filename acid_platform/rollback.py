@@ -1,0 +1,80 @@
+"""Making a table's rows those of the past: an overwrite with them (P30, P36).
+
+The rows are copied into new bases, which Hive and others read as any overwrite. Partitions that no
+commit has touched since stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from acid_platform.engine.open import past_scan
+from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.results import Result
+from acid_platform.reading.known_columns import require_columns
+from acid_platform.reading.selection import select_entities
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+
+if TYPE_CHECKING:
+    from acid_platform.engine.scans import TableScan
+    from acid_platform.metastore.pasts import AsOf
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.snapshot import AcidDirectory
+    from acid_platform.transaction_state import TransactionState
+
+_SOURCE = "acid_past"
+
+
+def roll_back(work: TransactionState, record: TableRecord, as_of: AsOf) -> int:
+    """Overwrites what differs from then; returns the number of rows written.
+
+    Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no more, and
+    as an overwrite does.
+    """
+    past = work.past(record.name, as_of)
+    columns = [name for name, _ in (*record.columns, *record.partition_columns)]
+    then = [name for name, _ in (*past.table.columns, *past.table.partition_columns)]
+    _require(then, work, record)
+    work.lock(record, Statement.INSERT_OVERWRITE)
+    layout = work.layout(record)
+    with work.begun.checked():
+        scan = past_scan(work.context.layout, work.begun, past, None)
+        now = select_entities(layout, *work.lists(record.name))
+    before = {entity.partition: entity.directory for entity in scan.entities}
+    changed = sorted(name for name in {*before, *now} if _read(before, name) != _read(now, name))
+    work.refuse_after_overwrite(record, changed)
+    if not changed:
+        return 0
+    rows = _rows(work, scan, changed, [name for name in columns if name in then])
+    written = work.run(
+        record, layout, lambda engine, target: engine.overwrite(rows, target, {}, changed), rows
+    )
+    count = work.record(record, Operation.UPDATE, written, overwrite=True)
+    work.count(record.name, overwritten=count)
+    return count
+
+
+def _require(then: list[str], work: TransactionState, record: TableRecord) -> None:
+    layout = work.layout(record)
+    require_columns(then, (*layout.columns, *layout.partition_columns), record.name)
+
+
+def _read(entities: Mapping[str, AcidDirectory], name: str) -> list[str]:
+    """What a snapshot reads of a partition; nothing, if it does not have the partition."""
+    seen = entities.get(name)
+    if seen is None:
+        return []
+    return [source.directory for source in seen.sources] + [file.path for file in seen.originals]
+
+
+def _rows(
+    work: TransactionState, scan: TableScan, changed: list[str], columns: list[str]
+) -> Result:
+    chosen = tuple(entity for entity in scan.entities if entity.partition in changed)
+    read = SourceRead(replace(scan, entities=chosen), tuple(columns))
+    return work.context.engines.select(
+        f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.begun.settings
+    )

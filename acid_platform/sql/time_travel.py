@@ -1,0 +1,147 @@
+"""`FOR SYSTEM_VERSION AS OF` and `FOR SYSTEM_TIME AS OF` in queries (P36).
+
+The parser replaces such a table by a name that carries the snapshot, so that each later step takes
+the table of then for another table than the table of now. No table can have such a name.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import sqlglot
+from sqlglot import exp
+
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.metastore.pasts import AsOf
+from acid_platform.sql.scopes import cte_of
+from acid_platform.sql.sources import drop_database
+
+_MARKED = re.compile(r"(.+)@([vtn])([0-9a-f]+)")
+_UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
+
+
+def with_known_words(text: str) -> str:
+    """The statement with `FOR VERSION AS OF` for Hive's `FOR SYSTEM_VERSION AS OF`, which sqlglot
+    lacks; every other character keeps its place. Raises sqlglot's TokenError."""
+    if "system_version" not in text.lower():
+        return text
+    tokens = sqlglot.tokenize(text, dialect="hive")
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        spelt = [text[token.start : token.end + 1].upper() for token in (before, word, after)]
+        if spelt == ["FOR", "SYSTEM_VERSION", "AS"]:
+            text = text[: word.start] + "VERSION".ljust(len(spelt[1])) + text[word.end + 1 :]
+    return text
+
+
+def mark(tree: exp.Expr) -> None:
+    """Gives each table that is read as of the past its marked name, in place.
+
+    Raises UnsupportedStatement, InvalidExpression.
+    """
+    for table in list(tree.find_all(exp.Table)):
+        version = table.args.get("version")
+        if version is None:
+            continue
+        if not isinstance(table.this, exp.Identifier) or cte_of(table) is not None:
+            raise UnsupportedStatement(
+                f"{table.sql('hive')!r} is no stored table, and only these have a history"
+            )
+        as_of = _as_of(version)
+        drop_database(table)
+        if not table.alias:
+            table.set("alias", exp.TableAlias(this=table.this.copy()))
+        table.set("this", exp.to_identifier(f"{table.name}@{_written(as_of)}", quoted=True))
+        table.set("version", None)
+
+
+def unmarked(name: str) -> tuple[str, AsOf | None]:
+    """The name of a table without its mark, and the snapshot that the mark names."""
+    found = _MARKED.fullmatch(name)
+    if found is None:
+        return name, None
+    table, kind, text = found.groups()
+    if kind == "n":
+        return table, AsOf(tag=bytes.fromhex(text).decode())
+    return table, AsOf(write_id=int(text)) if kind == "v" else AsOf(time=int(text))
+
+
+def refuse_marks(tree: exp.Expr, what: str) -> None:
+    """Raises UnsupportedStatement if the statement reads a past snapshot."""
+    for table in tree.find_all(exp.Table):
+        if unmarked(table.name)[1] is not None:
+            raise UnsupportedStatement(
+                f"{what} can't read a table as of the past, since histories are cleaned; name a"
+                " table that keeps those rows"
+            )
+
+
+def _written(as_of: AsOf) -> str:
+    if as_of.tag is not None:
+        return f"n{as_of.tag.encode().hex()}"
+    return f"v{as_of.write_id}" if as_of.time is None else f"t{as_of.time}"
+
+
+def _as_of(version: exp.Expr) -> AsOf:
+    kind, value = str(version.this).upper(), version.expression
+    if str(version.args.get("kind")).upper() != "AS OF" or value is None:
+        raise UnsupportedStatement(f"{version.sql('hive')!r} is not supported; AS OF is")
+    if kind == "VERSION":
+        if isinstance(value, exp.Literal):
+            return AsOf(tag=value.name) if value.is_string else AsOf(write_id=_number(value))
+        raise InvalidExpression(
+            f"{version.sql('hive')!r} needs a write id, or the name of a tag as a text"
+        )
+    moment = AsOf.of(_time(value))
+    if moment.time is not None and moment.time < 0:
+        raise InvalidExpression(f"{value.sql('hive')!r} is before 1970")
+    return moment
+
+
+def _number(value: exp.Literal) -> int:
+    try:
+        return int(value.name)
+    except ValueError as error:
+        raise InvalidExpression(f"{value.name} is no write id: it has to be whole") from error
+
+
+def timestamp(text: str) -> datetime:
+    """A time as text; UTC if it names no zone (P17). Raises InvalidExpression."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InvalidExpression(
+            f"{text!r} is no timestamp such as '2026-11-23 17:05:09.123'"
+        ) from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def _time(value: exp.Expr) -> datetime:
+    """A text or TIMESTAMP literal, or CURRENT_TIMESTAMP, plus or minus intervals; UTC (P17)."""
+    match value:
+        case exp.Literal() if value.is_string:
+            return timestamp(value.name)
+        case exp.Cast() if value.is_type("timestamp", "timestamptz", "date", "datetime"):
+            return _time(value.this)
+        case exp.TsOrDsToTimestamp() | exp.Paren() | exp.TsOrDsToDate():
+            return _time(value.this)
+        case exp.CurrentTimestamp():
+            return datetime.now(UTC)
+        case exp.Add():
+            return _time(value.this) + _interval(value.expression)
+        case exp.Sub():
+            return _time(value.this) - _interval(value.expression)
+    raise InvalidExpression(
+        f"AS OF {value.sql('hive')!r} is not supported: write a timestamp as text, or"
+        " CURRENT_TIMESTAMP with INTERVALs"
+    )
+
+
+def _interval(value: exp.Expr) -> timedelta:
+    if isinstance(value, exp.Interval) and isinstance(value.this, exp.Literal):
+        unit = str(value.args.get("unit") or "").upper().removesuffix("S")
+        if unit in _UNITS and re.fullmatch(r"\d{1,9}", value.this.name):
+            return timedelta(seconds=int(value.this.name) * _UNITS[unit])
+    raise InvalidExpression(
+        f"{value.sql('hive')!r} is no INTERVAL of seconds, minutes, hours, days or weeks"
+    )

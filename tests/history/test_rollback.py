@@ -1,0 +1,167 @@
+"""Rolling a table back, tags in SQL, and comparing snapshots (P30, P36)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from acid_platform import Warehouse
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPast,
+    UnknownColumn,
+    UnsupportedStatement,
+    WriteConflict,
+)
+from acid_platform.services import cleaner
+from tests.conftest import temporary_warehouse
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("rollback"), engine="local") as opened:
+        yield opened
+
+
+def rows(warehouse: Warehouse, name: str) -> list[tuple[object, ...]]:
+    found = warehouse.table(name).to_arrow().to_pylist()
+    return sorted(tuple(row.values()) for row in found)
+
+
+def test_P36_a_rollback_makes_the_rows_those_of_then(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE one (id int, v string)")
+    table = warehouse.table("one")
+    assert table.rollback_to(0) == 0, "it is so already"
+    warehouse.sql("INSERT INTO one VALUES (1, 'a'), (2, 'b')")
+    first = rows(warehouse, "one")
+    warehouse.sql("UPDATE one SET v = 'x' WHERE id = 1")
+    warehouse.sql("DELETE FROM one WHERE id = 2")
+    worst = rows(warehouse, "one")
+    assert table.rollback_to(2) == 2 and rows(warehouse, "one") == first
+    assert warehouse.sql("ALTER TABLE one ROLLBACK TO 4").message == "1 row affected"
+    assert rows(warehouse, "one") == worst, "a rollback can be rolled back past others"
+    table.truncate()
+    table.compact("major")
+    table.rollback_to(2)
+    assert rows(warehouse, "one") == first
+    table.rollback_to(0)
+    assert rows(warehouse, "one") == [] == table.to_arrow().to_pylist()
+
+
+def test_P36_a_rollback_restores_partitions_and_leaves_others_alone(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE parts (id int, v string) PARTITIONED BY (p int)")
+    warehouse.sql("INSERT INTO parts (id, v, p) VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    then = rows(warehouse, "parts")
+    warehouse.sql("DELETE FROM parts WHERE id = 2")
+    table = warehouse.table("parts")
+    table.drop_partition("p=3")
+    warehouse.sql("INSERT INTO parts (id, v, p) VALUES (9, 'n', 4)")
+    assert table.rollback_to(1) == 2
+    assert rows(warehouse, "parts") == then
+    written = {row["partition"] for row in table.history() if row["write_id"] == 5}
+    assert written == {"p=2", "p=3", "p=4"}, "p=1 has not changed"
+    table.add_columns("more int")
+    table.rollback_to(4)
+    assert (9, "n", None, 4) in rows(warehouse, "parts")
+    assert table.to_arrow(as_of=1).column_names == ["id", "v", "p"]
+
+
+def test_P36_a_rollback_conflicts_like_an_overwrite(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE fight (id int)")
+    for id in range(2):
+        warehouse.sql(f"INSERT INTO fight VALUES ({id})")
+    with pytest.raises(WriteConflict), warehouse.transaction() as txn:
+        warehouse.sql("INSERT INTO fight VALUES (7)")
+        txn.table("fight").rollback_to(1)
+    assert rows(warehouse, "fight") == [(0,), (1,), (7,)]
+    with warehouse.transaction() as txn:
+        txn.table("fight").rollback_to(1)
+        assert txn.table("fight").to_arrow().num_rows == 1, "it sees its own rollback"
+    assert rows(warehouse, "fight") == [(0,)]
+
+
+def test_P36_a_column_that_is_gone_can_not_be_restored(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE gone (id int, old string)")
+    warehouse.sql("INSERT INTO gone VALUES (1, 'x')")
+    warehouse.sql("TRUNCATE TABLE gone")
+    warehouse.sql("ALTER TABLE gone CHANGE old new string")
+    with pytest.raises(UnknownColumn, match="old"):
+        warehouse.table("gone").rollback_to(1)
+    assert warehouse.table("gone").to_arrow(as_of=1).column_names == ["id", "old"]
+
+
+def test_P36_tags_in_sql_and_python(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE named (id int)")
+    for id in range(3):
+        warehouse.sql(f"INSERT INTO named VALUES ({id})")
+    table = warehouse.table("named")
+    warehouse.sql("ALTER TABLE named CREATE TAG `End of March` AS OF VERSION 1 RETAIN 3 DAYS")
+    warehouse.sql("ALTER TABLE named CREATE TAG now")
+    table.tag("two", as_of=2, expires=timedelta(hours=1))
+    (march, two, now) = table.tags()
+    assert [tag.name for tag in (march, two, now)] == ["End of March", "two", "now"]
+    assert [tag.write_id for tag in (march, two, now)] == [1, 2, 3]
+    assert abs(march.expires - march.created - 3 * 86_400_000) < 60_000 and now.expires == 0
+    shown = warehouse.sql("SHOW TAGS named").to_dict("records")
+    assert [row["tag"] for row in shown] == ["End of March", "two", "now"]
+    found = warehouse.sql("SELECT * FROM named VERSION AS OF 'End of March'").to_arrow()
+    assert found.to_pylist() == [{"id": 0}]
+    warehouse.sql("ALTER TABLE named ROLLBACK TO TAG `End of March`")
+    assert rows(warehouse, "named") == [(0,)]
+    with pytest.raises(InvalidDefinition, match="has a tag 'two'; drop it first"):
+        table.tag("two")
+    with pytest.raises(InvalidDefinition, match="in the past"):
+        table.tag("old", expires=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(NoSuchPast, match="no tag 'three'; its tags: End of March, now, two"):
+        warehouse.sql("ALTER TABLE named DROP TAG three")
+    warehouse.sql("ALTER TABLE named DROP TAG IF EXISTS three")
+    warehouse.sql("ALTER TABLE named DROP TAG two")
+    assert [tag.name for tag in table.tags()] == ["End of March", "now"]
+
+
+def test_P36_the_rows_that_differ_are_counted_and_shown(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE cmp (id int, v string)")
+    warehouse.sql("INSERT INTO cmp VALUES (1, 'a'), (1, 'a'), (2, NULL)")
+    warehouse.sql("DELETE FROM cmp WHERE id = 1")
+    warehouse.sql("INSERT INTO cmp VALUES (1, 'a'), (3, NULL)")
+    table = warehouse.table("cmp")
+    found = table.diff(1)
+    assert (found.added, found.removed) == (1, 1)
+    assert sorted(found.rows, key=str) == [
+        {"change": "+", "id": 3, "v": None, "times": 1},
+        {"change": "-", "id": 1, "v": "a", "times": 1},
+    ]
+    table.compact("major")
+    assert table.diff(3).rows == () and str(table.diff(3)) == (
+        "default.cmp: 0 rows added, 0 removed"
+    )
+    table.add_columns("n int")
+    assert table.diff(1).only_after == ("n",)
+    assert table.diff(1, 2, limit=0).removed == 2
+
+
+def test_P36_what_sql_can_not_read_of_the_past(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE plain (id int)")
+    warehouse.sql("CREATE VIEW shown AS SELECT * FROM plain")
+    for statement, error in (
+        ("SELECT * FROM shown VERSION AS OF 1", "is a view, which has no history"),
+        ("CREATE VIEW v AS SELECT * FROM plain VERSION AS OF 1", "can't read a table as of"),
+        ("WITH c AS (SELECT 1 AS x) SELECT * FROM c VERSION AS OF 1", "is no stored table"),
+        ("DELETE FROM plain VERSION AS OF 1", "can't be changed as of"),
+    ):
+        with pytest.raises(UnsupportedStatement, match=error):
+            warehouse.sql(statement)
+
+
+def test_P36_an_erasure_says_that_the_history_keeps_rows(warehouse: Warehouse) -> None:
+    table = warehouse.create_table(
+        "default.private", "id int", properties={"acid.history.retention": "7d"}
+    )
+    warehouse.sql("INSERT INTO private VALUES (1), (2)")
+    left = table.erase("id = 1")
+    assert not left.erased and "acid.history.retention" in str(left)
+    warehouse.sql("ALTER TABLE private SET TBLPROPERTIES ('acid.history.retention'='0s')")
+    cleaner.run(warehouse.metastore)
+    assert table.erase("id = 1").erased
