@@ -15,6 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.acid_columns import (
+    ALL,
+    KEY_COLUMNS,
+    AcidColumns,
+    can_leave_out,
+    some,
+)
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
@@ -55,6 +62,8 @@ class _Branch:
     test_rows: bool
     test_deletes: bool
     above: int
+    proven: bool
+    """The files' recorded statistics show that all rows are insert events with complete keys."""
 
 
 class ScanBuilder:
@@ -152,6 +161,7 @@ class ScanBuilder:
                         self._validity(branch),
                         self.needs_ids or tests,
                         tests,
+                        self._decoded(branch, [source for _, source in sources]),
                     )
                 )
             for frame in frames:
@@ -175,7 +185,20 @@ class ScanBuilder:
             source.test_rows and source.kind is SourceKind.ACID,
             test_deletes,
             source.above,
+            source.kind is SourceKind.ACID
+            and (source.keys is not None or source.rows == 0)
+            and can_leave_out(self.spark),
         )
+
+    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
+        """The ACID columns that the rows of these files are tested by, or that are asked for."""
+        if not branch.proven:
+            return ALL
+        needed = frozenset(KEY_COLUMNS if self.needs_ids or branch.test_deletes else ())
+        if branch.test_rows or branch.above >= 0:
+            needed |= {schema.CURRENT_TRANSACTION}
+        write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}
+        return some(needed, write_ids.pop() if len(write_ids) == 1 else None)
 
     def _validity(self, branch: _Branch) -> list[str]:
         """SQL tests that drop rows of invalid write ids."""
