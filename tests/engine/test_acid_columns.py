@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -51,18 +52,17 @@ def rows(frame: DataFrame) -> list[str]:
     return sorted(map(str, frame.collect()))
 
 
+def leaves(frame: DataFrame) -> list[Any]:
+    """The file scans of the physical plan."""
+    found = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+    each = [found.apply(at) for at in range(found.size())]
+    return [leaf for leaf in each if leaf.nodeName().startswith("Scan")]
+
+
 def decoded(frame: DataFrame) -> list[set[str]]:
     """Per file scan of the plan: the ACID columns that it decodes besides `row`."""
-    found = []
-    waiting = [frame._jdf.queryExecution().sparkPlan()]
-    while waiting:
-        plan = waiting.pop()
-        children = plan.children()
-        waiting += [children.apply(at) for at in range(children.size())]
-        if plan.nodeName().startswith("Scan"):
-            names = set(plan.requiredSchema().fieldNames())
-            found.append(names & set(schema.ACID_COLUMNS[:5]))
-    return found
+    ids = set(schema.ACID_COLUMNS[:5])
+    return [set(leaf.requiredSchema().fieldNames()) & ids for leaf in leaves(frame)]
 
 
 def test_F24_orc_takes_the_names_for_acid_columns_and_finds_none_of_them(
@@ -289,3 +289,22 @@ def test_P26_key_ranges_are_recorded_for_whole_files_of_inserts(tmp_path: Path) 
 
     assert root and keys("b4v9") == KeyRanges((1, 3), (P, B1), (2, 9))
     assert keys("D5", True) is None and keys("D5") is None and keys("d6") is None
+
+
+def test_small_files_beside_large_ones_leave_the_tasks_balanced(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """With Spark's default of 4 MB for opening a file, one of two tasks would read all of them."""
+    table = AcidTable(tmp_path, "v bigint")
+    random = np.random.default_rng(1)
+    for bucket in range(4):
+        values = random.integers(0, 1 << 62, 200_000).tolist()
+        rows = [(1, P + (bucket << 16), row, value) for row, value in enumerate(values)]
+        table.inserts(f"b1/bucket_0000{bucket}", rows)
+    for write_id in range(2, 22):
+        table.inserts(f"d{write_id}", [(write_id, P, 0, 1)])
+    frame = read(spark, proven(scans(table, "99:M::")))
+    (leaf,) = leaves(frame)
+    partitions = [*leaf.inputRDD().partitions()]
+    tasks = [sum(file.length() for file in part.files()) for part in partitions]
+    assert len(tasks) >= 2 and max(tasks) <= 0.55 * sum(tasks)
