@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.scans import TableScan
-from acid_platform.engine.spark import acid_columns, delete_bitmap
+from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
 from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.read import filtered
@@ -186,6 +186,27 @@ def test_F24_what_is_decoded_follows_from_the_tests_of_the_rows(
     assert read(spark, only).count() == 99
 
 
+def test_P14_a_file_is_tested_only_if_a_deleted_key_lies_within_its_recorded_keys(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    table = AcidTable(tmp_path, "v int")
+    for bucket, first in ((0, 0), (1, 0), (0, 100)):
+        where = f"b1/bucket_0000{bucket}" if not first else "d2"
+        rows = [(1 + first // 100, P + (bucket << 16), first + row, row) for row in range(50)]
+        table.inserts(where, rows)
+    keys = {"bucket", "rowId"}
+    for write_id, gone, expected in (
+        (3, (1, P, 50), {"bucket"}),  # behind the last row of its file, which has no such row
+        (4, (1, P + 2, 7), {"bucket"}),  # of a statement without rows
+        (5, (2, P, 99), {"bucket"}),
+        (6, (1, B1, 49), keys | {"originalTransaction"}),
+    ):
+        table.deletes(f"D{write_id}", [gone], current=write_id)
+        frame = read(spark, proven(scans(table)))
+        assert set().union(*decoded(frame)) == expected
+        assert frame.count() == 150 - (gone == (1, B1, 49))
+
+
 def test_F16_rows_of_invalid_write_ids_are_tested_by_their_current_transaction(
     tmp_path: Path, spark: SparkSession
 ) -> None:
@@ -210,7 +231,7 @@ def test_F16_rows_of_invalid_write_ids_are_tested_by_their_current_transaction(
     ],
     ids=str,
 )
-def test_F22_a_file_that_is_not_all_complete_inserts_is_never_proven(
+def test_F24_a_file_that_is_not_all_complete_inserts_is_never_proven(
     tmp_path: Path, spark: SparkSession, operation: int, change: dict[str, None]
 ) -> None:
     table = AcidTable(tmp_path, "v int")
@@ -243,6 +264,7 @@ def test_F24_without_a_proof_or_an_orc_that_takes_the_names_all_columns_are_deco
     )
     assert sorted(map(len, decoded(read(spark, mixed)))) == [3, 5]
     assert rows(read(spark, mixed, row_id=True)) == rows(read(spark, scan, row_id=True))
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     monkeypatch.setattr(acid_columns, "_recognised", lambda spark: False)
     monkeypatch.setattr(acid_columns, "_LEAVES_OUT", type(acid_columns._LEAVES_OUT)())
     assert [len(names) for names in decoded(read(spark, scan))] == [5]
