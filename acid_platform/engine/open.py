@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
+from acid_platform.storage.kept_keys import kept_keys
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -24,6 +25,7 @@ def open_scan(
             write_ids,
             table.name,
             pruning(where, table.columns),
+            kept_keys,
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 

@@ -75,18 +75,22 @@ class AcidColumns:
         faster.
         """
         where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
-        prefix = sql_string(f"{NO_INSERT} {where}: ")
+        message = f"{NO_INSERT} {where}: "
         if self.complete:
             keys = " | ".join(schema.ACID_COLUMNS[1:5])
             whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
             wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
+            error = f"concat({sql_string(message)}, {wrong})"
+            others = []
         else:
             keys = " | ".join(name for name in _IDS if name in self.decoded)
-            absent = " | ".join(f"`{_unfound(name)}`" for name in _IDS if name not in self.decoded)
-            whole, wrong = f"coalesce({keys}, -1) >= 0", f"coalesce({absent}, -1)"
+            whole = f"coalesce({keys}, -1) >= 0"
+            error = sql_string(f"{message}-1")
+            others = [f"`{_unfound(name)}`" for name in _IDS if name not in self.decoded]
+        absent = " | ".join([*others, f"{schema.ROW}.{NO_FIELD}"])
         return [
-            f"({whole} OR CAST(raise_error(concat({prefix}, {wrong})) AS boolean))",
-            f"(coalesce({schema.BUCKET}, -1) >= -1 OR {schema.ROW}.{NO_FIELD} IS NULL)",
+            f"({whole} OR CAST(raise_error({error}) AS boolean))",
+            f"(coalesce({schema.BUCKET}, -1) >= -1 OR ({absent}) IS NULL)",
         ]
 
     def _name(self, column: str) -> str:
