@@ -330,3 +330,27 @@ def test_small_files_beside_large_ones_leave_the_tasks_balanced(
     partitions = [*leaf.inputRDD().partitions()]
     tasks = [sum(file.length() for file in part.files()) for part in partitions]
     assert len(tasks) >= 2 and max(tasks) <= 0.55 * sum(tasks)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.caseSensitive", "true"),
+        ("spark.sql.orc.enableVectorizedReader", "false"),
+        ("spark.sql.optimizer.nestedSchemaPruning.enabled", "false"),
+        ("spark.sql.codegen.wholeStage", "false"),
+    ],
+)
+def test_F24_the_rows_are_the_same_whatever_the_session_sets(
+    updated: AcidTable, spark: SparkSession, setting: str, value: str
+) -> None:
+    scan = proven(scans(updated))
+    queries: list[dict[str, Any]] = [{}, {"columns": ["s"], "where": "v >= 0"}, {"row_id": True}]
+    expected = [rows(read(spark, scans(updated), **query)) for query in queries]
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, value)
+    try:
+        assert [rows(read(spark, scan, **query)) for query in queries] == expected
+        assert read(spark, scan).count() == len(expected[0])
+    finally:
+        spark.conf.set(setting, str(before))

@@ -7,6 +7,7 @@ much of a short query.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -110,6 +111,7 @@ class _Prepared:
         return self.frame.selectExpr(*self.selection)
 
 
+@lru_cache(maxsize=256)
 def timeless(where: str) -> bool:
     """Whether a predicate only compares columns with literals, so that it never changes."""
     try:
