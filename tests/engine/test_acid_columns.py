@@ -76,9 +76,6 @@ def test_F24_orc_takes_the_names_for_acid_columns_and_finds_none_of_them(
 @pytest.mark.parametrize(
     ("number", "lower"),
     [*((number, False) for number in range(16)), *((number, True) for number in (0, 6, 9))],
-    ids=lambda given: (
-        given if isinstance(given, int) else "lower case" if given else "Hive's names"
-    ),
 )
 def test_F24_each_choice_of_columns_reads_them_and_leaves_the_others_out(
     tmp_path: Path, spark: SparkSession, number: int, lower: bool
