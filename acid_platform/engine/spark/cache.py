@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-MAX_ENTRIES = 64
+MAX_ENTRIES = 128
 MAX_BYTES = 64 << 20
 """The limit for everything in the cache, as memory of the JVM."""
 FILE_BYTES = 1000
