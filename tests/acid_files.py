@@ -7,7 +7,7 @@ that file of statement 1, `o` is the original file 000000_0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from acid_platform.engine import compaction
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
+from acid_platform.engine.scans import TableScan
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.selection import Listings, TableLayout
 from acid_platform.snapshot import select
 from acid_platform.snapshot.recorded import Contents
+from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns
@@ -215,6 +217,30 @@ class AcidTable:
         assert not compare(staged.expected, staged.actual)
         compaction.publish(work, staged)
         return plan
+
+
+def proven(scan: TableScan) -> TableScan:
+    """The scan as if a commit had recorded its files, with the ranges of their row keys (P26)."""
+
+    def recorded(source: Source) -> Source:
+        if source.kind is not SourceKind.ACID:
+            return source
+        name = source.path.rpartition("/")[2]
+        entry = recorded_file(scan.files, source.path, name, length=source.length)
+        return replace(source, keys=entry.keys)
+
+    return replace(
+        scan,
+        entities=tuple(
+            replace(
+                entity,
+                sources=replace(
+                    entity.sources, inserts=tuple(map(recorded, entity.sources.inserts))
+                ),
+            )
+            for entity in scan.entities
+        ),
+    )
 
 
 def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:

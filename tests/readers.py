@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform.engine.open import open_scan
-from tests.acid_files import AcidTable
+from tests.acid_files import AcidTable, proven
 from tests.notation import txns, write_ids
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         where: str | None = None,
         row_id: bool = False,
     ) -> DataFrame:
-        scan = open_scan(table.layout, write_ids(w), txns(x), where)
+        scan = proven(open_scan(table.layout, write_ids(w), txns(x), where))
         return filtered(lambda: spark, scan, columns, where, row_id, "db.t")
 
     def read(table: AcidTable, *args: object, **options: object) -> pa.Table:

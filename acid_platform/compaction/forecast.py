@@ -14,7 +14,7 @@ from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.states import CompactionKind
 
 OPEN_BYTES = 4 << 20
-"""Opening a file takes as long as reading this many bytes (`spark.sql.files.openCostInBytes`)."""
+"""Opening a file takes as long as reading this many bytes (Spark's default)."""
 
 ORIGINALS = "original files"
 

@@ -9,6 +9,7 @@ from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.metastore.records import PastTable
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
+from acid_platform.storage.kept_keys import kept_keys
 from acid_platform.storage.recorded import require_recorded
 from acid_platform.tables.context import Layouts
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -31,6 +32,7 @@ def open_scan(
             write_ids,
             table.name,
             pruning(where, table.columns),
+            kept_keys,
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
+from acid_platform.layout import schema
 from acid_platform.layout.orc_tail import KIND, SUBTYPES, TYPES
 from acid_platform.layout.protobuf import fields, unpacked
-from acid_platform.snapshot.ranges import ColumnRange, RangeKind, text_range
+from acid_platform.snapshot.ranges import ColumnRange, KeyRanges, RangeKind, text_range
 
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""
@@ -20,6 +21,7 @@ MOST_COLUMNS = 64
 _NAMES, _ROWS, STATISTICS = 3, 6, 7
 _COUNT, _INTEGERS, _TEXTS, _DECIMALS, _DATES = 1, 2, 4, 6, 7
 _LOW, _HIGH = 1, 2
+_LONG = 4
 _INTEGER_KINDS, _DECIMAL_KIND, _DATE_KIND, _TEXT_KINDS = (1, 2, 3, 4), 14, 15, (7, 16)
 """ORC's numbers of BYTE, SHORT, INT, LONG; DECIMAL; DATE; STRING, VARCHAR."""
 
@@ -36,7 +38,39 @@ def column_ranges(footer: bytes, acid: bool) -> dict[str, ColumnRange]:
         return {}
 
 
-def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
+def key_ranges(footer: bytes) -> KeyRanges | None:
+    """The ranges of the row keys of a file with ACID columns.
+
+    None unless the statistics show that all rows are insert events with complete keys.
+    """
+    try:
+        types, statistics, rows = _described(footer)
+        columns = unpacked(types[0], SUBTYPES) if types else []
+        if len(columns) != len(schema.ACID_COLUMNS) or not rows:
+            return None
+        known = [_range(statistics[column], _LONG, rows) for column in columns[:5]]
+    except (IndexError, ValueError):
+        return None
+    bounds = [
+        (each.low, each.high)
+        for each in known
+        if each is not None
+        and not each.nulls
+        and isinstance(each.low, int)
+        and isinstance(each.high, int)
+    ]
+    if len(bounds) < len(known) or bounds[0] != (schema.INSERT_EVENT, schema.INSERT_EVENT):
+        return None
+    if min(low for low, _ in bounds) < 0:  # scans take a negative number for a missing key
+        return None
+    return KeyRanges(*bounds[1:4])
+
+
+def _described(footer: bytes) -> tuple[list[bytes], list[bytes], int]:
+    """The types and the statistics of all columns, and the number of rows.
+
+    No types if the statistics can't be used.
+    """
     types, statistics, rows = [], [], 0
     for field in fields(footer):
         if field.number == TYPES:
@@ -46,7 +80,15 @@ def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
         elif field.number == _ROWS:
             rows = field.value
     if len(statistics) != len(types) or _count(statistics[0]) != rows:
-        return  # Hive's minor compaction writes no row index, and then counts no values either
+        # Hive's minor compaction writes no row index, and then counts no values either.
+        return [], [], rows
+    return types, statistics, rows
+
+
+def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
+    types, statistics, rows = _described(footer)
+    if not types:
+        return
     root = unpacked(types[0], SUBTYPES)[-1] if acid else 0
     names = [field.payload.decode() for field in fields(types[root]) if field.number == _NAMES]
     columns = unpacked(types[root], SUBTYPES)

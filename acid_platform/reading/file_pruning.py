@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -48,7 +49,7 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
     """
     if where is None or not any(source.ranges for source in sources.inserts):
         return sources
-    node = parse(where)
+    node = _parsed(where)
     kinds = {column.name: column.type.kind for column in columns}
     return replace(
         sources,
@@ -56,6 +57,10 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
             source for source in sources.inserts if _may_hold(node, _Ranges(source.ranges, kinds))
         ),
     )
+
+
+_parsed = lru_cache(maxsize=64)(parse)
+"""Each partition asks for the same tree, which nothing here changes."""
 
 
 class _Ranges:

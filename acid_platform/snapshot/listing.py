@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from acid_platform.snapshot.ranges import ColumnRange
+from acid_platform.snapshot.ranges import ColumnRange, KeyRanges
 
 NO_RANGES: Mapping[str, ColumnRange] = {}
 
@@ -42,6 +42,8 @@ class FileEntry:
     """The number of bytes that a streaming writer committed (F9); None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """The known bounds of each column's values; keys are column names in lower case."""
+    keys: KeyRanges | None = field(default=None, compare=False)
+    """None for a file without ACID columns, of delete events, or whose statistics don't tell."""
 
     @property
     def name(self) -> str:

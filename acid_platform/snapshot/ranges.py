@@ -40,6 +40,19 @@ class ColumnRange:
     values: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class KeyRanges:
+    """What the statistics of a file say of its row keys, inclusive bounds.
+
+    A file has them only if all of its rows are insert events with a complete key.
+    """
+
+    write_ids: tuple[int, int]
+    buckets: tuple[int, int]
+    """Bucket properties, not bucket numbers."""
+    row_ids: tuple[int, int]
+
+
 def text_range(low: str, high: str, nulls: int) -> ColumnRange:
     """The range of texts, which are ordered by code points.
 

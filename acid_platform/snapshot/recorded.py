@@ -14,7 +14,7 @@ from typing import Any
 
 from acid_platform.errors import CorruptFile
 from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.ranges import ColumnRange, RangeKind
+from acid_platform.snapshot.ranges import ColumnRange, KeyRanges, RangeKind
 
 _ACID, _POSITIONAL = 1, 2
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_ascii=False).encode
@@ -25,8 +25,9 @@ class Contents:
     """The data files of one base, delta or delete_delta, or the original files of an entity.
 
     Paths are relative to the directory, those of original files to the entity. The text form is a
-    JSON list of `[path, size, rows, flags, length, ranges]`. Flag 1 is set for a file with ACID
-    columns, flag 2 for a file without column names; trailing defaults (1, null, {}) are left out.
+    JSON list of `[path, size, rows, flags, length, ranges, keys]`, where `keys` are the lowest and
+    highest write id, bucket property and rowId. Flag 1 is set for a file with ACID columns, flag 2
+    for a file without column names; trailing defaults (1, null, {}, null) are left out.
     """
 
     files: tuple[FileEntry, ...] = ()
@@ -72,8 +73,10 @@ def _packed(entry: FileEntry) -> list[Any]:
         ]
         for name, known in entry.ranges.items()
     }
-    whole: list[Any] = [entry.path, entry.size, footer.rows, flags, entry.length, ranges]
-    defaults: tuple[Any, ...] = ({}, None, _ACID)
+    known_keys = entry.keys
+    keys = known_keys and [*known_keys.write_ids, *known_keys.buckets, *known_keys.row_ids]
+    whole: list[Any] = [entry.path, entry.size, footer.rows, flags, entry.length, ranges, keys]
+    defaults: tuple[Any, ...] = (None, {}, None, _ACID)
     for default in defaults:
         if whole[-1] != default:
             break
@@ -92,6 +95,7 @@ def _unpacked(
     flags: int = _ACID,
     length: int | None = None,
     ranges: Mapping[str, Any] | None = None,
+    keys: list[int] | None = None,
 ) -> FileEntry:
     footer = Footer(rows, bool(flags & _ACID), bool(flags & _POSITIONAL))
     return FileEntry(
@@ -100,7 +104,12 @@ def _unpacked(
         footer,
         length,
         {name: _range(*packed) for name, packed in (ranges or {}).items()},
+        None if keys is None else _keys(*keys),
     )
+
+
+def _keys(low: int, high: int, bucket: int, last: int, first_row: int, last_row: int) -> KeyRanges:
+    return KeyRanges((low, high), (bucket, last), (first_row, last_row))
 
 
 def _range(kind: str, low: Any, high: Any, nulls: int, values: int) -> ColumnRange:

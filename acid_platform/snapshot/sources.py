@@ -30,7 +30,7 @@ from acid_platform.layout.names import (
 from acid_platform.layout.rowids import Bucket
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import NO_RANGES, FileEntry, Footer
-from acid_platform.snapshot.ranges import ColumnRange
+from acid_platform.snapshot.ranges import ColumnRange, KeyRanges
 
 
 class SourceKind(Enum):
@@ -80,6 +80,8 @@ class Source:
     """Whether columns of a RAW file match by position: its names are `_col0`, `_col1`, …"""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """Bounds of the values of each column, as far as they are recorded."""
+    keys: KeyRanges | None = field(default=None, compare=False)
+    """Recorded bounds of the row keys of an ACID file: all its rows are complete insert events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,7 @@ def _acid(
             length,
             rows=_rows(entry),
             ranges=entry.ranges,
+            keys=entry.keys,
         )
 
 

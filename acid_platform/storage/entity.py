@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from acid_platform.errors import CorruptFile
 from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.snapshot.sources import EntitySources, SourceKind
+from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys, load_keys
 from acid_platform.storage.files import Files
 from acid_platform.storage.recorded import require_recorded
@@ -23,15 +23,16 @@ def open_entity(
     write_ids: ValidWriteIdList,
     what: str,
     prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
+    load: Callable[[Files, Sequence[Source], ValidWriteIdList], DeleteKeys] = load_keys,
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
 
-    Files that `prune` drops are not opened. Raises CorruptFile, also if a file is gone or does not
-    have the size that its commit recorded.
+    Files that `prune` drops are not opened. `load` loads the deleted keys. Raises CorruptFile, also
+    if a file is gone or does not have the size that its commit recorded.
     """
     sources = prune(resolve(files, directory))
     require_recorded(files, (*sources.inserts, *sources.deletes), what)
-    keys = load_keys(files, sources.deletes, write_ids)
+    keys = load(files, sources.deletes, write_ids)
     return _numbered_as_deleted(sources, keys), keys
 
 

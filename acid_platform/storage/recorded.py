@@ -9,7 +9,7 @@ from pyarrow import fs
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.orc_ranges import column_ranges
+from acid_platform.layout.orc_ranges import column_ranges, key_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.sources import Source
@@ -47,13 +47,12 @@ def recorded_file(
         file = open_orc(files, path, length)
         names = list(file.schema.names)
         acid = is_acid(names)
-        ranges = (
-            {}
-            if deletes or is_positional(names)
-            else column_ranges(footer_of(file.reader.serialized_file_tail()), acid)
-        )
         footer = Footer(int(file.nrows), acid, is_positional(names))
-    return FileEntry(name, size, footer, length, ranges)
+        if deletes or footer.positional:
+            return FileEntry(name, size, footer, length)
+        described = footer_of(file.reader.serialized_file_tail())
+        keys = key_ranges(described) if acid else None
+        return FileEntry(name, size, footer, length, column_ranges(described, acid), keys)
 
 
 def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> FileEntry:
@@ -62,8 +61,12 @@ def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> Fi
     Nothing is read: the writer has counted the rows and knows its footer.
     """
     acid = isinstance(writer, AcidWriter)
-    ranges = {} if deletes else column_ranges(writer.footer, acid)
-    return FileEntry(name, writer.size, Footer(writer.rows, acid), None, ranges)
+    footer = Footer(writer.rows, acid)
+    if deletes:
+        return FileEntry(name, writer.size, footer)
+    keys = key_ranges(writer.footer) if acid else None
+    ranges = column_ranges(writer.footer, acid)
+    return FileEntry(name, writer.size, footer, None, ranges, keys)
 
 
 def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:

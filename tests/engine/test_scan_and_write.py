@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.publishing import Written
-from acid_platform.engine.spark import delete_bitmap, scan, write
+from acid_platform.engine.spark import cache, delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
 from acid_platform.errors import PublicationFailed, SparkMisconfigured
@@ -66,6 +66,7 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     table: Table, expected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, union: bool, bitmap: bool
 ) -> None:
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
     monkeypatch.setattr(scan, "UNION_LIMIT", 100)
     monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if bitmap else 0)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout.orc_ranges import MOST_COLUMNS, STATISTICS, column_ranges
+from acid_platform.layout.orc_ranges import MOST_COLUMNS, STATISTICS, column_ranges, key_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.layout.protobuf import delimited, fields, number
 from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.ranges import MOST_TEXT, ColumnRange, RangeKind, text_range
+from acid_platform.snapshot.ranges import MOST_TEXT, ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.files import Files
@@ -95,6 +95,7 @@ def test_P26_a_footer_without_statistics_says_nothing_about_its_columns(tmp_path
         no_values if field.number == STATISTICS else field.raw for field in fields(footer)
     )
     assert column_ranges(bare, True) == {}
+    assert key_ranges(footer) == KeyRanges((1, 1), (P, P), (0, 2)) and key_ranges(bare) is None
 
 
 def test_P26_records_of_wide_tables_stay_small(tmp_path: Path) -> None:
@@ -144,6 +145,7 @@ ENTRIES = st.builds(
             ),
         ),
     ),
+    st.none() | st.builds(KeyRanges, *[st.tuples(st.integers(0), st.integers(0))] * 3),
 )
 
 
@@ -152,6 +154,7 @@ def test_P26_the_text_of_a_record_is_complete(entries: list[FileEntry]) -> None:
     again = Contents.parse(str(Contents(tuple(entries))))
     assert again.files == tuple(entries)
     assert [file.ranges for file in again.files] == [entry.ranges for entry in entries]
+    assert [file.keys for file in again.files] == [entry.keys for entry in entries]
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '[["a"]]', '[["a",1,2,3,4,{"x":["q",1,2,3,1]}]]'])

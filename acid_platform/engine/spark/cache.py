@@ -1,4 +1,4 @@
-"""A cache of the parts of scans: frames over files, and delete tests.
+"""A cache of scans and their parts: frames over files, and delete tests.
 
 Files of a snapshot never change. Spark takes 20 to 50 milliseconds to list and resolve a few files
 again, and about 12 to load the bitmap of their deletes, which is much of a short query. The cache
@@ -12,15 +12,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-MAX_ENTRIES = 64
+MAX_ENTRIES = 128
 MAX_BYTES = 64 << 20
 """The limit for everything in the cache, as memory of the JVM."""
 FILE_BYTES = 1000
 """An estimate of the memory that the JVM needs for a file: its status and paths."""
 
-_Part = TypeVar("_Part", DataFrame, Column)
+_Part = TypeVar("_Part")
 _kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict()
 _guard = threading.Lock()
 

@@ -15,8 +15,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.acid_columns import (
+    ALL,
+    KEY_COLUMNS,
+    AcidColumns,
+    can_leave_out,
+    some,
+)
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.prepared import prepared
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import (
@@ -55,6 +63,8 @@ class _Branch:
     test_rows: bool
     test_deletes: bool
     above: int
+    proven: bool
+    """The files' recorded statistics show that all rows are insert events with complete keys."""
 
 
 class ScanBuilder:
@@ -152,6 +162,7 @@ class ScanBuilder:
                         self._validity(branch),
                         self.needs_ids or tests,
                         tests,
+                        self._decoded(branch, [source for _, source in sources]),
                     )
                 )
             for frame in frames:
@@ -166,7 +177,7 @@ class ScanBuilder:
                 yield rows.drop(*helpers) if helpers else rows
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
-        test_deletes = entity.deletes.may_touch(source.low, source.high, source.number)
+        test_deletes = _may_have_deleted_rows(entity.deletes, source)
         counted = source.kind is SourceKind.RAW and (self.needs_ids or test_deletes)
         return _Branch(
             source.kind,
@@ -175,7 +186,20 @@ class ScanBuilder:
             source.test_rows and source.kind is SourceKind.ACID,
             test_deletes,
             source.above,
+            source.kind is SourceKind.ACID
+            and (source.keys is not None or source.rows == 0)
+            and can_leave_out(self.spark),
         )
+
+    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
+        """The ACID columns that the rows of these files are tested by, or that are asked for."""
+        if not branch.proven:
+            return ALL
+        needed = frozenset(KEY_COLUMNS if self.needs_ids or branch.test_deletes else ())
+        if branch.test_rows or branch.above >= 0:
+            needed |= {schema.CURRENT_TRANSACTION}
+        write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}
+        return some(needed, write_ids.pop() if len(write_ids) == 1 else None)
 
     def _validity(self, branch: _Branch) -> list[str]:
         """SQL tests that drop rows of invalid write ids."""
@@ -224,6 +248,15 @@ class ScanBuilder:
         return self.spark.createDataFrame([], T.StructType(fields))
 
 
+def _may_have_deleted_rows(deletes: DeleteKeys, source: Source) -> bool:
+    if source.keys is None:
+        return deletes.may_touch(source.low, source.high, source.number)
+    (low, high), (bucket, last) = source.keys.write_ids, source.keys.buckets
+    if low == high and bucket == last:
+        return deletes.within(low, bucket, *source.keys.row_ids) > 0
+    return deletes.may_touch(low, high, source.number)
+
+
 ROW_ID_STRUCT = (
     f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
     f" AS {ROW_ID_COLUMN}"
@@ -244,6 +277,22 @@ def read_frame(
     `columns` selects columns in this order; they must exist. Raises
     InvalidExpression and UnknownColumn for `where`.
     """
+    names = None if columns is None else tuple(columns)
+
+    def make() -> DataFrame:
+        return _built(spark, scan, names, row_id, where, file_name)
+
+    return prepared(spark, scan, where, (names, row_id, file_name), make)
+
+
+def _built(
+    spark: SparkSession,
+    scan: TableScan,
+    columns: Sequence[str] | None,
+    row_id: bool,
+    where: str | None,
+    file_name: bool,
+) -> DataFrame:
     builder = ScanBuilder(spark, scan, columns, where, identities=row_id, file_names=file_name)
     frame = builder.rows()
     partition = [column.name for column in scan.partition_columns]

@@ -1,10 +1,9 @@
 """The files of a scan as frames: rows with row ids, partition values and entity.
 
-A scan of ACID files names the files and the six-column schema. If another root schema is requested,
-ORC recognises the ACID files and wraps the schema a second time. So one predicate refers to all six
-columns, which the optimiser can neither remove nor push down; pruning inside `row` works (F24).
-Files without ACID columns are read as they are, or through Arrow if their rows need row ids by
-position (F15).
+A scan of ACID files names the files and the six-column schema, of which `acid_columns` tells what
+is decoded. One predicate refers to all six columns, which the optimiser can neither remove nor push
+down; pruning inside `row` works (F24). Files without ACID columns are read as they are, or through
+Arrow if their rows need row ids by position (F15).
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from posixpath import commonpath
 from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.spark.acid_columns import ALL, NO_FIELD, AcidColumns
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
-from acid_platform.engine.spark.failures import NO_INSERT
 from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.spark_types import event_schema, spark_schema, spark_type
+from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
@@ -142,19 +140,22 @@ class SourceFrames:
         tests: Sequence[str],
         with_keys: bool,
         with_entity: bool,
+        decoded: AcidColumns = ALL,
     ) -> Iterator[DataFrame]:
         """Frames read by Spark's own readers; rows without ACID columns get NULL keys.
 
-        `tests`: SQL on the root columns of files with ACID columns.
+        `tests`: SQL on the root columns of files with ACID columns, of which `decoded` are read.
         """
         ordinals = {ordinal for ordinal, _ in found}
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # These paths don't show the partition at a fixed depth: read each entity separately.
             for ordinal in sorted(ordinals):
                 own = [pair for pair in found if pair[0] == ordinal]
-                yield from self.native(kind, positional, own, tests, with_keys, with_entity)
+                yield from self.native(
+                    kind, positional, own, tests, with_keys, with_entity, decoded
+                )
             return
-        frame = self._read(kind, positional, [source for _, source in found], tests)
+        frame = self._read(kind, positional, [source for _, source in found], tests, decoded)
         if len(ordinals) > 1:
             paths = _PathValues(frame, self)
             entity, values = paths.ordinal(), paths.values()
@@ -163,7 +164,7 @@ class SourceFrames:
             entity = str(ordinal)
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
-        keys = _STORED_KEYS if acid else _NO_KEYS
+        keys = decoded.keys() if acid else _NO_KEYS
         yield self._marked(
             frame.selectExpr(
                 *self._stored(acid),
@@ -177,7 +178,7 @@ class SourceFrames:
     def _stored(self, acid: bool) -> list[str]:
         """The file's columns as SQL, in few strings: each string is another call into the JVM."""
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
-            return [f"{schema.ROW}.* EXCEPT ({_NO_FIELD})"]
+            return [f"{schema.ROW}.* EXCEPT ({NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
         return [
             f"{as_read(f'{prefix}`{column.name}`', column.type)} AS `{column.name}`"
@@ -188,7 +189,12 @@ class SourceFrames:
         return marked(frame, (*self.columns, *self.partition_columns))
 
     def _read(
-        self, kind: SourceKind, positional: bool, sources: Sequence[Source], tests: Sequence[str]
+        self,
+        kind: SourceKind,
+        positional: bool,
+        sources: Sequence[Source],
+        tests: Sequence[str],
+        decoded: AcidColumns,
     ) -> DataFrame:
         """A frame over the files, from the cache if it was read before."""
         sizes = sorted((self.files.uri(source.path), source.size) for source in sources)
@@ -202,6 +208,7 @@ class SourceFrames:
             columns,
             self.table,
             *self.options.items(),
+            decoded,
             *tests,
             *sizes,
         )
@@ -209,7 +216,7 @@ class SourceFrames:
             self.spark,
             key,
             FILE_BYTES * len(uris),
-            lambda: self._opened(kind, columns, uris, tests),
+            lambda: self._opened(kind, columns, uris, tests, decoded),
         )
 
     def _opened(
@@ -218,15 +225,15 @@ class SourceFrames:
         columns: Sequence[TableColumn],
         uris: list[str],
         tests: Sequence[str],
+        decoded: AcidColumns,
     ) -> DataFrame:
         reader = self.spark.read.option("ignoreMissingFiles", "false").option(
             "ignoreCorruptFiles", "false"
         )
         if kind is SourceKind.ACID:
-            leaf = T.StructField(_NO_FIELD, T.ByteType())
-            rows = T.StructType([*spark_schema(columns).fields, leaf])
-            frame = reader.options(**self.options).schema(event_schema(rows)).orc(uris)
-            return frame.filter(" AND ".join([*_all_six(uris), *tests]))
+            requested = decoded.schema(spark_schema(columns))
+            frame = reader.options(**self.options).schema(requested).orc(uris)
+            return frame.filter(" AND ".join([*decoded.tests(uris), *tests]))
         if kind is SourceKind.RAW:
             return reader.schema(spark_schema(columns)).orc(uris)
         return read_plain(reader, uris, self.format, self.table)
@@ -270,36 +277,6 @@ def never_pushed(name: str) -> str:
     return f"coalesce({name}, -1)"
 
 
-_NO_FIELD = "__no_field"
-"""A field of `row` that no file can have: NULL in every row, and nothing to decode."""
-
-
-def _all_six(uris: Sequence[str]) -> list[str]:
-    """Two SQL tests that hold for every row of a valid file: it is an insert with a complete key.
-
-    Usually the first part of each decides. No filter of a reader can imply them, so all six root
-    columns stay in the scan. The first test does not use `row`: otherwise it would be applied after
-    the reader's filters on values, which are NULL if the file is no ACID file. Its message is a
-    literal except for the operation, since a file name would have to be computed for every row.
-    Both are compiled into the loop over all rows, so shorter code is faster.
-    """
-    keys = " | ".join(schema.ACID_COLUMNS[1:5])
-    whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
-    wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
-    where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
-    message = f"concat({sql_string(f'{NO_INSERT} {where}: ')}, {wrong})"
-    return [
-        f"({whole} OR CAST(raise_error({message}) AS boolean))",
-        f"({never_pushed(schema.OPERATION)} <= {schema.DELETE_EVENT}"
-        f" OR {schema.ROW}.{_NO_FIELD} IS NULL)",
-    ]
-
-
-_STORED_KEYS = (
-    f"{schema.ORIGINAL_TRANSACTION} AS {WRITE_ID}",
-    f"{schema.BUCKET} AS {BUCKET}",
-    f"{schema.ROW_ID} AS {ROW_ID}",
-)
 _NO_KEYS = tuple(
     f"CAST(NULL AS {one.dataType.simpleString()}) AS {one.name}" for one in key_fields()
 )

@@ -98,6 +98,7 @@ def test_F7_F8_P26_files_have_their_footer_key_index_order_and_record(
         assert found | schema.user_metadata(ends, *counts) == found
         read = recorded_file(files, path, entry.name, ORC, deletes)
         assert (read.size, read.footer, read.ranges) == (entry.size, entry.footer, entry.ranges)
+        assert read.keys == entry.keys and (entry.keys is None) is deletes
     assert kinds == {(f"bucket_0000{n}", deletes) for n in (0, 1) for deletes in (True, False)}
     left = sorted(i for i in range(5000) if i % 7)
     assert sorted(table.to_arrow(["id"])["id"].to_pylist()) == left

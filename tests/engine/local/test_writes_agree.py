@@ -210,6 +210,7 @@ def files(table: Table) -> list[tuple[Any, ...]]:
                     entry.path,
                     entry.footer,
                     sorted(entry.ranges.items()),
+                    entry.keys,
                 )
                 for entry in source.files
             ]

@@ -1,0 +1,87 @@
+"""Deleted keys are decoded once per snapshot, and a snapshot never gets the keys of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from acid_platform.snapshot import select
+from acid_platform.snapshot.sources import EntitySources
+from acid_platform.storage import kept_keys as module
+from acid_platform.storage.deletes import DeleteKeys, load_keys
+from acid_platform.storage.kept_keys import kept_keys
+from acid_platform.storage.sources import resolve
+from tests.acid_files import AcidTable, P
+from tests.notation import txns, write_ids
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> AcidTable:
+    made = AcidTable(tmp_path).inserts("d1", [(1, P, row, "x") for row in range(9)])
+    for write_id in (2, 3, 4):
+        made.deletes(f"D{write_id}", [(1, P, write_id)], current=write_id)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of delete files of each call of `load_keys`."""
+    calls: list[int] = []
+
+    def counting(files: object, sources: object, *rest: object) -> DeleteKeys:
+        calls.append(len(sources))  # type: ignore[arg-type]
+        return load_keys(files, sources, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "load_keys", counting)
+    monkeypatch.setattr(module, "_kept", type(module._kept)())
+    return calls
+
+
+def sources(table: AcidTable, w: str) -> EntitySources:
+    layout = table.layout
+    seen = select(layout.files.entity(layout.path), write_ids(w), txns())
+    return resolve(layout.files, seen)
+
+
+def rows(table: AcidTable, w: str) -> list[int]:
+    keys = kept_keys(table.layout.files, sources(table, w).deletes, write_ids(w))
+    return keys.row_ids.tolist()
+
+
+def test_each_snapshot_gets_its_own_keys_and_loads_them_once(
+    table: AcidTable, loaded: list[int]
+) -> None:
+    expected = {"9:M::": [2, 3, 4], "3:M::": [2, 3], "9:M::3": [2, 4], "1:M::": []}
+    for _ in range(2):
+        for w, gone in expected.items():
+            assert rows(table, w) == gone
+    assert loaded == [3, 2, 2]
+    table.deletes("D5", [(1, P, 5)], current=5)
+    assert rows(table, "9:M::") == [2, 3, 4, 5]
+
+
+def test_an_event_of_an_invalid_write_id_in_a_file_that_both_snapshots_see(
+    table: AcidTable,
+) -> None:
+    table.deletes("D6-8v0", [(1, P, 6), (1, P, 7), (1, P, 8)], current=[6, 7, 8])
+    assert rows(table, "9:M::") == [2, 3, 4, 6, 7, 8]
+    assert rows(table, "9:M::7") == [2, 3, 4, 6, 8]
+    assert rows(table, "9:M::") == [2, 3, 4, 6, 7, 8]
+
+
+def test_kept_keys_are_bounded_and_can_not_be_changed(
+    table: AcidTable, monkeypatch: pytest.MonkeyPatch, loaded: list[int]
+) -> None:
+    files, seen = table.layout.files, sources(table, "9:M::")
+    keys = kept_keys(files, seen.deletes, write_ids("9:M::"))
+    with pytest.raises(ValueError, match="read-only"):
+        keys.row_ids[0] = 7
+    monkeypatch.setattr(module, "MAX_BYTES", module._bytes(keys) * 2)
+    for write_id in range(10, 20):
+        assert rows(table, f"{write_id}:M::") == [2, 3, 4]
+        assert sum(map(module._bytes, module._kept.values())) <= module.MAX_BYTES
+    monkeypatch.setattr(module, "MAX_BYTES", 10)
+    before = len(loaded)
+    assert rows(table, "30:M::") == rows(table, "30:M::") == [2, 3, 4]
+    assert len(loaded) == before + 2
