@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
@@ -18,6 +17,7 @@ from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
+from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.storage.files import Files
@@ -109,21 +109,13 @@ def _of_each(
 
     return combine(
         Profile(column_checksums=checksums, null_counts=nulls)
-        for checksums, nulls in map(json.loads, _as_tasks(spark, len(tasks), sums))
+        for checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), sums))
     )
 
 
-def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
-    """The results of `work` for each number below `count`, each computed in its own Spark task."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            results = [work(index) for index in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.string())})
-
+def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
     with raise_as_ours():
-        frame = spark.range(0, count, 1, count).mapInArrow(run, "result string")
-        return [row["result"] for row in frame.collect()]
+        return in_tasks(spark, count, work)
 
 
 def _refuse_finer(
@@ -139,5 +131,4 @@ def _refuse_finer(
         refuse_finer(Files.of(where)[0], paths[index], stored)
         return ""
 
-    if paths:
-        _as_tasks(spark, len(paths), look)
+    _in_tasks(spark, len(paths), look)

@@ -20,24 +20,26 @@ from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import bucket_of_row
 from acid_platform.engine.spark.char_varchar import struct_to_be_stored, to_be_stored
 from acid_platform.engine.spark.dml import (
-    NEW,
     assigned,
-    both_events,
     bucket_number,
     computed,
+    partition_columns,
     writers,
 )
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
-from acid_platform.engine.spark.write import DELETES, INSERTS, SparkTarget
+from acid_platform.engine.spark.write import BITS, SparkTarget, StatementRows, arranged
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
+from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
 
 ROWS_PER_WRITER = 1_000_000
-_SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"
+_SOURCE_ROW, _CLAUSE, _PLACE = "__sid", "__clause", "__place"
+NEW = "__new"
+"""The column with the new values of an updated or inserted row, as a struct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class Merge:
     alias: str = "t"
     source_alias: str = "s"
 
-    def events(self, source: DataFrame) -> tuple[DataFrame, MergeCounts]:
-        """The events of the statement, and their counts.
+    def rows(self, source: DataFrame) -> tuple[StatementRows, MergeCounts]:
+        """The rows of the statement, and how many rows each action concerns.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression.
@@ -72,10 +74,10 @@ class Merge:
         for number, count in changed.groupBy(_CLAUSE).count().collect():
             counts[matched_clauses[number].action] += count
         placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
-            *self._partition(),
+            *partition_columns(self.target),
             *KEYS,
             NEW,
-            self._kinds(matched_clauses).alias(_KINDS),
+            self._bits(matched_clauses).alias(BITS),
             bucket_number().alias(_PLACE),
         )
         number_of_writers = writers(self.scan)
@@ -89,15 +91,13 @@ class Merge:
                 number_of_writers = max(number_of_writers, min(needed, 64))
             placed = placed.union(self._placed(fresh, number_of_writers))
         placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
-        events = both_events(placed, F.col(_KINDS), self.scan, self.target)
-        return events, MergeCounts(*(counts[action] for action in MergeAction))
+        values = [F.col(NEW).getField(column.name) for column in self.scan.columns]
+        rows_of_all = arranged(placed, self.target, RowKind.EACH, values)
+        return rows_of_all, MergeCounts(*(counts[action] for action in MergeAction))
 
     def _kept_once(self, frame: DataFrame) -> DataFrame:
         with raise_as_ours():
             return frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
-
-    def _partition(self) -> list[Column]:
-        return [F.col(f"`{name}`") for name in self.target.partition_names]
 
     def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
         """For each joined pair: partition columns, KEYS, NEW, clause number, source row."""
@@ -146,13 +146,12 @@ class Merge:
             *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
         )
 
-    def _kinds(self, clauses: Sequence[MergeClause]) -> Column:
+    def _bits(self, clauses: Sequence[MergeClause]) -> Column:
         updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
-        both = F.array(F.lit(DELETES), F.lit(INSERTS))
-        return F.when(F.col(_CLAUSE).isin(*updates), both).otherwise(F.array(F.lit(DELETES)))
+        return F.when(F.col(_CLAUSE).isin(*updates), DELETES | INSERTS).otherwise(DELETES)
 
     def _require_one_source_row(self, changed: DataFrame) -> None:
-        twice = changed.groupBy(*self._partition(), *KEYS).count().filter("count > 1")
+        twice = changed.groupBy(*partition_columns(self.target), *KEYS).count().filter("count > 1")
         ambiguous = twice.head()
         if ambiguous is not None:
             write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
@@ -203,9 +202,9 @@ class Merge:
         ]
         new = F.struct(*(F.col(f"`{column.name}`") for column in self.scan.columns)).alias(NEW)
         return fresh.select(
-            *self._partition(),
+            *partition_columns(self.target),
             *keys,
             new,
-            F.array(F.lit(INSERTS)).alias(_KINDS),
+            F.lit(INSERTS).alias(BITS),
             place.alias(_PLACE),
         )
