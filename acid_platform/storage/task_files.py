@@ -27,6 +27,7 @@ from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.calendars import to_be_stored
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import AcidWriter, OrcWriter, acid_schema
 from acid_platform.storage.recorded import record_as_written
@@ -321,7 +322,7 @@ def stored(batch: pa.RecordBatch, target: TaskTarget) -> pa.RecordBatch:
 
 
 def _stored(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return values if _same_layout(values.type, wanted) else values.cast(wanted)
+    return to_be_stored(values if _same_layout(values.type, wanted) else values.cast(wanted))
 
 
 def _same_layout(given: pa.DataType, wanted: pa.DataType) -> bool:

@@ -6,7 +6,7 @@ import datetime
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.publishing import Written
 from acid_platform.engine.spark import delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
@@ -198,8 +197,13 @@ def test_P19_a_count_that_differs_publishes_nothing(
     table.insert([{"id": 1}])
     before = sorted(os.listdir(table.location))
     run = write._run
-    monkeypatch.setattr(write, "_run", lambda *args: run(*args) + 1)
-    with pytest.raises(PublicationFailed, match="nothing was published"):
+
+    def one_more(*args: Any) -> Any:
+        files, received = run(*args)
+        return files, received + 1
+
+    monkeypatch.setattr(write, "_run", one_more)
+    with pytest.raises(PublicationFailed, match=r"counted 1 rows.*received 2; nothing was publ"):
         table.insert([{"id": 2}])
     monkeypatch.undo()
     assert sorted(os.listdir(table.location)) == before
@@ -207,14 +211,43 @@ def test_P19_a_count_that_differs_publishes_nothing(
     assert [row.id for row in table.read().collect()] == [1]
 
 
-def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
-    files, root = Files.of(str(tmp_path))
-    target = write.SparkTarget("db.t", files, root, (), (), 1, 1, 0, "zlib", lambda: None)
-    nothing = Written("", target.delta(deletes=False), False)
-    for token in ("a", "b"):
-        (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
-    with pytest.raises(PublicationFailed, match="two files"):
-        write._arrange(target, root, f"{root}/ready", nothing, spark, flat=False)
+def test_P19_two_files_for_one_bucket_are_refused(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.twice", "id int")
+    run = write._run
+
+    def twice(*args: Any) -> Any:
+        files, received = run(*args)
+        return [*files, *files], received
+
+    monkeypatch.setattr(write, "_run", twice)
+    with pytest.raises(PublicationFailed, match="two files for"):
+        table.insert([{"id": 1}])
+    assert table.count() == 0
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_P19_a_file_that_the_driver_does_not_find_publishes_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """As if an executor wrote to a disk of its own, or the store lost the end of a file."""
+    table = warehouse.create_table(f"db.elsewhere_{damage}", "id int")
+    run = write._run
+
+    def damaged(*args: Any) -> Any:
+        files, received = run(*args)
+        if damage == "gone":
+            os.unlink(files[0].path)
+        else:
+            os.truncate(files[0].path, files[0].entry.size - 1)
+        return files, received
+
+    monkeypatch.setattr(write, "_run", damaged)
+    with pytest.raises(PublicationFailed, match="all executors must write to the same storage"):
+        table.insert([{"id": 1}])
+    assert table.count() == 0
+    assert os.listdir(table.location) == []
 
 
 def test_P19_a_failed_rename_takes_back_the_others(
