@@ -316,6 +316,7 @@ TABLE_PROPERTIES = (
     "NO_AUTO_COMPACTION",
     "NO_CLEANUP",
     "acid.layout",
+    "acid.write.distribution",
     "compactor.*",
     "compactorthreshold.*",
 )

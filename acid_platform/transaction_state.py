@@ -18,7 +18,7 @@ from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, Writ
 from acid_platform.metastore.records import LockRequest, TableRecord, ViewRecord, WriteReport
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.tables.context import Context, compression
+from acid_platform.tables.context import Context, compression, distributed
 from acid_platform.tables.manifests import directory_listing
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
@@ -150,6 +150,7 @@ class TransactionState:
             self.begun.heartbeat,
             layout.buckets,
             layout.format if layout.insert_only else None,
+            distributed(record),
         )
 
     def run(

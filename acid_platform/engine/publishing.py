@@ -44,6 +44,8 @@ class WriteTarget:
     buckets: Bucketing | None = None
     plain: FileFormat | None = None
     """The file format of an insert-only table; None for full ACID."""
+    distributed: bool = True
+    """Whether Spark brings the rows of a partition together before it writes them."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:

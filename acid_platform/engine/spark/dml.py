@@ -25,11 +25,17 @@ from acid_platform.storage.task_files import RowKind
 
 
 def insert_rows(
-    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn]
+    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn], few: bool = False
 ) -> StatementRows:
-    """The rows to insert; `frame` has the table's columns. Each row is in its bucket's task."""
+    """The rows to insert; `frame` has the table's columns. Each row is in its bucket's task.
+
+    Unless they are `few`, the rows of a partition come together: otherwise each task would write a
+    file for each partition. Spark joins small groups and divides large ones.
+    """
     if target.buckets:
         frame = place_by_hash(frame, target.buckets, columns)
+    elif target.partition_columns and target.distributed and not few:
+        frame = frame.hint("rebalance", *partition_columns(target))
     values = [F.col(f"`{column.name}`") for column in columns]
     return arranged(frame, target, RowKind.INSERT, values)
 

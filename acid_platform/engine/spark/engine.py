@@ -11,8 +11,8 @@ from acid_platform.engine.interface import Fixed
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
-from acid_platform.engine.results import EngineName
-from acid_platform.engine.rows import Rows
+from acid_platform.engine.results import EngineName, Result
+from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
@@ -50,14 +50,14 @@ class SparkEngine:
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        return write_statement(insert_rows(frame, aim, aim.columns), aim)
+        return write_statement(insert_rows(frame, aim, aim.columns, few=not _computed(rows)), aim)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        stored = insert_rows(frame, aim, aim.columns)
+        stored = insert_rows(frame, aim, aim.columns, few=not _computed(rows))
         return write_statement(stored, aim, overwrite=True, empty_partitions=empty)
 
     def update(
@@ -85,3 +85,8 @@ class SparkEngine:
         merge = Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases)
         rows, counts = merge.rows(frame)
         return write_statement(rows, aim), counts
+
+
+def _computed(rows: Rows) -> bool:
+    """Whether Spark computes the rows; others are in this process, so they are few."""
+    return isinstance(rows, Result) or is_spark_frame(rows)
