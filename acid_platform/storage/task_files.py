@@ -17,7 +17,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import CorruptFile, InvalidDefinition, PublicationFailed
+from acid_platform.errors import (
+    CorruptFile,
+    InvalidDefinition,
+    PublicationFailed,
+    SourceRowsAmbiguous,
+)
 from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
@@ -47,6 +52,13 @@ class RowKind(Enum):
     """Each row says it in a column of bits, as in MERGE."""
 
 
+_COUNTED = {
+    RowKind.INSERT: "inserted",
+    RowKind.DELETE: "deleted",
+    RowKind.UPDATE: "updated",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
     """Where and how the tasks of a statement write; sent to executors.
@@ -68,6 +80,26 @@ class TaskTarget:
     rows: RowKind
     acid: bool = True
     """False: ORC files of an insert-only table, without ACID columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """How many rows tasks were given, by what they become."""
+
+    inserted: int = 0
+    deleted: int = 0
+    updated: int = 0
+
+    @property
+    def rows(self) -> int:
+        return self.inserted + self.deleted + self.updated
+
+    def __add__(self, other: Received) -> Received:
+        return Received(
+            self.inserted + other.inserted,
+            self.deleted + other.deleted,
+            self.updated + other.updated,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +130,8 @@ class TaskFiles:
     """
 
     def __init__(self, target: TaskTarget, bucket: int, attempt: int) -> None:
-        self.received = 0
-        """The number of rows that were given."""
+        self.received = Received()
+        """The rows that were given."""
         self._target, self._bucket, self._attempt = target, bucket, attempt
         self._files, _ = Files.of(target.location)
         self._open: dict[bool, OrcWriter] = {}
@@ -110,14 +142,15 @@ class TaskFiles:
         self._done: set[tuple[str, ...]] = set()
         self._next_id = 0
         self._count = 0
+        self._last_key: tuple[int, ...] | None = None
+        """Of the partition, if several rows may have one key."""
 
     def write(self, batch: pa.RecordBatch) -> Iterator[StagedFile]:
         """Writes the rows; yields the files of partitions that are complete.
 
         Raises PublicationFailed, CorruptFile if keys do not ascend, InvalidDefinition for a bucket
-        number above the largest.
+        number above the largest, SourceRowsAmbiguous if rows of the kind EACH have the same key.
         """
-        self.received += batch.num_rows
         if batch.num_rows:
             require_bucket(self._bucket)
         depth = len(self._target.partition_names)
@@ -141,7 +174,7 @@ class TaskFiles:
             return
         partition = self._partition
         self._done.add(partition)
-        self._partition = None
+        self._partition = self._last_key = None
         for deletes, writer in sorted(self._open.items(), reverse=True):
             del self._open[deletes]
             expected, self._events[deletes] = self._events[deletes], 0
@@ -184,14 +217,33 @@ class TaskFiles:
         if kind is RowKind.EACH:
             bits = values_of(rest.pop(3))
             gone, fresh = (_where(bits & bit != 0) for bit in (DELETES, INSERTS))
+            found = np.bincount(bits, minlength=4).tolist()
+            self.received += Received(found[INSERTS], found[DELETES], found[DELETES | INSERTS])
+        else:
+            self.received += Received(**{_COUNTED[kind]: end - start})
         if kind is not RowKind.INSERT:
             keys, rest = [_taken(key, gone) for key in rest[:3]], rest[3:]
+            if kind is RowKind.EACH:
+                self._require_distinct(keys)
             if len(keys[0]):
                 self._put(True, self._delete_events(keys))
         if kind is not RowKind.DELETE:
             values = [_taken(value, fresh) for value in rest]
             if len(values[0]):
                 self._put(False, self._insert_events(values))
+
+    def _require_distinct(self, keys: Sequence[pa.Array]) -> None:
+        """Raises SourceRowsAmbiguous if two rows have one key."""
+        ids = np.stack([values_of(key).astype(np.int64) for key in keys])
+        if not ids.shape[1]:
+            return
+        if self._last_key is not None:
+            ids = np.column_stack([np.array(self._last_key), ids])
+        again = (ids[:, 1:] == ids[:, :-1]).all(axis=0)
+        if again.any():
+            key = tuple(ids[:, int(np.argmax(again))].tolist())
+            raise SourceRowsAmbiguous(f"several source rows match one row (row__id {key})")
+        self._last_key = tuple(ids[:, -1].tolist())
 
     def _put(self, deletes: bool, batch: pa.RecordBatch) -> None:
         if deletes not in self._open:
@@ -283,8 +335,8 @@ def delete_events(keys: Sequence[pa.Array], write_id: int) -> pa.RecordBatch:
 
 def write_task(
     target: TaskTarget, bucket: int, attempt: int, batches: Iterable[pa.RecordBatch]
-) -> Iterator[StagedFile | int]:
-    """Writes the rows of a task; yields each finished file, and at last how many rows it got.
+) -> Iterator[StagedFile | Received]:
+    """Writes the rows of a task; yields each finished file, and at last what it got.
 
     Raises what TaskFiles raises; an OSError becomes PublicationFailed.
     """

@@ -23,6 +23,7 @@ from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
+from acid_platform.storage.task_files import Received
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import read_keys
@@ -200,7 +201,7 @@ def test_P19_a_count_that_differs_publishes_nothing(
 
     def one_more(*args: Any) -> Any:
         files, received = run(*args)
-        return files, received + 1
+        return files, received + Received(1)
 
     monkeypatch.setattr(write, "_run", one_more)
     with pytest.raises(PublicationFailed, match=r"counted 1 rows.*received 2; nothing was publ"):

@@ -13,7 +13,12 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from acid_platform.errors import CorruptFile, InvalidDefinition, PublicationFailed
+from acid_platform.errors import (
+    CorruptFile,
+    InvalidDefinition,
+    PublicationFailed,
+    SourceRowsAmbiguous,
+)
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import task_files
@@ -24,6 +29,7 @@ from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.task_files import (
     DELETES,
     INSERTS,
+    Received,
     RowKind,
     StagedFile,
     TaskTarget,
@@ -54,8 +60,8 @@ def written(
 ) -> tuple[list[StagedFile], int]:
     """The files, as the driver gets them, and the number of rows that the task received."""
     *files, received = write_task(pickle.loads(pickle.dumps(aim)), bucket, attempt, batches)
-    assert isinstance(received, int)
-    return [StagedFile.unpacked(*one.packed()) for one in files], received  # type: ignore[union-attr]
+    assert isinstance(received, Received)
+    return [StagedFile.unpacked(*one.packed()) for one in files], received.rows  # type: ignore[union-attr]
 
 
 def rows_of(file: StagedFile) -> list[dict[str, Any]]:
@@ -144,7 +150,24 @@ def test_a_task_without_rows_writes_nothing(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
-@pytest.mark.parametrize("row_ids", [[1, 0], [3, 3], [0, 2, 1]])
+def test_rows_are_counted_by_what_they_become(tmp_path: Path) -> None:
+    rows = [("a", None, INSERTS, 1), ("a", 5, DELETES, 0), ("a", 6, DELETES | INSERTS, 2)]
+    *_, received = write_task(target(tmp_path, RowKind.EACH), 3, 1, [changes([*rows])])
+    assert received == Received(inserted=1, deleted=1, updated=1)
+    assert Received(1, 2, 3) + Received(10, 20, 30) == Received(11, 22, 33)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_two_rows_with_one_key_are_refused_wherever_batches_end(tmp_path: Path, cut: int) -> None:
+    rows = [("a", 4, DELETES, 0), ("a", 5, DELETES, 0), ("a", 5, DELETES | INSERTS, 1)]
+    batches = [changes(part) for part in (rows[:cut], rows[cut:]) if part]
+    with pytest.raises(SourceRowsAmbiguous, match=rf"row__id \(4, {B3}, 5\)"):
+        written(target(tmp_path, RowKind.EACH), batches)
+    other = [("a", 5, DELETES, 0), ("b", 5, DELETES, 0)]
+    assert len(written(target(tmp_path, RowKind.EACH), [changes(other)])[0]) == 2, "P14"
+
+
+@pytest.mark.parametrize("row_ids", [[1, 0], [0, 2, 1]])
 def test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published(
     tmp_path: Path, row_ids: list[int]
 ) -> None:

@@ -50,7 +50,9 @@ class SparkEngine:
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        return write_statement(insert_rows(frame, aim, aim.columns, few=not _computed(rows)), aim)
+        return write_statement(insert_rows(frame, aim, aim.columns, few=not _computed(rows)), aim)[
+            0
+        ]
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
@@ -58,18 +60,18 @@ class SparkEngine:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
         stored = insert_rows(frame, aim, aim.columns, few=not _computed(rows))
-        return write_statement(stored, aim, overwrite=True, empty_partitions=empty)
+        return write_statement(stored, aim, overwrite=True, empty_partitions=empty)[0]
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
         aim = SparkTarget.of(target)
         rows = rows_to_update(self.spark, scan, aim, assignments, where, aim.table)
-        return write_statement(rows, aim)
+        return write_statement(rows, aim)[0]
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
         aim = SparkTarget.of(target)
-        return write_statement(rows_to_delete(self.spark, scan, aim, where), aim)
+        return write_statement(rows_to_delete(self.spark, scan, aim, where), aim)[0]
 
     def merge(
         self,
@@ -82,9 +84,7 @@ class SparkEngine:
     ) -> tuple[list[Written], MergeCounts]:
         aim = SparkTarget.of(target)
         frame = as_frame(self.spark, source, aim.all_columns, aim.table)
-        merge = Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases)
-        rows, counts = merge.rows(frame)
-        return write_statement(rows, aim), counts
+        return Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases).write(frame)
 
 
 def _computed(rows: Rows) -> bool:

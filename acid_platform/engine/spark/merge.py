@@ -1,7 +1,8 @@
 """MERGE: source rows are matched with the table once, then one job writes the events (P20).
 
-The source and the matches are materialised first, so that each is computed once: otherwise a
-non-deterministic source or expression could differ between a row's delete and insert event.
+If rows may be inserted, the source and the matches are materialised first, so that each is computed
+once: otherwise a volatile source could both change a row and insert it. The tasks that write see
+two source rows for one row side by side, and count what became of the rows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import inserted_values
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.publishing import Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import bucket_of_row
@@ -30,8 +32,8 @@ from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
-from acid_platform.engine.spark.write import BITS, SparkTarget, StatementRows, arranged
-from acid_platform.errors import InvalidExpression
+from acid_platform.engine.spark.write import BITS, SparkTarget, arranged, write_statement
+from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
 from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
@@ -55,24 +57,24 @@ class Merge:
     alias: str = "t"
     source_alias: str = "s"
 
-    def rows(self, source: DataFrame) -> tuple[StatementRows, MergeCounts]:
-        """The rows of the statement, and how many rows each action concerns.
+    def write(self, source: DataFrame) -> tuple[list[Written], MergeCounts]:
+        """Writes and publishes the events of the statement; returns its directories and counts.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
-        WrongType, InvalidExpression.
+        WrongType, InvalidExpression, and what write_statement raises.
         """
         if not self.clauses:
             raise InvalidExpression(f"MERGE into {self.table} has no WHEN clause")
         matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
-        rows = self._kept_once(source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id()))
-        matched = self._kept_once(self._matched(rows, matched_clauses))
+        rows = source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
+        # Only an insert looks at the source and at the matches a second time.
+        if inserts:
+            rows = self._kept_once(rows)
+        matched = self._matched(rows, matched_clauses)
+        if inserts:
+            matched = self._kept_once(matched)
         changed = matched.filter(F.col(_CLAUSE).isNotNull())
-        if matched_clauses:
-            self._require_one_source_row(changed)
-        counts = dict.fromkeys(MergeAction, 0)
-        for number, count in changed.groupBy(_CLAUSE).count().collect():
-            counts[matched_clauses[number].action] += count
         placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
             *partition_columns(self.target),
             *KEYS,
@@ -82,18 +84,22 @@ class Merge:
         )
         number_of_writers = writers(self.scan)
         if inserts:
-            fresh = self._kept_once(self._inserted(rows, matched, inserts))
-            counts[MergeAction.INSERT] = fresh.count()
             if self.target.buckets:
                 number_of_writers = self.target.buckets.count
             else:
-                needed = counts[MergeAction.INSERT] // ROWS_PER_WRITER + 1
-                number_of_writers = max(number_of_writers, min(needed, 64))
+                most = rows.count() // ROWS_PER_WRITER + 1
+                number_of_writers = max(number_of_writers, min(most, 64))
+            fresh = self._inserted(rows, matched, inserts)
             placed = placed.union(self._placed(fresh, number_of_writers))
         placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
         values = [F.col(NEW).getField(column.name) for column in self.scan.columns]
-        rows_of_all = arranged(placed, self.target, RowKind.EACH, values)
-        return rows_of_all, MergeCounts(*(counts[action] for action in MergeAction))
+        arranged_rows = arranged(placed, self.target, RowKind.EACH, values)
+        try:
+            written, received = write_statement(arranged_rows, self.target)
+        except SourceRowsAmbiguous:
+            self._require_one_source_row(changed)  # which counts the source rows
+            raise
+        return written, MergeCounts(received.updated, received.deleted, received.inserted)
 
     def _kept_once(self, frame: DataFrame) -> DataFrame:
         with raise_as_ours():

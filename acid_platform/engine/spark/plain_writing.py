@@ -19,7 +19,7 @@ from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import finish_plain_file
 from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.task_files import StagedFile, plain_name
+from acid_platform.storage.task_files import Received, StagedFile, plain_name
 
 _PART = "part-"
 LOCAL_WRITES = {
@@ -33,8 +33,8 @@ each file, which nobody reads since the files are completed and renamed here. It
 
 def write_by_spark(
     frame: DataFrame, target: WriteTarget, directory: str
-) -> tuple[list[StagedFile], int]:
-    """The files that Spark writes into `directory`, and the number of their rows.
+) -> tuple[list[StagedFile], Received]:
+    """The files that Spark writes into `directory`, and what they hold.
 
     The frame has the partition columns, then the table's columns. Raises Spark's exceptions,
     InvalidDefinition for too many files.
@@ -57,7 +57,8 @@ def write_by_spark(
         for (path, partition), entry in zip(found, entries, strict=True)
         if entry.footer and entry.footer.rows
     ]
-    return staged, sum(file.entry.footer.rows for file in staged if file.entry.footer)
+    rows = sum(file.entry.footer.rows for file in staged if file.entry.footer)
+    return staged, Received(inserted=rows)
 
 
 def parts(files: Files, directory: str) -> list[str]:

@@ -12,30 +12,30 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.storage.task_files import StagedFile, TaskTarget, write_task
+from acid_platform.storage.task_files import Received, StagedFile, TaskTarget, write_task
 
-_ANSWER = "path string, partition string, deletes boolean, record string, rows bigint"
+_ANSWER = "path string, partition string, deletes boolean, record string, received array<bigint>"
 _SCHEMA = pa.schema(
     [
         ("path", pa.string()),
         ("partition", pa.string()),
         ("deletes", pa.bool_()),
         ("record", pa.string()),
-        ("rows", pa.int64()),
+        ("received", pa.list_(pa.int64())),
     ]
 )
-"""A file, or with NULLs the number of rows that a task has received."""
+"""A file, or with NULLs the rows that a task has received."""
 
 
-def write_in_tasks(frame: DataFrame, target: TaskTarget) -> tuple[list[StagedFile], int]:
-    """The files that the tasks have written, and the number of rows that the tasks received.
+def write_in_tasks(frame: DataFrame, target: TaskTarget) -> tuple[list[StagedFile], Received]:
+    """The files that the tasks have written, and the rows that they received.
 
     Only what the last attempt of each task wrote is among the files. Raises Spark's exceptions.
     """
     found = frame.mapInArrow(partial(_run, target), _ANSWER).collect()
     return (
         [StagedFile.unpacked(*row[:4]) for row in found if row["path"] is not None],
-        sum(row["rows"] for row in found if row["path"] is None),
+        sum((Received(*row["received"]) for row in found if row["path"] is None), Received()),
     )
 
 
@@ -43,7 +43,11 @@ def _run(target: TaskTarget, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     context = TaskContext.get()
     assert context is not None
     for one in write_task(target, context.partitionId(), context.taskAttemptId(), batches):
-        answer = (None, None, None, None, one) if isinstance(one, int) else (*one.packed(), None)
+        answer = (
+            (*one.packed(), None)
+            if isinstance(one, StagedFile)
+            else (None, None, None, None, [one.inserted, one.deleted, one.updated])
+        )
         yield pa.RecordBatch.from_pylist(
             [dict(zip(_SCHEMA.names, answer, strict=True))], schema=_SCHEMA
         )

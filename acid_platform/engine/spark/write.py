@@ -33,7 +33,7 @@ from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, require_codec
-from acid_platform.storage.task_files import RowKind, StagedFile, TaskTarget
+from acid_platform.storage.task_files import Received, RowKind, StagedFile, TaskTarget
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
@@ -101,20 +101,21 @@ def write_statement(
     target: SparkTarget,
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
-) -> list[Written]:
+) -> tuple[list[Written], Received]:
     """Writes the files of a statement in one Spark job and publishes them.
 
-    `overwrite` writes inserts into base directories; `empty_partitions` get a base even without
-    rows (P32). Raises PublicationFailed, CorruptFile if keys do not ascend, UnsupportedLayout for a
-    codec that can't be written, WrongType (a value that overflows), TxnAborted.
+    Also returns how many rows became what. `overwrite` writes inserts into base directories;
+    `empty_partitions` get a base even without rows (P32). Raises PublicationFailed, CorruptFile if
+    keys do not ascend, UnsupportedLayout for a codec that can't be written, WrongType (a value that
+    overflows), SourceRowsAmbiguous for rows of the kind EACH with the same key, TxnAborted.
     """
     with staging_directory(target) as staging:
         files, received = _run(rows, target, f"{staging}/out")
         counted = int(target.counted.get["rows"])
-        if received != counted:
+        if received.rows != counted:
             raise PublicationFailed(
-                f"{target.location}: Spark counted {counted} rows, its tasks received {received};"
-                " nothing was published, run the statement again"
+                f"{target.location}: Spark counted {counted} rows, its tasks received"
+                f" {received.rows}; nothing was published, run the statement again"
             )
         _require_files(target, files)
         built = list(_placed(target, staging, files, overwrite))
@@ -127,11 +128,13 @@ def write_statement(
             ]
         target.still_open()
         publish_staged(target, staging, built)
-        return built
+        return built, received
 
 
-def _run(rows: StatementRows, target: SparkTarget, directory: str) -> tuple[list[StagedFile], int]:
-    """The files that were written into `directory`, and the number of rows they were made of."""
+def _run(
+    rows: StatementRows, target: SparkTarget, directory: str
+) -> tuple[list[StagedFile], Received]:
+    """The files that were written into `directory`, and the rows that they were made of."""
     with raise_as_ours():
         if target.plain and not (
             target.plain.name == "orc" and target.compression in WRITTEN_CODECS
