@@ -24,6 +24,7 @@ from acid_platform.storage.orc import finish_plain_file, open_orc
 from acid_platform.storage.orc_inspect import events, metadata
 from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
 from tests.acid_files import AcidTable, read_keys
 
@@ -79,10 +80,11 @@ def merged(
         )
     )
     if not made.rows:
-        assert (made.rows, made.bytes, Path(output).exists()) == (0, 0, False)
+        assert (made.rows, made.file, Path(output).exists()) == (0, None, False)
         assert made.values.column_checksums == {"id": 0, "v": 0}, "C32: as an absent file has"
         return []
     files, _ = Files.of(str(root))
+    assert made.file == recorded_file(files, output, "out"), "P26"
     w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
     found = [tuple(map(int, key)) for key in zip(w, b, r, c, strict=True)]
     assert len(found) == made.rows
