@@ -7,7 +7,8 @@ through it. Only formats that Spark alone can write take another way (`plain_wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 
 from pyarrow import fs
@@ -37,6 +38,9 @@ from acid_platform.storage.task_files import Received, RowKind, StagedFile, Task
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
+
+
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def write_statement(
                 f" {received.rows}; nothing was published, run the statement again"
             )
         _require_files(target, files)
-        built = list(_placed(target, staging, files, overwrite))
+        built = _placed(target, staging, files, overwrite)
         if overwrite:
             there = {written.partition for written in built if not written.deletes}
             built += [
@@ -172,7 +176,7 @@ def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
 
 def _placed(
     target: SparkTarget, staging: str, files: Iterable[StagedFile], overwrite: bool
-) -> Iterator[Written]:
+) -> list[Written]:
     """Moves the files to their names in the directories that will be published."""
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
     for file in files:
@@ -183,14 +187,19 @@ def _placed(
                 " twice; nothing was published, run the statement again"
             )
         inside[file.entry.path] = file
-    for (inserts, partition), inside in sorted(directories.items()):
+
+    def place(key: tuple[bool, str]) -> Written:
+        inserts, partition = key
         directory = target.base() if overwrite and inserts else target.delta(deletes=not inserts)
         ready = ready_path(staging, partition, directory)
         target.files.make_directory(ready)
         entries: list[FileEntry] = []
-        for name, file in sorted(inside.items()):
+        for name, file in sorted(directories[key].items()):
             target.files.system.move(file.path, f"{ready}/{name}")
             entries.append(file.entry)
         if target.plain is None:
             mark_version(target, ready)
-        yield Written(partition, directory, not inserts, Contents(tuple(entries)))
+        return Written(partition, directory, not inserts, Contents(tuple(entries)))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(place, sorted(directories)))
