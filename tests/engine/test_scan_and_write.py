@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from acid_platform.engine.spark import delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.errors import PublicationFailed, SparkMisconfigured
+from acid_platform.errors import InvalidDefinition, PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
@@ -271,6 +271,34 @@ def test_P19_a_failed_rename_takes_back_the_others(
         txn.table("db.r").insert([{"id": 3, "m": 1}])
     assert [tuple(row) for row in table.read().collect()] == [(3, 1)]
     assert not any(name.startswith("_tmp") for name in os.listdir(table.location))
+
+
+@pytest.mark.parametrize(("distribution", "files"), [(None, 40), ("partition", 40), ("none", 160)])
+def test_a_partition_gets_few_files(
+    warehouse: Warehouse, spark: SparkSession, distribution: str | None, files: int
+) -> None:
+    properties = {"acid.write.distribution": distribution} if distribution else {}
+    table = warehouse.create_table(
+        f"db.spread_{distribution}", "id bigint", partitioned_by=["m int"], properties=properties
+    )
+    table.insert(spark.range(0, 4000, 1, 4).selectExpr("id", "cast(id % 40 AS int) AS m"))
+    assert len(list(Path(table.location).glob("m=*/delta_*/bucket_*"))) == files
+    table.overwrite(spark.range(0, 400, 1, 4).selectExpr("id", "cast(id % 40 AS int) AS m"))
+    assert len(list(Path(table.location).glob("m=*/base_*/bucket_*"))) == files
+    found = table.read(row_id=True).selectExpr("id", "m", "row__id.bucketid AS b", "row__id.rowid")
+    assert sorted((row.id, row.m) for row in found.collect()) == [(i, i % 40) for i in range(400)]
+    assert found.select("b", "rowid").distinct().count() == 400, "P15: unique in the bucket"
+
+
+def test_an_unknown_distribution_is_named(warehouse: Warehouse) -> None:
+    table = warehouse.create_table(
+        "db.odd_spread",
+        "id bigint",
+        partitioned_by=["m int"],
+        properties={"acid.write.distribution": "hash"},
+    )
+    with pytest.raises(InvalidDefinition, match=r"distribution is 'hash'; set it to 'partition'"):
+        table.insert([{"id": 1, "m": 1}])
 
 
 def test_P17_a_session_in_another_time_zone_is_refused(spark: SparkSession) -> None:
