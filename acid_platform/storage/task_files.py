@@ -64,8 +64,9 @@ class TaskTarget:
     """Where and how the tasks of a statement write; sent to executors.
 
     The rows of a task come in the order of their partitions, and within one in the order of the
-    keys. Their columns: the texts of the partition columns; unless `rows` is INSERT, the key (write
-    id, bucket property, rowId); if `rows` is EACH, the bits; unless `rows` is DELETE, the values.
+    keys (P15). Their columns: the texts of the partition columns; unless `rows` is INSERT, the key
+    (write id, bucket property, rowId); if `rows` is EACH, the bits; unless `rows` is DELETE, the
+    values.
     """
 
     location: str
