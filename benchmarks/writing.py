@@ -3,9 +3,9 @@
 `python -m benchmarks.writing` shows seconds and bytes written. Each change is rolled back after its
 measurement, so all start from the same table.
 
-INSERT is one pass: Spark's tasks hand Arrow batches to our ORC writer in Python processes. A million
-rows of eleven columns cost that writer 0.35 to 0.7 s of CPU time, whatever the codec; the rest is
-Spark's reading, and its conversion of rows to Arrow.
+INSERT is one pass: Spark's tasks hand Arrow batches to our ORC writer in Python processes. A
+million rows of eleven columns cost that writer 0.35 to 0.7 s of CPU time, whatever the codec; the
+rest is Spark's reading, and its conversion of rows to Arrow.
 """
 
 from __future__ import annotations
