@@ -11,11 +11,13 @@ from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity,
 from acid_platform.engine.publishing import Written
 from acid_platform.errors import CompactionFailed
 from acid_platform.layout import names
+from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.emptied import write_empty_file
+from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import Rewrite
 
 Records = Mapping[str, FileEntry]
@@ -36,24 +38,34 @@ def make_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> No
 def finish(
     plan: CompactionPlan, work: CompactionWork, staging: str, records: Records
 ) -> Iterator[Written]:
-    """Adds marker files and collects the records.
+    """Adds marker files and collects the records; files without one are opened here.
 
     A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows (P32).
     Raises CompactionFailed unless the files are there, as large as their tasks told.
     """
     for name in plan.outputs:
         where = f"{staging}/{name}"
-        found = [info for info in work.files.children(where) if not names.is_hidden(info.base_name)]
-        expected = {path: file for path, file in records.items() if path.startswith(f"{where}/")}
-        if {info.path: info.size for info in found} != {
-            path: file.size for path, file in expected.items()
-        }:
-            raise CompactionFailed(
-                f"{where} does not have the files that the tasks of the compaction wrote; its"
-                " inputs were kept: see that all executors write to the same storage as this"
-                " process, and compact it again"
+        found = {
+            info.path: info
+            for info in work.files.children(where)
+            if not names.is_hidden(info.base_name)
+        }
+        for path, file in records.items():
+            if path.startswith(f"{where}/") and (
+                path not in found or found[path].size != file.size
+            ):
+                raise CompactionFailed(
+                    f"{path} is not here as its task wrote it; the inputs were kept: see that all"
+                    " executors write to the same storage as this process, and compact it again"
+                )
+        deletes = isinstance(name, DeltaName) and name.deletes
+        contents = Contents(
+            tuple(
+                records.get(path)
+                or recorded_file(work.files, path, info.base_name, work.plain or ORC, deletes)
+                for path, info in found.items()
             )
-        contents = Contents(tuple(expected[info.path] for info in found))
+        )
         if not found and isinstance(name, DeltaName):
             work.files.delete_directory(where)
             continue
@@ -67,7 +79,6 @@ def finish(
                 f"{where}/{names.METADATA_FILE}",
                 json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode(),
             )
-        deletes = isinstance(name, DeltaName) and name.deletes
         yield Written(work.partition, str(name), deletes, contents)
 
 
