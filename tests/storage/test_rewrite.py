@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform.errors import CompactionMismatch, CorruptFile
+from acid_platform.engine.local import compact
+from acid_platform.errors import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.layout.orc_tail import declared_footer, footer_of, with_footer
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import deletes
@@ -25,7 +28,7 @@ from acid_platform.storage.orc_inspect import events, metadata
 from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.orc_writer import acid_schema
 from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
 from tests.acid_files import AcidTable, read_keys
 
 COLUMNS = parse_columns("id int, v string")
@@ -347,3 +350,30 @@ def test_a_large_delete_file_is_read_in_batches(
     monkeypatch.setattr(orc.ORCFile, "read", lambda *_, **__: whole.append(1))
     assert table.values("2:M::") == before == ["x"] * 33
     assert not whole
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_compaction_whose_file_is_not_as_its_task_wrote_it_is_given_up(
+    tmp_path: Path, damage: str
+) -> None:
+    """As if an executor wrote to a disk of its own."""
+    (tmp_path / "t").mkdir()
+    table = AcidTable(tmp_path / "t")
+    table.inserts("d1", [(1, P, 0, "a")])
+    table.inserts("d2", [(2, P, 0, "b")])
+    before = sorted(path.name for path in table.root.iterdir())
+
+    def elsewhere(task: Rewrite) -> Rewritten:
+        done = rewrite_bucket(task)
+        if damage == "gone":
+            Path(task.output).unlink()
+        else:
+            os.truncate(task.output, Path(task.output).stat().st_size - 1)
+        return done
+
+    with (
+        mock.patch.object(compact, "rewritten", elsewhere),
+        pytest.raises(CompactionFailed, match=r"is not here as its task wrote it.*again"),
+    ):
+        table.compact("major", "2:M::")
+    assert sorted(path.name for path in table.root.iterdir()) == before
