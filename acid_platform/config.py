@@ -325,6 +325,7 @@ TABLE_PROPERTIES = (
     "acid.layout",
     "acid.conflict.detection",
     "acid.history.retention",
+    "acid.write.distribution",
     "compactor.*",
     "compactorthreshold.*",
 )

@@ -108,7 +108,8 @@ class JavaMissing(Terminal):
 
 
 class SparkMisconfigured(Terminal):
-    """The Spark session lacks a setting that correct results depend on (P17)."""
+    """The Spark session lacks a setting that correct results depend on (P17), or the Python of its
+    tasks lacks our code."""
 
 
 class MetastoreInUse(Terminal):

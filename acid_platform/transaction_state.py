@@ -26,7 +26,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.tables.context import Context, ScanRequest, compression
+from acid_platform.tables.context import Context, ScanRequest, compression, distributed
 from acid_platform.tables.manifests import directory_listing
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
@@ -184,6 +184,7 @@ class TransactionState:
             layout.buckets,
             layout.format if layout.insert_only else None,
             self.in_force.integer(LOCAL_BYTES),
+            distributed(record),
         )
 
     def run(

@@ -23,7 +23,12 @@ from acid_platform.engine.compaction_inputs import (
     open_inputs,
     rewrites,
 )
-from acid_platform.engine.compaction_outputs import finish, make_outputs, open_outputs
+from acid_platform.engine.compaction_outputs import (
+    Records,
+    finish,
+    make_outputs,
+    open_outputs,
+)
 from acid_platform.engine.publishing import Written
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import CompactionFailed
@@ -32,7 +37,7 @@ from acid_platform.storage import durability
 from acid_platform.storage.files import Files
 from acid_platform.storage.key_sums import delete_checksum
 from acid_platform.storage.keys import has_key_index
-from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +66,11 @@ class CompactionEngine(Protocol):
         """Stops what is running, if anything."""
         ...
 
-    def merge(self, tasks: Sequence[Rewrite]) -> None:
+    def merge(self, tasks: Sequence[Rewrite]) -> Records:
         """Writes the output file of each task of a table with full ACID, with `rewritten`."""
         ...
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> None:
+    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
         """Copies the rows of an insert-only table into files of the staged output directory.
 
         It has no deletes, and directories of aborted write ids are no inputs.
@@ -92,11 +97,8 @@ def execute(
         tasks = rewrites(plan, work, inputs.sources, staging) if work.plain is None else []
         with writing(plan.location):
             make_outputs(plan, work, staging)
-            if work.plain is None:
-                engine.merge(tasks)
-            else:
-                engine.copy(inputs, staging)
-            written = tuple(finish(plan, work, staging))
+            records = engine.merge(tasks) if work.plain is None else engine.copy(inputs, staging)
+            written = tuple(finish(plan, work, staging, records))
         outputs = open_outputs(work, staging, written)
         expected, actual = engine.profiles(inputs, outputs)
         return StagedCompaction(
@@ -111,14 +113,14 @@ def execute(
         raise
 
 
-def rewritten(task: Rewrite) -> Profile:
-    """Writes the output file of one task; returns the sums of its values as they were read.
+def rewritten(task: Rewrite) -> Rewritten:
+    """Writes the output file of one task.
 
     Spark calls it inside its tasks, where an OSError would arrive with the traceback of their
     process. Raises CompactionFailed, and what `rewrite_bucket` raises.
     """
     with writing(task.location):
-        return rewrite_bucket(task).values
+        return rewrite_bucket(task)
 
 
 @contextmanager

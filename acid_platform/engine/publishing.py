@@ -47,6 +47,8 @@ class WriteTarget:
     """The file format of an insert-only table; None for full ACID."""
     most_bytes: int = 1 << 28
     """The most bytes of rows that the local engine may hold (acid.local.max.bytes)."""
+    distributed: bool = True
+    """Whether Spark brings the rows of a partition together before it writes them."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:

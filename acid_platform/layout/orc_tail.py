@@ -32,7 +32,7 @@ _TAIL_FOOTER = 2
 TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
 _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH = 1, 2, 4
-_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
 
 _DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
 _WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
@@ -79,11 +79,6 @@ class Postscript:
     def footer_length(self) -> int:
         return self._value(_FOOTER_LENGTH)
 
-    @property
-    def metadata_length(self) -> int:
-        """Length of the stripe statistics, which precede the footer."""
-        return self._value(_METADATA_LENGTH)
-
     def chunks(self, content: bytes) -> bytes:
         """The content in the file's codec: chunks with headers, deflated or stored."""
         if not self.compression:
@@ -92,15 +87,10 @@ class Postscript:
         parts = (content[at : at + block] for at in range(0, len(content), block))
         return b"".join(_chunk(part, self.compression) for part in parts)
 
-    def renewed(self, footer: int, metadata: int | None = None) -> bytes:
-        """The postscript bytes of a file whose footer and metadata have these lengths."""
-        lengths = {_FOOTER_LENGTH: footer}
-        if metadata is not None:
-            lengths[_METADATA_LENGTH] = metadata
+    def renewed(self, footer: int) -> bytes:
+        """The postscript bytes of a file whose footer has this length."""
         content = b"".join(
-            protobuf.number(field.number, lengths[field.number])
-            if field.number in lengths
-            else field.raw
+            protobuf.number(_FOOTER_LENGTH, footer) if field.number == _FOOTER_LENGTH else field.raw
             for field in self.fields
         )
         return content + bytes([len(content)])
@@ -135,18 +125,16 @@ def has_declared(columns: Sequence[Column]) -> bool:
     return any(part.kind in _DECLARED for column in columns for part in column.type.walk())
 
 
-def declared_footer(footer: bytes, columns: Sequence[Column], acid: bool, path: str) -> bytes:
+def declared_footer(footer: bytes, columns: Sequence[Column], path: str) -> bytes:
     """The footer with CHAR, VARCHAR and TIMESTAMP WITH LOCAL TIME ZONE columns declared.
 
-    With `acid`, the columns are the fields of the struct `row`. Raises CorruptFile if the file does
-    not have these columns.
+    Raises CorruptFile if the file does not have these columns.
     """
     try:
         footer_fields = list(protobuf.fields(footer))
         types = [field.payload for field in footer_fields if field.number == TYPES]
-        row = unpacked(types[0], SUBTYPES)[-1] if acid else 0
         wanted: dict[int, HiveType] = {}
-        for number, column in zip(unpacked(types[row], SUBTYPES), columns, strict=True):
+        for number, column in zip(unpacked(types[0], SUBTYPES), columns, strict=True):
             wanted.update(_leaves(types, number, column.type))
     except (IndexError, ValueError) as error:
         raise CorruptFile(
@@ -188,16 +176,11 @@ def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
     )
 
 
-def with_user_metadata(
-    tail: bytes, items: Mapping[str, bytes], path: str, footer: bytes | None = None
-) -> NewTail:
-    """The change that adds `items` to the file whose last bytes are `tail`.
+def with_footer(tail: bytes, footer: bytes, path: str) -> NewTail:
+    """The change that gives another footer, decompressed, to the file whose last bytes are `tail`.
 
-    `footer`, decompressed, replaces the file's footer. `path` is named in errors. Raises
-    CorruptFile if the tail does not end in an ORC postscript.
+    `path` is named in errors. Raises CorruptFile if the tail does not end in an ORC postscript.
     """
-
     old = Postscript.of(tail, path)
-    extra = old.chunks((footer or b"") + user_metadata_fields(items))
-    kept = 0 if footer is not None else old.footer_length
-    return NewTail(old.footer_length - kept + old.size, extra + old.renewed(kept + len(extra)))
+    new = old.chunks(footer)
+    return NewTail(old.footer_length + old.size, new + old.renewed(len(new)))

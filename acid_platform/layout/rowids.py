@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from acid_platform.errors import CorruptFile, InvalidDefinition
 
 MAX_BUCKET = 4095
@@ -43,3 +45,9 @@ def decode_bucket(prop: int) -> Bucket:
     raise CorruptFile(
         f"bucket property {prop} has the unknown codec version {version}; restore the file"
     )
+
+
+def bucket_numbers(properties: np.ndarray) -> np.ndarray:
+    """The bucket number in each property, (n,), of either version, int64 (n,)."""
+    coded = ((properties >> 29) & 7) == 1
+    return np.where(coded, (properties >> 16) & 0xFFF, properties).astype(np.int64)

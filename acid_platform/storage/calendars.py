@@ -7,6 +7,8 @@ show 0001-01-01 two days early.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +34,17 @@ def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
     if not any(map(_ancient, batch.columns)) or _is_proleptic(file):
         return batch
     return pa.RecordBatch.from_arrays(
-        [_mapped(column) for column in batch.columns], schema=batch.schema
+        [_mapped(column, from_julian) for column in batch.columns], schema=batch.schema
     )
+
+
+def to_be_stored(array: pa.Array) -> pa.Array:
+    """The array with its dates and timestamps as a file that names no calendar stores them.
+
+    The days from 5 to 14 October 1582, which that calendar leaves out, become 15 October, as in
+    Spark.
+    """
+    return _mapped(array, to_julian) if _ancient(array) else array
 
 
 def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> None:
@@ -67,6 +78,19 @@ def from_julian(days: np.ndarray) -> np.ndarray:
     return np.where(days < FIRST_GREGORIAN, first + day, days)
 
 
+def to_julian(days: np.ndarray) -> np.ndarray:
+    """Gregorian days since 1970, int64 (n,), as Julian days that show the same date."""
+    ancient = np.minimum(days, FIRST_GREGORIAN).astype("datetime64[D]")
+    first = ancient.astype("datetime64[M]")
+    months = first.astype(np.int64) + 12 * 1970
+    month = months % 12 + 1
+    early = month < 3
+    year = months // 12 + 4800 - early
+    day = (ancient - first).astype(np.int64) + 1
+    number = day + (153 * (month + 12 * early - 3) + 2) // 5 + 365 * year + year // 4 - 32_083
+    return np.where(days < FIRST_GREGORIAN, np.minimum(number - 2_440_588, FIRST_GREGORIAN), days)
+
+
 def shown_day(day: int) -> int:
     """A day of a file that does not name its calendar, as a Gregorian day since 1970."""
     return int(from_julian(np.array([day]))[0]) if day < FIRST_GREGORIAN else day
@@ -96,23 +120,26 @@ def _integer(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(kind) else pa.int64()
 
 
-def _mapped(array: pa.Array) -> pa.Array:
+def _mapped(array: pa.Array, renumbered: Callable[[np.ndarray], np.ndarray]) -> pa.Array:
     kind = array.type
     if per_day := _units_per_day(kind):
         given = array.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
         days, rest = np.divmod(given.astype(np.int64), per_day)
-        made = from_julian(days) * per_day + rest
+        made = renumbered(days) * per_day + rest
         missing = array.is_null().to_numpy(zero_copy_only=False)
         return pa.array(made, _integer(kind), mask=missing).cast(kind)
     if pa.types.is_struct(kind):
-        fields = [_mapped(array.field(i)) for i in range(kind.num_fields)]
+        fields = [_mapped(array.field(i), renumbered) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(
-            offsets_of(array), _mapped(array.keys), _mapped(array.items), mask=nulls_of(array)
+            offsets_of(array),
+            _mapped(array.keys, renumbered),
+            _mapped(array.items, renumbered),
+            mask=nulls_of(array),
         )
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(
-            offsets_of(array), _mapped(array.values), mask=nulls_of(array)
+            offsets_of(array), _mapped(array.values, renumbered), mask=nulls_of(array)
         )
     return array

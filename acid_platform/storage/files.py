@@ -21,7 +21,7 @@ from acid_platform.errors import (
     WarehouseNotWritable,
 )
 from acid_platform.layout import names
-from acid_platform.layout.orc_tail import TAIL_BYTES, with_user_metadata
+from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
 from acid_platform.layout.partitions import partition_segment
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 
@@ -185,15 +185,12 @@ class Files:
         if self.exists(path):
             self.system.delete_file(path)
 
-    def amend_orc(self, path: str, items: dict[str, bytes], footer: bytes | None = None) -> None:
-        """Add user metadata to a finished ORC file that nobody reads yet; may replace its footer.
-
-        See `layout.orc_tail.with_user_metadata`. Raises CorruptFile.
-        """
+    def replace_orc_footer(self, path: str, footer: bytes) -> None:
+        """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
         size = self.system.get_file_info(path).size
         with self.system.open_input_file(path) as stream:
             stream.seek(max(0, size - TAIL_BYTES))
-            change = with_user_metadata(bytes(stream.read()), items, path, footer)
+            change = with_footer(bytes(stream.read()), footer, path)
         if self.local:
             with open(path, "r+b") as handle:
                 handle.truncate(size - change.drop)

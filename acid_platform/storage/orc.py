@@ -1,4 +1,4 @@
-"""ORC files through Arrow: opening, decoding, row keys, and the footer that Hive needs."""
+"""ORC files through Arrow: opening, decoding, row keys, and declared types in footers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from acid_platform.layout.orc_tail import (
     footer_of,
     has_declared,
 )
-from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import beyond_nanoseconds, wide_timestamps
@@ -127,29 +126,6 @@ def read_batches(
     )
 
 
-def stripe_ends(file: orc.ORCFile, path: str, keys_of: Sequence[str]) -> list[RowKey]:
-    """The key of the last row of every stripe, for Hive's `hive.acid.key.index`.
-
-    `keys_of` names the three columns of the key. Raises CorruptFile if the keys do not ascend from
-    row to row (F7): Hive would silently miss deletes.
-    """
-    columns = list(keys_of)
-    ends: list[RowKey] = []
-    for index in range(file.nstripes):
-        stripe = file.read_stripe(index, columns=columns)
-        if not stripe.num_rows:
-            continue
-        keys = [
-            stripe.column(i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-            for i in range(3)
-        ]
-        first = (int(keys[0][0]), int(keys[1][0]), int(keys[2][0]))
-        if not ascend(*keys) or (ends and first <= ends[-1]):
-            raise CorruptFile(f"{path}: row keys do not ascend; run the statement again")
-        ends.append((int(keys[0][-1]), int(keys[1][-1]), int(keys[2][-1])))
-    return ends
-
-
 def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
     """Whether (write id, bucket property, rowId), int64 (n,) each, ascend strictly."""
     return all(
@@ -165,31 +141,11 @@ def ascending_steps(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
     return steps
 
 
-def finish_file(files: Files, path: str, columns: Sequence[Column]) -> int:
-    """Give a freshly written file of insert events the footer that Hive needs; returns its rows.
+def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> None:
+    """Declare the column types in a file of an insert-only table that Spark or Arrow wrote.
 
-    `columns` are the fields of `row`, in order. Raises CorruptFile if keys do not ascend (F7).
+    Raises CorruptFile.
     """
-    file = open_orc(files, path)
-    rows = int(file.nrows)
-    if rows:
-        ends = stripe_ends(file, path, acid_columns(file, path)[1:4])
-        footer = _declared(file, path, columns, acid=True)
-        files.amend_orc(path, schema.user_metadata(ends, rows, 0), footer)
-    return rows
-
-
-def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> int:
-    """`finish_file` for a file of an insert-only table, which has no keys; returns its rows."""
-    file = open_orc(files, path)
-    if footer := _declared(file, path, columns, acid=False):
-        files.amend_orc(path, {}, footer)
-    return int(file.nrows)
-
-
-def _declared(file: orc.ORCFile, path: str, columns: Sequence[Column], acid: bool) -> bytes | None:
-    """The footer with the declared column types; None if the file has them already."""
-    if not has_declared(columns):
-        return None
-    footer = footer_of(file.reader.serialized_file_tail())
-    return declared_footer(footer, columns, acid, path)
+    if has_declared(columns):
+        footer = footer_of(open_orc(files, path).reader.serialized_file_tail())
+        files.replace_orc_footer(path, declared_footer(footer, columns, path))

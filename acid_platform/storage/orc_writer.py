@@ -60,6 +60,16 @@ WRITTEN_CODECS = tuple(_CODECS)
 EMPTY_CODEC = "zlib"
 """Codec of a file without rows if the table's own codec can't be written here."""
 
+
+def require_codec(codec: str, path: str) -> None:
+    """Raises UnsupportedLayout for a codec that can't be written here."""
+    if codec not in _CODECS:
+        raise UnsupportedLayout(
+            f"{path}: the codec {codec} can't be written; set the table's"
+            f" orc.compress to none, {', '.join(_CODECS)[14:]}"
+        )
+
+
 _KINDS = {
     "boolean": 0,
     "tinyint": 1,
@@ -121,12 +131,9 @@ class OrcWriter:
         self.footer = b""
         """The footer of the finished file, as ORC defines it, before compression."""
         self._always = always
-        self._open, self._path = open_stream, path
-        if compression not in _CODECS:
-            raise UnsupportedLayout(
-                f"{path}: the codec {compression} can't be written; set the table's"
-                f" orc.compress to none, {', '.join(_CODECS)[14:]}"
-            )
+        self._open = open_stream
+        self.path = path
+        require_codec(compression, path)
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
         self._type = self._root(columns)
@@ -321,7 +328,7 @@ class AcidWriter(OrcWriter):
         keys = [values_of(batch.column(place)).astype(np.int64, copy=False) for place in (1, 2, 3)]
         first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
         if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
-            raise CorruptFile(f"{self._path}: row keys do not ascend; run the statement again")
+            raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
         self._ends.append(last)
 
 

@@ -18,6 +18,7 @@ from pyarrow.fs import FileType
 from acid_platform.compaction.validation import Profile
 from acid_platform.errors import CompactionMismatch
 from acid_platform.layout.types import Column
+from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import conform
 from acid_platform.storage.deletes import DeletedRows, load_keys, valid_ids
@@ -32,6 +33,7 @@ from acid_platform.storage.merge import (
     event_batches,
 )
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema
+from acid_platform.storage.recorded import record_as_written
 from acid_platform.storage.sources import is_positional
 from acid_platform.storage.values import ValueSums
 from acid_platform.transactions import ValidWriteIdList
@@ -112,7 +114,8 @@ class Rewritten:
     """What a rewrite wrote; all zero if no row was left."""
 
     rows: int = 0
-    bytes: int = 0
+    file: FileEntry | None = None
+    """The record of the output file; None if no row was left."""
     values: Profile = field(default_factory=Profile)
     """Checksums of the column values as they were read; empty for delete events."""
 
@@ -241,5 +244,6 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     except BaseException:
         writer.give_up()
         raise
-    size = files.system.get_file_info(rewrite.output).size if rows else 0
-    return Rewritten(rows, int(size), values.profile())
+    name = rewrite.output.rpartition("/")[2]
+    made = record_as_written(writer, name, rewrite.delete_events) if rows else None
+    return Rewritten(rows, made, values.profile())

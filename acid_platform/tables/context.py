@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
@@ -53,6 +54,11 @@ DEFAULT_COMPRESSION = "zlib"
 """Hive's default, which all of Hive, Trino and Impala read; `orc.compress` overrides it."""
 
 
+DISTRIBUTION_PROPERTY = "acid.write.distribution"
+"""`partition`: Spark sends the rows of a partition to few tasks, so that it gets few files. `none`:
+each task writes its own rows, in their order, into all their partitions."""
+
+
 class Context(Protocol):
     """A warehouse as engine and services see it."""
 
@@ -75,6 +81,19 @@ def compression(record: TableRecord) -> str:
     """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
     value = record.properties.get("orc.compress", DEFAULT_COMPRESSION).lower()
     return "uncompressed" if value == "none" else value
+
+
+def distributed(record: TableRecord) -> bool:
+    """Whether rows are brought together by partition before Spark writes them.
+
+    Raises InvalidDefinition for an unknown value of the property.
+    """
+    value = record.properties.get(DISTRIBUTION_PROPERTY, "partition")
+    if value not in ("partition", "none"):
+        raise InvalidDefinition(
+            f"{record.name}: {DISTRIBUTION_PROPERTY} is {value!r}; set it to 'partition' or 'none'"
+        )
+    return value == "partition"
 
 
 def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:

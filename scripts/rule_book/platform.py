@@ -193,7 +193,8 @@ GROUP = Group(
             "P15",
             "Row ids are unique and ascend within a file; they may have gaps.",
             (
-                "engine.spark.write",
+                "engine.spark.write:arranged",
+                "storage.task_files",
                 "storage.keys",
             ),
             (
@@ -238,16 +239,20 @@ GROUP = Group(
         ),
         Rule(
             "P19",
-            "Files are written into `_tmp_` and the transaction's id, counted, given their"
-            " footers, and then renamed into place; a statement that fails leaves at most that"
-            " directory, which goes when its transaction has ended.",
+            "Files are written into `_tmp_` and the transaction's id, each attempt of a task under"
+            " names of its own, counted, compared with the counts of their tasks, and then renamed"
+            " into place; a statement that fails leaves at most that directory, which goes when its"
+            " transaction has ended.",
             (
+                "storage.task_files",
                 "engine.spark.write",
                 "storage.durability",
                 "compaction.cleaner:_judge_temporary",
             ),
             (
                 "test_P19_a_count_that_differs_publishes_nothing",
+                "test_P19_attempts_of_one_task_write_different_files",
+                "test_P19_a_file_that_the_driver_does_not_find_publishes_nothing",
                 "test_P19_temporary_directories_go_with_their_owner",
                 "test_P19_a_failed_rename_takes_back_the_others",
             ),

@@ -68,7 +68,7 @@ GROUP = Group(
             "F7",
             "Events in a file ascend by originalTransaction, bucket and rowId; a file that does"
             " not is never published.",
-            ("storage.orc_writer:AcidWriter", "storage.orc:stripe_ends"),
+            ("storage.orc_writer:AcidWriter",),
             (
                 "test_F7_keys_that_do_not_ascend_are_refused",
                 "test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published",

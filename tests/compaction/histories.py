@@ -39,12 +39,11 @@ from acid_platform.reading.selection import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
-from acid_platform.storage.nesting import finish_delete_file
-from acid_platform.storage.orc import finish_file
 from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
+from tests.finishing import finish
 from tests.metastore.local import local_metastore
 from tests.metastore.world import World
 
@@ -271,12 +270,7 @@ class History:
         """With the footer of real writers, which Hive's reader asks for."""
         files, root = Files.of(str(self.files.root))
         where = f"{root}/{self.files.file(path).relative_to(self.files.root)}"
-        if not deletes:
-            finish_file(files, where, self.layout.columns)
-            return
-        files.system.move(where, f"{root}/written")
-        finish_delete_file(files, f"{root}/written", where, self.layout.columns, "zlib")
-        files.delete_file(f"{root}/written")
+        finish(files, where, self.layout.columns, deletes)
 
     def report(self, one: Writer, directory: str, operation: Operation) -> None:
         one.reports.append(

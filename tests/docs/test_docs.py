@@ -31,6 +31,7 @@ from tests.conftest import temporary_warehouse
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
     "acid.layout",
+    "acid.write.distribution",
     "metastore.duckdb",
     "metastore.log",
     "metastore.blocks",

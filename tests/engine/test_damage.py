@@ -14,7 +14,7 @@ import re
 import resource
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ from acid_platform.errors import (
     PublicationFailed,
     TxnAborted,
 )
-from acid_platform.storage import nesting
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
@@ -168,16 +167,33 @@ def test_a_statement_over_damaged_rows_names_their_file_and_changes_nothing(
 
 @contextmanager
 def full_disk(subject: Subject) -> Iterator[None]:
-    """Spark's own process may write files of 64 KiB: the next byte fails in mid-write."""
-    jvm = subject.warehouse.spark._jvm
-    assert jvm is not None
-    pid = int(jvm.java.lang.ProcessHandle.current().pid())
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, hard))
+    """The Python processes of Spark's tasks may write files of 64 KiB: the next byte fails."""
+    limited = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in workers(subject)}
+    for pid, (_, hard) in limited.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
         yield
     finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
+        for pid, limits in limited.items():
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+def workers(subject: Subject) -> list[int]:
+    """The processes below Spark's that run Python, and fork others for tasks to come."""
+    spark = subject.warehouse.spark
+    spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()  # starts the first
+    jvm = spark._jvm
+    assert jvm is not None
+    of_jvm = int(jvm.java.lang.ProcessHandle.current().pid())
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [of_jvm]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found[1:]
 
 
 def failing(what: str) -> Callable[[Subject], AbstractContextManager[object]]:
@@ -185,19 +201,6 @@ def failing(what: str) -> Callable[[Subject], AbstractContextManager[object]]:
     return lambda _: mock.patch.object(
         Files, what, side_effect=OSError(28, "No space left on device")
     )
-
-
-@contextmanager
-def full_while_nesting(_: Subject) -> Iterator[None]:
-    """The first bytes of a finished file are written, then nothing more."""
-    whole = nesting._nested
-
-    def some(*args: Any) -> Iterator[bytes]:
-        yield next(whole(*args))
-        raise OSError(28, "No space left on device")
-
-    with mock.patch.object(nesting, "_nested", some):
-        yield
 
 
 @contextmanager
@@ -213,9 +216,9 @@ def aborted(subject: Subject) -> Iterator[None]:
     """ABORT TRANSACTIONS by another while Spark writes."""
     run = write._run
 
-    def meanwhile(*args: object) -> int:
-        done = run(*args)  # type: ignore[arg-type]
-        subject.warehouse.abort_transactions([args[1].txn_id])  # type: ignore[attr-defined]
+    def meanwhile(*args: Any) -> Any:
+        done = run(*args)
+        subject.warehouse.abort_transactions([args[1].txn_id])
         return done
 
     with mock.patch.object(write, "_run", meanwhile):
@@ -226,12 +229,7 @@ LONG = "sha2(CAST(id AS string), 512)"
 HALF_WAY: dict[
     str, tuple[Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]
 ] = {
-    "the disk is full while Spark writes": (full_disk, PublicationFailed, "File too large"),
-    "the disk is full while files are finished": (
-        full_while_nesting,
-        PublicationFailed,
-        "No space left",
-    ),
+    "the disk is full while tasks write": (full_disk, PublicationFailed, "File too large"),
     "the disk is full while a marker is written": (
         failing("write"),
         PublicationFailed,

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,15 +16,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.publishing import Written
 from acid_platform.engine.spark import cache, delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.errors import PublicationFailed, SparkMisconfigured
+from acid_platform.errors import InvalidDefinition, PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
+from acid_platform.storage.task_files import Received
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import read_keys
@@ -199,8 +200,13 @@ def test_P19_a_count_that_differs_publishes_nothing(
     table.insert([{"id": 1}])
     before = sorted(os.listdir(table.location))
     run = write._run
-    monkeypatch.setattr(write, "_run", lambda *args: run(*args) + 1)
-    with pytest.raises(PublicationFailed, match="nothing was published"):
+
+    def one_more(*args: Any) -> Any:
+        files, received = run(*args)
+        return files, received + Received(1)
+
+    monkeypatch.setattr(write, "_run", one_more)
+    with pytest.raises(PublicationFailed, match=r"counted 1 rows.*received 2; nothing was publ"):
         table.insert([{"id": 2}])
     monkeypatch.undo()
     assert sorted(os.listdir(table.location)) == before
@@ -208,14 +214,43 @@ def test_P19_a_count_that_differs_publishes_nothing(
     assert [row.id for row in table.read().collect()] == [1]
 
 
-def test_P19_two_files_for_one_bucket_are_refused(tmp_path: Path, spark: SparkSession) -> None:
-    files, root = Files.of(str(tmp_path))
-    target = write.SparkTarget("db.t", files, root, (), (), 1, 1, 0, "zlib", lambda: None)
-    nothing = Written("", target.delta(deletes=False), False)
-    for token in ("a", "b"):
-        (tmp_path / f"part-00003-{token}.orc").write_bytes(b"")
-    with pytest.raises(PublicationFailed, match="two files"):
-        write._arrange(target, root, f"{root}/ready", nothing, spark, flat=False)
+def test_P19_two_files_for_one_bucket_are_refused(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = warehouse.create_table("db.twice", "id int")
+    run = write._run
+
+    def twice(*args: Any) -> Any:
+        files, received = run(*args)
+        return [*files, *files], received
+
+    monkeypatch.setattr(write, "_run", twice)
+    with pytest.raises(PublicationFailed, match="two files for"):
+        table.insert([{"id": 1}])
+    assert table.count() == 0
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_P19_a_file_that_the_driver_does_not_find_publishes_nothing(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    """As if an executor wrote to a disk of its own, or the store lost the end of a file."""
+    table = warehouse.create_table(f"db.elsewhere_{damage}", "id int")
+    run = write._run
+
+    def damaged(*args: Any) -> Any:
+        files, received = run(*args)
+        if damage == "gone":
+            os.unlink(files[0].path)
+        else:
+            os.truncate(files[0].path, files[0].entry.size - 1)
+        return files, received
+
+    monkeypatch.setattr(write, "_run", damaged)
+    with pytest.raises(PublicationFailed, match="all executors must write to the same storage"):
+        table.insert([{"id": 1}])
+    assert table.count() == 0
+    assert os.listdir(table.location) == []
 
 
 def test_P19_a_failed_rename_takes_back_the_others(
@@ -238,6 +273,34 @@ def test_P19_a_failed_rename_takes_back_the_others(
         txn.table("db.r").insert([{"id": 3, "m": 1}])
     assert [tuple(row) for row in table.read().collect()] == [(3, 1)]
     assert not any(name.startswith("_tmp") for name in os.listdir(table.location))
+
+
+@pytest.mark.parametrize(("distribution", "files"), [(None, 40), ("partition", 40), ("none", 160)])
+def test_a_partition_gets_few_files(
+    warehouse: Warehouse, spark: SparkSession, distribution: str | None, files: int
+) -> None:
+    properties = {"acid.write.distribution": distribution} if distribution else {}
+    table = warehouse.create_table(
+        f"db.spread_{distribution}", "id bigint", partitioned_by=["m int"], properties=properties
+    )
+    table.insert(spark.range(0, 4000, 1, 4).selectExpr("id", "cast(id % 40 AS int) AS m"))
+    assert len(list(Path(table.location).glob("m=*/delta_*/bucket_*"))) == files
+    table.overwrite(spark.range(0, 400, 1, 4).selectExpr("id", "cast(id % 40 AS int) AS m"))
+    assert len(list(Path(table.location).glob("m=*/base_*/bucket_*"))) == files
+    found = table.read(row_id=True).selectExpr("id", "m", "row__id.bucketid AS b", "row__id.rowid")
+    assert sorted((row.id, row.m) for row in found.collect()) == [(i, i % 40) for i in range(400)]
+    assert found.select("b", "rowid").distinct().count() == 400, "P15: unique in the bucket"
+
+
+def test_an_unknown_distribution_is_named(warehouse: Warehouse) -> None:
+    table = warehouse.create_table(
+        "db.odd_spread",
+        "id bigint",
+        partitioned_by=["m int"],
+        properties={"acid.write.distribution": "hash"},
+    )
+    with pytest.raises(InvalidDefinition, match=r"distribution is 'hash'; set it to 'partition'"):
+        table.insert([{"id": 1, "m": 1}])
 
 
 def test_P17_a_session_in_another_time_zone_is_refused(spark: SparkSession) -> None:

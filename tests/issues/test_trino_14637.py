@@ -100,8 +100,7 @@ def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
 
 STEPS = {
     "a version file": (write, "mark_version"),
-    "a bucket": (write, "finish_flat_file"),
-    "a file of deletes": (write, "finish_delete_file"),
+    "a directory of files": (write, "ready_path"),
     "a directory that is put in its place": (durability, "_rename"),
 }
 

@@ -20,6 +20,8 @@ from acid_platform.storage.calendars import (
     as_written,
     from_julian,
     refuse_gregorian,
+    to_be_stored,
+    to_julian,
 )
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_inspect import events
@@ -65,6 +67,16 @@ def test_known_days(stored: int, shown: tuple[int, int, int]) -> None:
 @given(st.integers(1, 1581), st.integers(1, 12), st.integers(1, 28))
 def test_every_julian_date_is_shown_as_it_was_written(year: int, month: int, day: int) -> None:
     assert from_julian(np.array([julian(year, month, day)]))[0] == days(year, month, day)
+    assert to_julian(np.array([days(year, month, day)]))[0] == julian(year, month, day)
+
+
+def test_days_that_the_calendar_leaves_out_become_the_next_one() -> None:
+    october = np.array([days(1582, 10, day) for day in (4, 5, 14, 15, 16)])
+    assert to_julian(october).tolist() == [
+        FIRST_GREGORIAN - 1,
+        *[FIRST_GREGORIAN] * 3,
+        FIRST_GREGORIAN + 1,
+    ]
 
 
 FIRST = datetime.date(1, 1, 1)
@@ -94,6 +106,8 @@ def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
         {"v": None, "l": None, "m": [("b", None)]},
         None,
     ]
+    shown_again = as_written(batch, orc.ORCFile(str(tmp_path / "f"))).column(0)
+    assert to_be_stored(shown_again).equals(row)
 
 
 def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
@@ -106,7 +120,7 @@ def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
     # Field 11 of the footer, the calendar: 1 is the Julian one, 2 the Gregorian one.
     for value, shown in ((1, datetime.date(1, 1, 3)), (2, FIRST)):
         files, _ = Files.of(str(tmp_path))
-        files.amend_orc(str(tmp_path / "f"), {}, footer + bytes([11 << 3, value]))
+        files.replace_orc_footer(str(tmp_path / "f"), footer + bytes([11 << 3, value]))
         file = orc.ORCFile(str(tmp_path / "f"))
         assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [shown]
         if shown == FIRST:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform.errors import CompactionMismatch, CorruptFile
-from acid_platform.layout.orc_tail import declared_footer, footer_of, with_user_metadata
+from acid_platform.engine.local import compact
+from acid_platform.errors import CompactionFailed, CompactionMismatch, CorruptFile
+from acid_platform.layout.orc_tail import declared_footer, footer_of, with_footer
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import deletes
 from acid_platform.storage import rewrite as module
 from acid_platform.storage.files import Files
 from acid_platform.storage.merge import Input
-from acid_platform.storage.orc import finish_file, finish_plain_file, open_orc
+from acid_platform.storage.orc import finish_plain_file, open_orc
 from acid_platform.storage.orc_inspect import events, metadata
 from acid_platform.storage.orc_rows import orc_schema
 from acid_platform.storage.orc_writer import acid_schema
-from acid_platform.storage.rewrite import Rewrite, rewrite_bucket
+from acid_platform.storage.recorded import recorded_file
+from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
 from tests.acid_files import AcidTable, read_keys
 
 COLUMNS = parse_columns("id int, v string")
@@ -80,10 +83,11 @@ def merged(
         )
     )
     if not made.rows:
-        assert (made.rows, made.bytes, Path(output).exists()) == (0, 0, False)
+        assert (made.rows, made.file, Path(output).exists()) == (0, None, False)
         assert made.values.column_checksums == {"id": 0, "v": 0}, "C32: as an absent file has"
         return []
     files, _ = Files.of(str(root))
+    assert made.file == recorded_file(files, output, "out"), "P26"
     w, b, r, c = read_keys(open_orc(files, output), output, with_current=True)
     found = [tuple(map(int, key)) for key in zip(w, b, r, c, strict=True)]
     assert len(found) == made.rows
@@ -203,17 +207,6 @@ def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None
     assert metadata(files, str(tmp_path / "out"))["user_metadata"]["hive.acid.stats"] == "0,0,3"
 
 
-def test_P15_a_file_whose_keys_do_not_ascend_is_refused(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "in",
-        [(2, P, r, 2) for r in range(20_000)] + [(1, P, r, 1) for r in range(20_000)],
-    )
-    files, _ = Files.of(str(tmp_path))
-    assert open_orc(files, path).nstripes > 1
-    with pytest.raises(CorruptFile, match="ascend"):
-        finish_file(files, path, COLUMNS)
-
-
 @pytest.mark.parametrize("content", [b"", b"ORC", b"not an ORC file at all"])
 def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "torn").write_bytes(content)
@@ -221,23 +214,7 @@ def test_a_torn_file_is_named(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(CorruptFile, match="torn"):
         open_orc(files, str(tmp_path / "torn"))
     with pytest.raises(CorruptFile, match="torn"):
-        with_user_metadata(content, {}, "torn")
-
-
-@pytest.mark.parametrize(
-    ("ids", "ok"), [([0, 1, 2, 7], True), ([0, 2, 1, 7], False), ([0, 1, 1, 7], False)]
-)
-def test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published(
-    tmp_path: Path, ids: list[int], ok: bool
-) -> None:
-    """Spark's writer may sort again after the rows were numbered, within a stripe too."""
-    path = write(tmp_path / "f", [(1, P, row_id, 1) for row_id in ids])
-    files, _ = Files.of(str(tmp_path))
-    if ok:
-        assert finish_file(files, path, COLUMNS) == len(ids)
-        return
-    with pytest.raises(CorruptFile, match="do not ascend"):
-        finish_file(files, path, COLUMNS)
+        with_footer(content, b"", "torn")
 
 
 DECLARED = (
@@ -262,44 +239,23 @@ ROW = {
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
-@pytest.mark.parametrize("acid", [True, False])
 def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
-    tmp_path: Path, compression: str, acid: bool
+    tmp_path: Path, compression: str
 ) -> None:
     columns = parse_columns(DECLARED)
     count = 30_000
-    table = pa.table(
-        {
-            "operation": [0] * count,
-            "originalTransaction": [1] * count,
-            "bucket": [P] * count,
-            "rowId": range(count),
-            "currentTransaction": [1] * count,
-            "row": [ROW] * count,
-        },
-        schema=acid_schema(columns),
-    )
-    if not acid:
-        table = pa.table(
-            {
-                field.name: pc.struct_field(table["row"], field.name)
-                for field in table.schema.field("row").type
-            }
-        )
+    kinds = list(acid_schema(columns).field("row").type)
+    table = pa.Table.from_pylist([ROW] * count, schema=pa.schema(kinds))
     path = str(tmp_path / "f")
     orc.write_table(table, path, compression=compression, stripe_size=4096)
     files, _ = Files.of(str(tmp_path))
-    stripes = open_orc(files, path).nstripes
-    done = finish_file(files, path, columns) if acid else finish_plain_file(files, path, columns)
-    assert done == count
-    stored = orc_schema(files, path)
-    assert stored.endswith(f"row:{AS_ORC}>") if acid else stored == AS_ORC
-    assert (open_orc(files, path).nstripes, open_orc(files, path).nrows) == (stripes, count)
+    before = open_orc(files, path)
+    finish_plain_file(files, path, columns)
+    assert orc_schema(files, path) == AS_ORC
+    assert (open_orc(files, path).nstripes, open_orc(files, path).nrows) == (before.nstripes, count)
     found = list(itertools.islice(events(files, path), 2))[1]
-    values = found["row"] if acid else found
-    assert [values[name] for name in "cvn"] == ["é    ", "éé", ROW["n"]]
-    assert values["z"] == "2020-01-01 12:00:00+00:00" and list(values["m"]) == ["k "]
-    assert bool(metadata(files, path)["user_metadata"]) == acid
+    assert [found[name] for name in "cvn"] == ["é    ", "éé", ROW["n"]]
+    assert found["z"] == "2020-01-01 12:00:00+00:00" and list(found["m"]) == ["k "]
 
 
 @pytest.mark.parametrize(
@@ -314,10 +270,11 @@ def test_P17_footers_declare_the_types_that_arrow_and_spark_do_not_write(
 def test_a_footer_is_not_declared_as_what_the_file_does_not_hold(
     tmp_path: Path, declared: str, why: str
 ) -> None:
-    path = write(tmp_path / "f", [(1, P, 0, 1)])
+    path = str(tmp_path / "f")
+    orc.write_table(pa.table({"id": pa.array([1], pa.int32()), "v": ["a"]}), path)
     footer = footer_of(orc.ORCFile(path).reader.serialized_file_tail())
     with pytest.raises(CorruptFile, match=f"does not have the expected columns.*{why}"):
-        declared_footer(footer, parse_columns(declared), True, path)
+        declared_footer(footer, parse_columns(declared), path)
 
 
 def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path: Path) -> None:
@@ -393,3 +350,30 @@ def test_a_large_delete_file_is_read_in_batches(
     monkeypatch.setattr(orc.ORCFile, "read", lambda *_, **__: whole.append(1))
     assert table.values("2:M::") == before == ["x"] * 33
     assert not whole
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_compaction_whose_file_is_not_as_its_task_wrote_it_is_given_up(
+    tmp_path: Path, damage: str
+) -> None:
+    """As if an executor wrote to a disk of its own."""
+    (tmp_path / "t").mkdir()
+    table = AcidTable(tmp_path / "t")
+    table.inserts("d1", [(1, P, 0, "a")])
+    table.inserts("d2", [(2, P, 0, "b")])
+    before = sorted(path.name for path in table.root.iterdir())
+
+    def elsewhere(task: Rewrite) -> Rewritten:
+        done = rewrite_bucket(task)
+        if damage == "gone":
+            Path(task.output).unlink()
+        else:
+            os.truncate(task.output, Path(task.output).stat().st_size - 1)
+        return done
+
+    with (
+        mock.patch.object(compact, "rewritten", elsewhere),
+        pytest.raises(CompactionFailed, match=r"is not here as its task wrote it.*again"),
+    ):
+        table.compact("major", "2:M::")
+    assert sorted(path.name for path in table.root.iterdir()) == before

@@ -15,6 +15,7 @@ from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.compaction import rewritten
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
+from acid_platform.engine.compaction_outputs import Records, records_of
 from acid_platform.engine.local.plain_copy import copy_files, only_spark, plain_scan
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark
@@ -42,26 +43,25 @@ class LocalCompaction:
     def cancel(self) -> None:
         """Nothing to do: when `merge` has returned or raised, none of its threads runs."""
 
-    def merge(self, tasks: Sequence[Rewrite]) -> None:
+    def merge(self, tasks: Sequence[Rewrite]) -> Records:
         threads = min(len(tasks), os.cpu_count() or 1, _MOST_THREADS)
         if threads < 2:
-            for task in tasks:
-                rewritten(task)
-            return
+            return records_of(tasks, [rewritten(task).file for task in tasks])
         with ThreadPoolExecutor(threads) as pool:
             futures = [pool.submit(rewritten, task) for task in tasks]
             try:
-                for future in futures:
-                    future.result()
+                return records_of(tasks, [future.result().file for future in futures])
             finally:  # after an error, tasks that have not started are not wanted
                 for future in futures:
                     future.cancel()
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> None:
-        """Raises NeedsSpark for what this process can't copy, and CompactionRefused."""
+    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
+        """Leaves it to the caller to open the files. Raises NeedsSpark for what this process can't
+        copy, and CompactionRefused."""
         if why := only_spark(self._work):
             raise NeedsSpark(f"{self._plan.location}: {why}")
         copy_files(self._plan, self._work, inputs, staging)
+        return {}
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
         with ThreadPoolExecutor(2) as pool:

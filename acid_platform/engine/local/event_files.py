@@ -29,7 +29,7 @@ from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFaile
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.rowids import MAX_BUCKET, Bucket
+from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_numpy import from_numpy
@@ -66,8 +66,7 @@ class Keys:
     @property
     def numbers(self) -> np.ndarray:
         """The bucket number of each row, decoded from either codec version (F10), int64 (n,)."""
-        coded = ((self.buckets >> 29) & 7) == 1
-        return np.where(coded, (self.buckets >> 16) & 0xFFF, self.buckets).astype(np.int64)
+        return bucket_numbers(self.buckets)
 
 
 def require_writable(target: WriteTarget) -> None:

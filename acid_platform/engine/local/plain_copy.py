@@ -22,6 +22,7 @@ from acid_platform.storage.fractions import refuse_finer
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, OrcWriter
 from acid_platform.storage.parquet_writer import ParquetWriter
 from acid_platform.storage.source_read import EntityRead
+from acid_platform.storage.task_files import plain_name
 
 
 def only_spark(work: CompactionWork) -> str | None:
@@ -56,7 +57,7 @@ def copy_files(
         for source in sources:
             refuse_finer(work.files, source.path, stored)
     for number, group in enumerate(_groups(sources)):
-        path = f"{staging}/{output}/{number:06d}_0"
+        path = f"{staging}/{output}/{plain_name(number)}"
         opened = partial(work.files.system.open_output_stream, path)
         writer: OrcWriter | ParquetWriter
         if stored.name == "orc":

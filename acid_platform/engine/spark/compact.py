@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
@@ -17,17 +17,21 @@ from acid_platform.engine.compaction_inputs import (
     CompactionWork,
     OpenedEntity,
 )
+from acid_platform.engine.compaction_outputs import Records, records_of
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
+from acid_platform.engine.spark.plain_writing import completed, parts
+from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import TIMESTAMPS
+from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
-from acid_platform.storage.orc import finish_plain_file
-from acid_platform.storage.rewrite import Rewrite, written_values
+from acid_platform.storage.rewrite import Rewrite, Rewritten, written_values
+from acid_platform.storage.task_files import plain_name
 
 
 class SparkCompaction:
@@ -51,11 +55,13 @@ class SparkCompaction:
     def cancel(self) -> None:
         jobs.cancel(self._spark, self._plan.txn_id)
 
-    def merge(self, tasks: Sequence[Rewrite]) -> None:
+    def merge(self, tasks: Sequence[Rewrite]) -> Records:
         self._tasks = tasks
-        self._read = _of_each(self._spark, tasks, rewritten)
+        done = _of_each(self._spark, tasks, rewritten)
+        self._read = combine(one.values for one in done)
+        return records_of(tasks, [one.file for one in done])
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> None:
+    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
         """Raises CompactionRefused for timestamps with nanoseconds, which Spark would cut."""
         work, stored = self._work, self._work.plain
         assert stored is not None
@@ -73,15 +79,16 @@ class SparkCompaction:
                 {"compression": work.compression},
                 work.files.uri(f"{staging}/out"),
             )
-        written = [
-            info
-            for info in work.files.children(f"{staging}/out")
-            if info.base_name.startswith("part-")
-        ]
-        for number, info in enumerate(sorted(written, key=lambda info: str(info.base_name))):
-            if stored.name == "orc":
-                finish_plain_file(work.files, info.path, work.columns)
-            work.files.system.move(info.path, f"{staging}/{output}/{number:06d}_0")
+            paths = parts(work.files, f"{staging}/out")
+            entries = completed(
+                self._spark, work.files.uri(self._plan.location), paths, stored, work.columns
+            )
+        records = {}
+        for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
+            placed = f"{staging}/{output}/{plain_name(number)}"
+            work.files.system.move(path, placed)
+            records[placed] = replace(entry, path=plain_name(number))
+        return records
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
         """The values of a table with full ACID are those that the merge tasks read, and those that
@@ -94,37 +101,35 @@ class SparkCompaction:
 
 def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
     """The sums of the values as they are in the output files."""
-    return _of_each(spark, [task for task in tasks if not task.delete_events], written_values)
+    inserts = [task for task in tasks if not task.delete_events]
+
+    def read_back(task: Rewrite) -> Rewritten:
+        return Rewritten(values=written_values(task))
+
+    return combine(one.values for one in _of_each(spark, inserts, read_back))
 
 
 def _of_each(
-    spark: SparkSession, tasks: Sequence[Rewrite], work: Callable[[Rewrite], Profile]
-) -> Profile:
-    """The sum of what `work` returns for each task, each in its own Spark task."""
-    if not tasks:
-        return Profile()
+    spark: SparkSession, tasks: Sequence[Rewrite], work: Callable[[Rewrite], Rewritten]
+) -> list[Rewritten]:
+    """What `work` returns for each task, each in its own Spark task."""
 
-    def sums(index: int) -> str:
-        values = work(tasks[index])
-        return json.dumps([dict(values.column_checksums), dict(values.null_counts)])
+    def told(index: int) -> str:
+        done = work(tasks[index])
+        file = str(Contents((done.file,))) if done.file else None
+        sums = done.values
+        return json.dumps([done.rows, file, dict(sums.column_checksums), dict(sums.null_counts)])
 
-    return combine(
-        Profile(column_checksums=checksums, null_counts=nulls)
-        for checksums, nulls in map(json.loads, _as_tasks(spark, len(tasks), sums))
-    )
+    found = []
+    for rows, file, checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), told)):
+        values = Profile(column_checksums=checksums, null_counts=nulls)
+        found.append(Rewritten(rows, Contents.parse(file).files[0] if file else None, values))
+    return found
 
 
-def _as_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
-    """The results of `work` for each number below `count`, each computed in its own Spark task."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            results = [work(index) for index in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.string())})
-
+def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
     with raise_as_ours():
-        frame = spark.range(0, count, 1, count).mapInArrow(run, "result string")
-        return [row["result"] for row in frame.collect()]
+        return in_tasks(spark, count, work)
 
 
 def _refuse_finer(
@@ -140,5 +145,4 @@ def _refuse_finer(
         refuse_finer(Files.of(where)[0], paths[index], stored)
         return ""
 
-    if paths:
-        _as_tasks(spark, len(paths), look)
+    _in_tasks(spark, len(paths), look)

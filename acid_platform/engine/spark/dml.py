@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE as frames of events, each with one scan and one Spark job (P20)."""
+"""INSERT, UPDATE and DELETE as frames of rows, each with one scan and one Spark job (P20)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,33 @@ from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import place_by_hash
-from acid_platform.engine.spark.char_varchar import struct_to_be_stored
+from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.query import run_query
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
 from acid_platform.engine.spark.spark_types import refusal, spark_type
-from acid_platform.engine.spark.write import (
-    DELETES,
-    INSERTS,
-    KIND,
-    SparkTarget,
-    arranged,
-    insert_ids,
-    numbered,
-    stored_row,
-)
+from acid_platform.engine.spark.write import SparkTarget, StatementRows, arranged
 from acid_platform.errors import WrongType
-from acid_platform.layout import schema
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
-
-NEW = "__new"
-"""The column with the new values of an updated or inserted row, as a struct."""
+from acid_platform.storage.task_files import RowKind
 
 
-def insert_events(
-    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn]
-) -> DataFrame:
-    """Insert events for a frame with the table's columns; each row is in its bucket's task."""
+def insert_rows(
+    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn], few: bool = False
+) -> StatementRows:
+    """The rows to insert; `frame` has the table's columns. Each row is in its bucket's task.
+
+    Unless they are `few`, the rows of a partition come together: otherwise each task would write a
+    file for each partition. Spark joins small groups and divides large ones.
+    """
     if target.buckets:
         frame = place_by_hash(frame, target.buckets, columns)
-    return numbered(frame, target, [column.name for column in columns])
+    elif target.partition_columns and target.distributed and not few:
+        frame = frame.hint("rebalance", *partition_columns(target))
+    values = [F.col(f"`{column.name}`") for column in columns]
+    return arranged(frame, target, RowKind.INSERT, values)
 
 
 def bucket_number() -> Column:
@@ -64,65 +59,43 @@ def matched_rows(
     return matched.drop(ROW_ID_COLUMN)
 
 
-def delete_events(
-    spark: SparkSession,
-    scan: TableScan,
-    target: SparkTarget,
-    where: Where,
-) -> DataFrame:
-    """A delete event for each matching row, in the file of the row's bucket.
+def rows_to_delete(
+    spark: SparkSession, scan: TableScan, target: SparkTarget, where: Where
+) -> StatementRows:
+    """The key of each matching row, in the task of the row's bucket.
 
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
     matched = matched_rows(spark, scan, where, wanted=[])
-    partition = [F.col(f"`{name}`") for name in target.partition_names]
-    placed = matched.select(*partition, *KEYS)
+    placed = matched.select(*partition_columns(target), *KEYS)
     placed = placed.repartitionById(writers(scan), bucket_number())
-    placed = arranged(placed, target, KEYS)
-    return placed.select(*partition, *_delete_ids(target))
+    return arranged(placed, target, RowKind.DELETE)
 
 
-def update_events(
+def rows_to_update(
     spark: SparkSession,
     scan: TableScan,
     target: SparkTarget,
     assignments: Mapping[str, str],
     where: Where,
     table: str,
-) -> DataFrame:
-    """A delete event and an insert event for each matching row, from one scan (F6).
+) -> StatementRows:
+    """The key and the new values of each matching row, from one scan (F6).
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
     matched = matched_rows(spark, scan, where)
     own = {column.name: F.col(f"`{column.name}`") for column in scan.columns}
     values = assigned(matched, scan, target, assignments, own, table)
-    partition = [F.col(f"`{name}`") for name in target.partition_names]
-    placed = matched.select(*partition, *KEYS, F.struct(*values).alias(NEW))
-    placed = struct_to_be_stored(placed, NEW, scan.columns, table)
+    placed = matched.select(*partition_columns(target), *KEYS, *values)
+    placed = to_be_stored(placed, scan.columns, table)
     placed = placed.repartitionById(writers(scan), bucket_number())
-    return both_events(placed, F.array(F.lit(DELETES), F.lit(INSERTS)), scan, target)
+    return arranged(placed, target, RowKind.UPDATE, list(own.values()))
 
 
-def both_events(
-    placed: DataFrame, kinds: Column, scan: TableScan, target: SparkTarget
-) -> DataFrame:
-    """The events of placed rows (partition columns, KEYS, NEW), one for each entry of `kinds`.
-
-    Both events of an updated row come from the same task and the same evaluation of its values.
-    """
-    partition = [F.col(f"`{name}`") for name in target.partition_names]
-    is_delete = F.col(KIND) == DELETES
-    # Delete events are cheap to sort without their values.
-    both = placed.withColumn(KIND, F.explode(kinds)).withColumn(NEW, F.when(~is_delete, F.col(NEW)))
-    both = arranged(both, target, KEYS)
-    inserts, deletes = insert_ids(target.write_id, target.statement), _delete_ids(target)
-    ids = [
-        F.when(is_delete, gone).otherwise(fresh).alias(name)
-        for name, gone, fresh in zip(schema.ACID_COLUMNS, deletes, inserts, strict=False)
-    ]
-    values = [F.col(NEW).getField(column.name).alias(column.name) for column in scan.columns]
-    return both.select(KIND, *partition, *ids, *stored_row(values, target))
+def partition_columns(target: SparkTarget) -> list[Column]:
+    """The partition columns of a frame."""
+    return [F.col(f"`{name}`") for name in target.partition_names]
 
 
 def assigned(
@@ -156,16 +129,6 @@ def computed(frame: DataFrame, text: str, column: TableColumn, table: str) -> Co
     if why := refusal(given, column.type):
         raise WrongType(f"column {column.name!r} of {table} = {text}: {why}")
     return F.expr(text).cast(spark_type(column.type)).alias(column.name)
-
-
-def _delete_ids(target: SparkTarget) -> list[Column]:
-    return [
-        F.lit(schema.DELETE_EVENT).alias(schema.OPERATION),
-        F.col(WRITE_ID).alias(schema.ORIGINAL_TRANSACTION),
-        F.col(BUCKET).alias(schema.BUCKET),
-        F.col(ROW_ID).alias(schema.ROW_ID),
-        F.lit(target.write_id).cast("bigint").alias(schema.CURRENT_TRANSACTION),
-    ]
 
 
 def writers(scan: TableScan) -> int:

@@ -11,16 +11,16 @@ from acid_platform.engine.interface import Fixed
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
-from acid_platform.engine.results import EngineName
-from acid_platform.engine.rows import Rows
+from acid_platform.engine.results import EngineName, Result
+from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import jobs
-from acid_platform.engine.spark.dml import delete_events, insert_events, update_events
+from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import Merge
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.results import SparkResult
-from acid_platform.engine.spark.write import DELETES, SparkTarget, write_statement
+from acid_platform.engine.spark.write import SparkTarget, write_statement
 
 
 class SparkEngine:
@@ -50,26 +50,28 @@ class SparkEngine:
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        return write_statement(insert_events(frame, aim, aim.columns), aim)
+        return write_statement(insert_rows(frame, aim, aim.columns, few=not _computed(rows)), aim)[
+            0
+        ]
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
         aim = SparkTarget.of(target)
         frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        events = insert_events(frame, aim, aim.columns)
-        return write_statement(events, aim, overwrite=True, empty_partitions=empty)
+        stored = insert_rows(frame, aim, aim.columns, few=not _computed(rows))
+        return write_statement(stored, aim, overwrite=True, empty_partitions=empty)[0]
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
         aim = SparkTarget.of(target)
-        events = update_events(self.spark, scan, aim, assignments, where, aim.table)
-        return write_statement(events, aim)
+        rows = rows_to_update(self.spark, scan, aim, assignments, where, aim.table)
+        return write_statement(rows, aim)[0]
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
         aim = SparkTarget.of(target)
-        return write_statement(delete_events(self.spark, scan, aim, where), aim, only=DELETES)
+        return write_statement(rows_to_delete(self.spark, scan, aim, where), aim)[0]
 
     def merge(
         self,
@@ -82,7 +84,9 @@ class SparkEngine:
     ) -> tuple[list[Written], MergeCounts]:
         aim = SparkTarget.of(target)
         frame = as_frame(self.spark, source, aim.all_columns, aim.table)
-        events, counts = Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases).events(
-            frame
-        )
-        return write_statement(events, aim), counts
+        return Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases).write(frame)
+
+
+def _computed(rows: Rows) -> bool:
+    """Whether Spark computes the rows; others are in this process, so they are few."""
+    return isinstance(rows, Result) or is_spark_frame(rows)

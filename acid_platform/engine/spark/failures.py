@@ -25,6 +25,7 @@ from acid_platform.errors import (
     InvalidExpression,
     PublicationFailed,
     SnapshotExpired,
+    SparkMisconfigured,
     UnknownColumn,
     UnsupportedLayout,
     WrongType,
@@ -54,6 +55,12 @@ _UNREADABLE = re.compile(
 )
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+
+_NO_MODULE = re.compile(
+    r"No module named '((?:acid_platform|pyarrow|numpy|isal|pyorc)[\w.]*)'"
+    r"|(PYTHON_VERSION_MISMATCH|Cannot run program \"[^\"]*python[^\"]*\")"
+)
+"""The Python of Spark's tasks lacks what our code in tasks needs, or is not there."""
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Starts the message of a job that found a row of another partition than it writes."""
@@ -96,6 +103,12 @@ def translated(error: BaseException) -> AcidError | None:
     if found := of_files(error):
         return found
     text = str(error)
+    if lacking := _NO_MODULE.search(text):
+        return SparkMisconfigured(
+            f"the Python of Spark's tasks can't run our code ({lacking[1] or lacking[2]}): let"
+            " PYSPARK_PYTHON name an interpreter that has the same packages and the same version as"
+            " this one on every executor, before the session starts"
+        )
     if _NO_SOURCE.search(text):
         return UnsupportedLayout(
             "avro files need a package that Spark does not include: put"

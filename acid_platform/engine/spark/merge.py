@@ -1,7 +1,8 @@
 """MERGE: source rows are matched with the table once, then one job writes the events (P20).
 
-The source and the matches are materialised first, so that each is computed once: otherwise a
-non-deterministic source or expression could differ between a row's delete and insert event.
+If rows may be inserted, the source and the matches are materialised first, so that each is computed
+once: otherwise a volatile source could both change a row and insert it. The tasks that write see
+two source rows for one row side by side, and count what became of the rows.
 """
 
 from __future__ import annotations
@@ -15,29 +16,32 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import inserted_values
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
+from acid_platform.engine.publishing import Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import bucket_of_row
 from acid_platform.engine.spark.char_varchar import struct_to_be_stored, to_be_stored
 from acid_platform.engine.spark.dml import (
-    NEW,
     assigned,
-    both_events,
     bucket_number,
     computed,
+    partition_columns,
     writers,
 )
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
-from acid_platform.engine.spark.write import DELETES, INSERTS, SparkTarget
-from acid_platform.errors import InvalidExpression
+from acid_platform.engine.spark.write import BITS, SparkTarget, arranged, write_statement
+from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
+from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
 
 ROWS_PER_WRITER = 1_000_000
-_SOURCE_ROW, _CLAUSE, _PLACE, _KINDS = "__sid", "__clause", "__place", "__kinds"
+_SOURCE_ROW, _CLAUSE, _PLACE = "__sid", "__clause", "__place"
+NEW = "__new"
+"""The column with the new values of an updated or inserted row, as a struct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,51 +57,53 @@ class Merge:
     alias: str = "t"
     source_alias: str = "s"
 
-    def events(self, source: DataFrame) -> tuple[DataFrame, MergeCounts]:
-        """The events of the statement, and their counts.
+    def write(self, source: DataFrame) -> tuple[list[Written], MergeCounts]:
+        """Writes and publishes the events of the statement; returns its directories and counts.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
-        WrongType, InvalidExpression.
+        WrongType, InvalidExpression, and what write_statement raises.
         """
         if not self.clauses:
             raise InvalidExpression(f"MERGE into {self.table} has no WHEN clause")
         matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
-        rows = self._kept_once(source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id()))
-        matched = self._kept_once(self._matched(rows, matched_clauses))
+        rows = source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
+        # Only an insert looks at the source and at the matches a second time.
+        if inserts:
+            rows = self._kept_once(rows)
+        matched = self._matched(rows, matched_clauses)
+        if inserts:
+            matched = self._kept_once(matched)
         changed = matched.filter(F.col(_CLAUSE).isNotNull())
-        if matched_clauses:
-            self._require_one_source_row(changed)
-        counts = dict.fromkeys(MergeAction, 0)
-        for number, count in changed.groupBy(_CLAUSE).count().collect():
-            counts[matched_clauses[number].action] += count
         placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
-            *self._partition(),
+            *partition_columns(self.target),
             *KEYS,
             NEW,
-            self._kinds(matched_clauses).alias(_KINDS),
+            self._bits(matched_clauses).alias(BITS),
             bucket_number().alias(_PLACE),
         )
         number_of_writers = writers(self.scan)
         if inserts:
-            fresh = self._kept_once(self._inserted(rows, matched, inserts))
-            counts[MergeAction.INSERT] = fresh.count()
             if self.target.buckets:
                 number_of_writers = self.target.buckets.count
             else:
-                needed = counts[MergeAction.INSERT] // ROWS_PER_WRITER + 1
-                number_of_writers = max(number_of_writers, min(needed, 64))
+                most = rows.count() // ROWS_PER_WRITER + 1
+                number_of_writers = max(number_of_writers, min(most, 64))
+            fresh = self._inserted(rows, matched, inserts)
             placed = placed.union(self._placed(fresh, number_of_writers))
         placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
-        events = both_events(placed, F.col(_KINDS), self.scan, self.target)
-        return events, MergeCounts(*(counts[action] for action in MergeAction))
+        values = [F.col(NEW).getField(column.name) for column in self.scan.columns]
+        arranged_rows = arranged(placed, self.target, RowKind.EACH, values)
+        try:
+            written, received = write_statement(arranged_rows, self.target)
+        except SourceRowsAmbiguous:
+            self._require_one_source_row(changed)  # which counts the source rows
+            raise
+        return written, MergeCounts(received.updated, received.deleted, received.inserted)
 
     def _kept_once(self, frame: DataFrame) -> DataFrame:
         with raise_as_ours():
             return frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
-
-    def _partition(self) -> list[Column]:
-        return [F.col(f"`{name}`") for name in self.target.partition_names]
 
     def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
         """For each joined pair: partition columns, KEYS, NEW, clause number, source row."""
@@ -146,13 +152,12 @@ class Merge:
             *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
         )
 
-    def _kinds(self, clauses: Sequence[MergeClause]) -> Column:
+    def _bits(self, clauses: Sequence[MergeClause]) -> Column:
         updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
-        both = F.array(F.lit(DELETES), F.lit(INSERTS))
-        return F.when(F.col(_CLAUSE).isin(*updates), both).otherwise(F.array(F.lit(DELETES)))
+        return F.when(F.col(_CLAUSE).isin(*updates), DELETES | INSERTS).otherwise(DELETES)
 
     def _require_one_source_row(self, changed: DataFrame) -> None:
-        twice = changed.groupBy(*self._partition(), *KEYS).count().filter("count > 1")
+        twice = changed.groupBy(*partition_columns(self.target), *KEYS).count().filter("count > 1")
         ambiguous = twice.head()
         if ambiguous is not None:
             write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
@@ -203,9 +208,9 @@ class Merge:
         ]
         new = F.struct(*(F.col(f"`{column.name}`") for column in self.scan.columns)).alias(NEW)
         return fresh.select(
-            *self._partition(),
+            *partition_columns(self.target),
             *keys,
             new,
-            F.array(F.lit(INSERTS)).alias(_KINDS),
+            F.lit(INSERTS).alias(BITS),
             place.alias(_PLACE),
         )

@@ -1,12 +1,18 @@
-"""Spark's write path: a frame of events becomes the finished directories of a statement (P19)."""
+"""Spark's write path: a frame of rows becomes the finished directories of a statement (P19).
+
+The tasks write the files in their final form (`storage.task_files`). The driver gets a record of
+each file, compares the counts and moves the files to their names: no row, key or footer passes
+through it. Only formats that Spark alone can write take another way (`plain_writing`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyarrow import fs
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from acid_platform.engine.publishing import (
@@ -20,40 +26,28 @@ from acid_platform.engine.publishing import (
 )
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.orc_timestamps import storable
-from acid_platform.engine.spark.plain_files import write_plain
-from acid_platform.errors import InvalidDefinition, PublicationFailed
-from acid_platform.layout import schema
-from acid_platform.layout.formats import ORC
-from acid_platform.layout.names import BucketFile
+from acid_platform.engine.spark.plain_writing import write_by_spark
+from acid_platform.engine.spark.row_keys import KEYS
+from acid_platform.engine.spark.task_writing import write_in_tasks
+from acid_platform.errors import PublicationFailed
 from acid_platform.layout.partitions import DEFAULT_PARTITION
-from acid_platform.layout.rowids import MAX_BUCKET, ROW_ID_MASK
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
-from acid_platform.storage.nesting import CODECS, finish_delete_file, finish_flat_file
-from acid_platform.storage.orc import finish_file, finish_plain_file
-from acid_platform.storage.plain import count_rows
-from acid_platform.storage.recorded import recorded_file
+from acid_platform.storage.orc_writer import WRITTEN_CODECS, require_codec
+from acid_platform.storage.task_files import Received, RowKind, StagedFile, TaskTarget
 
-KIND = "__kind"
-INSERTS, DELETES = "i", "d"
+BITS = "__bits"
+"""The column of rows of the kind EACH that says which events they become."""
 
-_PART = "part-"
-_LOCAL_WRITES = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
-"""Options for Spark's writers on a local disk. Hadoop's default class writes a checksum file beside
-each file, which nobody reads since the files are finished and renamed here. It also starts a
-`chmod` process for each file, checksum and directory: three processes for each partition."""
-_VALUE = "__value"
-"""The prefix of columns with the table's values in a flat file, which is nested afterwards."""
+
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTarget(WriteTarget):
-    """A write target, and the counter of the events that Spark writes to files."""
+    """A write target, and the counter of the rows that Spark gives to its tasks."""
 
-    written: Observation = field(default_factory=Observation)
+    counted: Observation = field(default_factory=Observation)
 
     @classmethod
     def of(cls, target: WriteTarget) -> SparkTarget:
@@ -61,237 +55,151 @@ class SparkTarget(WriteTarget):
         return cls(*(getattr(target, named.name) for named in fields(target)))
 
 
-def insert_ids(write_id: int, statement: int) -> list[Column]:
-    """The five id columns of insert events.
+@dataclass(frozen=True, slots=True)
+class StatementRows:
+    """The rows of a statement: partition n of the frame becomes the files of bucket n.
 
-    The frame must have its final order and partitioning (P15).
+    The columns are as in TaskTarget.
     """
-    prop = (
-        F.lit(1 << 29)
-        .bitwiseOR(F.shiftleft(F.spark_partition_id(), 16))
-        .bitwiseOR(F.lit(statement))
-    )
-    return [
-        F.lit(schema.INSERT_EVENT).alias(schema.OPERATION),
-        F.lit(write_id).cast("bigint").alias(schema.ORIGINAL_TRANSACTION),
-        prop.cast("int").alias(schema.BUCKET),
-        F.monotonically_increasing_id().bitwiseAND(F.lit(ROW_ID_MASK)).alias(schema.ROW_ID),
-        F.lit(write_id).cast("bigint").alias(schema.CURRENT_TRANSACTION),
-    ]
+
+    frame: DataFrame
+    kind: RowKind
 
 
-def arranged(frame: DataFrame, target: SparkTarget, order: Sequence[str]) -> DataFrame:
-    """Sorts rows as their files need them, and counts them. Number the rows only after this.
+def arranged(
+    frame: DataFrame, target: SparkTarget, kind: RowKind, values: Sequence[Column] = ()
+) -> StatementRows:
+    """The rows of a statement from a frame whose rows are in the partition of their bucket.
 
-    Partition columns become the text of their directories, which is never NULL, and `order` follows
-    the kind and the partition. That is the order that Spark's writer needs. Otherwise it would sort
-    again, and if that sort spills, rows of a file change places after they were numbered (P15).
+    The frame has the partition columns; KEYS unless `kind` is INSERT; BITS if it is EACH. `values`
+    are the table's columns over this frame. Rows are sorted as their files need them: by the text
+    of the partition, which is never NULL, then by key (P15). Rows without a key come first. A
+    timestamp that ORC can't store fails the job.
     """
-    names = target.partition_names
-    frame = (
-        frame.withColumns(
-            {
-                name: F.expr(
-                    f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')"
-                )
-                for name in names
-            }
-        )
-        if names
-        else frame
+    names = [f"`{name}`" for name in target.partition_names]
+    text = {
+        name: F.expr(f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')")
+        for name in target.partition_names
+    }
+    keys = [] if kind is RowKind.INSERT else list(KEYS)
+    bits = [BITS] if kind is RowKind.EACH else []
+    if target.plain is None or target.plain.name == "orc":
+        values = [
+            storable(value, column)
+            for value, column in zip(values, target.columns, strict=kind is not RowKind.DELETE)
+        ]
+    frame = frame.select(
+        *(text[name].alias(name) for name in target.partition_names),
+        *keys,
+        *bits,
+        *(value.alias(column.name) for value, column in zip(values, target.columns, strict=False)),
     )
     # Before the sort, because an observation does not keep the order.
-    frame = frame.observe(target.written, F.count(F.lit(1)).alias("events"))
-    by = [*([KIND] if KIND in frame.columns else []), *(f"`{name}`" for name in names), *order]
-    return frame.sortWithinPartitions(*by) if by else frame
-
-
-def numbered(frame: DataFrame, target: SparkTarget, columns: Sequence[str]) -> DataFrame:
-    """Insert events for a frame with the table's columns."""
-    frame = arranged(frame, target, [])
-    values = [F.col(f"`{name}`") for name in columns]
-    keep = [F.col(f"`{name}`") for name in target.partition_names]
-    if target.plain is not None:
-        return frame.select(
-            *keep, *(_storable(values, target) if target.plain.name == "orc" else values)
-        )
-    return frame.select(
-        *keep, *insert_ids(target.write_id, target.statement), *stored_row(values, target)
-    )
-
-
-def stored_row(values: Sequence[Column], target: SparkTarget) -> list[Column]:
-    """The table's columns as Spark writes them: flat, or as a struct if the codec needs it.
-
-    A timestamp that ORC can't store fails the job.
-    """
-    values = _storable(values, target)
-    if target.compression in CODECS:
-        return [one.alias(f"{_VALUE}{i}") for i, one in enumerate(values)]
-    return [F.struct(*values).alias(schema.ROW)]
-
-
-def _storable(values: Sequence[Column], target: SparkTarget) -> list[Column]:
-    return [
-        storable(value, column).alias(column.name)
-        for value, column in zip(values, target.columns, strict=True)
-    ]
+    frame = frame.observe(target.counted, F.count(F.lit(1)).alias("rows"))
+    by = [*names, *keys]
+    return StatementRows(frame.sortWithinPartitions(*by) if by else frame, kind)
 
 
 def write_statement(
-    events: DataFrame,
+    rows: StatementRows,
     target: SparkTarget,
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
-    only: str = INSERTS,
-) -> list[Written]:
-    """Writes the events of a statement in one Spark job and publishes them.
+) -> tuple[list[Written], Received]:
+    """Writes the files of a statement in one Spark job and publishes them.
 
-    `events` come from `arranged`. They have the partition columns, the five id columns and the
-    `stored_row` (not needed for delete events), or the table's columns if it is insert-only. They
-    have __kind ('i' or 'd') unless all are of the kind `only`. `overwrite` writes inserts into base
-    directories; `empty_partitions` get a base even without rows (P32). Raises PublicationFailed,
-    CorruptFile, UnsupportedLayout (delete events in a codec that can't be written), WrongType (a
-    value that overflows), TxnAborted.
+    Also returns how many rows became what. `overwrite` writes inserts into base directories;
+    `empty_partitions` get a base even without rows (P32). Raises PublicationFailed, CorruptFile if
+    keys do not ascend, UnsupportedLayout for a codec that can't be written, WrongType (a value that
+    overflows), SourceRowsAmbiguous for rows of the kind EACH with the same key, TxnAborted.
     """
     with staging_directory(target) as staging:
-        counted = _run(events, target, f"{staging}/out", only)
-        built = list(
-            _build(
-                target,
-                staging,
-                overwrite,
-                empty_partitions,
-                events.sparkSession,
-                flat=f"{_VALUE}0" in events.columns,
-            )
-        )
-        total = sum(output.rows for output in built)
-        if total != counted:
+        files, received = _run(rows, target, f"{staging}/out")
+        counted = int(target.counted.get["rows"])
+        if received.rows != counted:
             raise PublicationFailed(
-                f"{target.location}: Spark counted {counted} events, its files hold {total};"
-                " nothing was published, run the statement again"
+                f"{target.location}: Spark counted {counted} rows, its tasks received"
+                f" {received.rows}; nothing was published, run the statement again"
             )
+        _require_files(target, files)
+        built = _placed(target, staging, files, overwrite)
+        if overwrite:
+            there = {written.partition for written in built if not written.deletes}
+            built += [
+                write_empty_base(target, staging, partition)
+                for partition in empty_partitions
+                if partition not in there
+            ]
         target.still_open()
         publish_staged(target, staging, built)
-        return built
+        return built, received
 
 
-def _run(events: DataFrame, target: SparkTarget, path: str, only: str) -> int:
-    partition = [*target.partition_names]
-    if KIND in events.columns:
-        partition.insert(0, KIND)
-        uri = target.files.uri(path)
-    else:
-        uri = target.files.uri(f"{path}/{KIND}={only}")
-    options = _LOCAL_WRITES if target.files.local else {}
+def _run(
+    rows: StatementRows, target: SparkTarget, directory: str
+) -> tuple[list[StagedFile], Received]:
+    """The files that were written into `directory`, and the rows that they were made of."""
     with raise_as_ours():
-        if target.plain is None:
-            writer = events.write.mode("error").options(**options)
-            writer.option("compression", target.compression).partitionBy(*partition).orc(uri)
-        else:
-            columns = [name for name in events.columns if name not in partition]
-            write_plain(
-                events,
-                target.plain,
-                columns,
-                partition,
-                {"compression": target.compression, **options},
-                uri,
-            )
-        return int(target.written.get["events"])
-
-
-def _build(
-    target: SparkTarget,
-    staging: str,
-    overwrite: bool,
-    empty_partitions: Sequence[str],
-    spark: SparkSession,
-    flat: bool,
-) -> Iterator[Written]:
-    """Turns Spark's files into finished ACID directories below `<staging>/ready`."""
-    depth = len(target.partition_names)
-    seen: set[str] = set()
-    for kind in (DELETES, INSERTS):
-        root = f"{staging}/out/{KIND}={kind}"
-        if not target.files.exists(root):
-            continue
-        for partition in target.files.partition_directories(root, depth):
-            directory = (
-                target.base()
-                if overwrite and kind == INSERTS
-                else target.delta(deletes=kind == DELETES)
-            )
-            where = f"{root}/{partition}".rstrip("/")
-            ready = ready_path(staging, partition, directory)
-            written = _arrange(
-                target, where, ready, Written(partition, directory, kind == DELETES), spark, flat
-            )
-            if written.rows:
-                seen.add(partition)
-                yield written
-            else:
-                target.files.delete_directory(ready)
-    if overwrite:
-        for partition in empty_partitions:
-            if partition not in seen:
-                yield write_empty_base(target, staging, partition)
-
-
-def _arrange(
-    target: SparkTarget, source: str, ready: str, empty: Written, spark: SparkSession, flat: bool
-) -> Written:
-    files = target.files
-    files.make_directory(ready)
-    moves: dict[str, str] = {}
-    for info in files.children(source):
-        if not info.base_name.startswith(_PART):
-            continue
-        number = int(info.base_name.removeprefix(_PART).partition("-")[0])
-        if number > MAX_BUCKET:
-            raise InvalidDefinition(
-                f"{empty.directory} would need more than {MAX_BUCKET + 1} files: coalesce the frame"
-                f" to at most {MAX_BUCKET + 1} partitions"
-            )
-        name = str(BucketFile(number)) if target.plain is None else f"{number:06d}_0"
-        if name in moves:
-            raise PublicationFailed(
-                f"two files for {ready}/{name}: a task ran twice; nothing was"
-                " published, run the statement again"
-            )
-        moves[name] = info.path
-
-    def finish(path: str) -> int:
-        if target.plain is None:
-            return finish_file(files, path, target.columns)
-        if target.plain.name == "avro":
-            return spark.read.format("avro").load(files.uri(path)).count()
-        if target.plain.name == "orc":
-            return finish_plain_file(files, path, target.columns)
-        return count_rows(files, path, target.plain)
-
-    def place(name: str) -> int:
-        """Moves the finished file to its name and returns its rows; a file without rows stays."""
-        path, placed = moves[name], f"{ready}/{name}"
-        if empty.deletes:
-            return finish_delete_file(files, path, placed, target.columns, target.compression)
-        if flat:
-            return finish_flat_file(files, path, placed, target.columns)
-        if rows := finish(path):
-            files.system.move(path, placed)
-        return rows
-
-    def record(name: str) -> FileEntry | None:
-        rows = place(name)
-        return (
-            recorded_file(files, f"{ready}/{name}", name, target.plain or ORC, empty.deletes, rows)
-            if rows
-            else None
+        if target.plain and not (
+            target.plain.name == "orc" and target.compression in WRITTEN_CODECS
+        ):
+            return write_by_spark(rows.frame, target, directory)
+        require_codec(target.compression, target.location)
+        target.files.make_directory(directory)
+        return write_in_tasks(
+            rows.frame,
+            TaskTarget(
+                target.files.uri(target.location),
+                directory,
+                target.columns,
+                target.partition_names,
+                target.write_id,
+                target.statement,
+                target.compression,
+                rows.kind,
+                acid=target.plain is None,
+            ),
         )
 
-    with ThreadPoolExecutor(8) as pool:
-        placed = tuple(entry for entry in pool.map(record, moves) if entry)
-    if target.plain is None:
-        mark_version(target, ready)
-    return replace(empty, contents=Contents(placed))
+
+def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
+    """Raises PublicationFailed unless each file is there, with the size that its task told."""
+    infos = target.files.system.get_file_info([file.path for file in files]) if files else ()
+    for file, info in zip(files, infos, strict=True):
+        if info.type != fs.FileType.File or info.size != file.entry.size:
+            found = f"{info.size} bytes" if info.type == fs.FileType.File else "no file"
+            raise PublicationFailed(
+                f"{file.path}: a task wrote {file.entry.size} bytes, and here is {found}; nothing"
+                " was published: all executors must write to the same storage as the driver"
+            )
+
+
+def _placed(
+    target: SparkTarget, staging: str, files: Iterable[StagedFile], overwrite: bool
+) -> list[Written]:
+    """Moves the files to their names in the directories that will be published."""
+    directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
+    for file in files:
+        inside = directories.setdefault((not file.deletes, file.partition), {})
+        if file.entry.path in inside:
+            raise PublicationFailed(
+                f"two files for {file.partition or target.location}, {file.entry.path}: a task ran"
+                " twice; nothing was published, run the statement again"
+            )
+        inside[file.entry.path] = file
+
+    def place(key: tuple[bool, str]) -> Written:
+        inserts, partition = key
+        directory = target.base() if overwrite and inserts else target.delta(deletes=not inserts)
+        ready = ready_path(staging, partition, directory)
+        target.files.make_directory(ready)
+        entries: list[FileEntry] = []
+        for name, file in sorted(directories[key].items()):
+            target.files.system.move(file.path, f"{ready}/{name}")
+            entries.append(file.entry)
+        if target.plain is None:
+            mark_version(target, ready)
+        return Written(partition, directory, not inserts, Contents(tuple(entries)))
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(place, sorted(directories)))
