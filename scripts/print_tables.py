@@ -91,7 +91,8 @@ goes to Spark.
 | `spark` | always Spark |
 | `local` | never Spark: what needs it raises NeedsSpark, which names the construct |
 
-Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spark.
+Small: at most `acid.local.max.bytes` have to be read, and no rows come from Spark. `make
+bench-engines` measures both engines by the size of the table.
 
 `Warehouse.open(engine=...)` or the variable `ACID_ENGINE` choose it for a handle. EXPLAIN shows
 the engine, the reason and DuckDB's or Spark's plan; the `Result` of a SELECT has them as
