@@ -17,7 +17,13 @@ class Field:
     """The encoded field, including its key."""
 
 
+_SHORT = [bytes([value]) for value in range(128)]
+"""The numbers that take one byte, which most of a footer's do."""
+
+
 def varint(value: int) -> bytes:
+    if 0 <= value < 128:
+        return _SHORT[value]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -34,6 +34,8 @@ _MAGIC = b"ORC"
 _GROUP = 10_000
 _BLOCK = 1 << 16
 """Compression block size: the most that a reader inflates in vain when it seeks a row group."""
+_JOINED = 1 << 20
+"""The parts of a stripe below this size in bytes are written at once."""
 _VERSION = (0, 12)
 _WRITER, _WRITER_VERSION = 1, 6
 """The ids of ORC's C++ writer, which Arrow's writer uses too. Readers work around the known bugs of
@@ -215,7 +217,10 @@ class OrcWriter:
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
         ).content
         start = self._at or len(_MAGIC)
-        for part in (*indexes, *bodies, footer):
+        parts = (*indexes, *bodies, footer)
+        # A small file is one write instead of dozens; large parts are not copied once more.
+        small = sum(map(len, parts)) < _JOINED
+        for part in (b"".join(parts),) if small else parts:
             self._put(part)
         lengths = (start, sum(map(len, indexes)), sum(map(len, bodies)), len(footer), rows)
         self._stripes.append(b"".join(number(key, value) for key, value in enumerate(lengths, 1)))

@@ -64,7 +64,12 @@ def stored(table: Table) -> list[Row]:
 
 def table_of(warehouse: Warehouse, rows: list[Row]) -> Table:
     name = COLUMNS.rpartition(", ")
-    table = warehouse.create_table("db.merged", name[0], partitioned_by=[name[2]])
+    table = warehouse.create_table(
+        "db.merged",
+        name[0],
+        partitioned_by=[name[2]],
+        properties={"acid.write.distribution": "none"},  # files from each task
+    )
     table.insert(frame(warehouse, rows))
     return table
 

@@ -37,6 +37,7 @@ from acid_platform.storage.changed_rows import ChangedRows
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
 from acid_platform.storage.parquet_writer import ParquetWriter
 from acid_platform.storage.recorded import record_as_written, recorded_file
+from acid_platform.storage.task_files import delete_events, insert_events, plain_name
 
 _PIECE = 1 << 17
 """Rows to hand to a writer at a time; between pieces the statement may be stopped."""
@@ -139,21 +140,10 @@ class EventFiles:
         return next_id - first
 
     def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
-        rows, target = batch.num_rows, self._target
+        target = self._target
         kind = acid_schema(target.columns, "us")
         values = pa.StructArray.from_arrays(batch.columns, fields=list(kind.field(schema.ROW).type))
-        write_id = np.full(rows, target.write_id)
-        return pa.RecordBatch.from_arrays(
-            [
-                from_numpy(np.full(rows, schema.INSERT_EVENT, np.int32)),
-                from_numpy(write_id),
-                from_numpy(np.full(rows, Bucket(bucket, target.statement).property, np.int32)),
-                from_numpy(np.arange(first, first + rows)),
-                from_numpy(write_id),
-                values,
-            ],
-            schema=kind,
-        )
+        return insert_events(values, target.write_id, Bucket(bucket, target.statement), first)
 
     # --- delete events -------------------------------------------------------------------------
 
@@ -179,18 +169,8 @@ class EventFiles:
             start = end
 
     def _delete_events(self, keys: Keys, chosen: np.ndarray) -> pa.RecordBatch:
-        rows = len(chosen)
-        return pa.RecordBatch.from_arrays(
-            [
-                from_numpy(np.full(rows, schema.DELETE_EVENT, np.int32)),
-                from_numpy(keys.write_ids[chosen]),
-                from_numpy(keys.buckets[chosen].astype(np.int32)),
-                from_numpy(keys.row_ids[chosen]),
-                from_numpy(np.full(rows, self._target.write_id)),
-                pa.nulls(rows),
-            ],
-            schema=acid_schema(self._target.columns, deletes=True),
-        )
+        ids = (keys.write_ids, keys.buckets.astype(np.int32), keys.row_ids)
+        return delete_events([from_numpy(each[chosen]) for each in ids], self._target.write_id)
 
     # --- files and directories -----------------------------------------------------------------
 
@@ -208,7 +188,7 @@ class EventFiles:
         if (deletes, partition) not in self._entries:
             target.files.system.create_dir(ready, recursive=True)
             self._entries[deletes, partition] = []
-        name = str(BucketFile(bucket)) if plain is None else f"{bucket:06d}_0"
+        name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
         path = f"{ready}/{name}"
         opened = partial(target.files.system.open_output_stream, path)
         writer: OrcWriter | ParquetWriter
