@@ -6,20 +6,23 @@ commit has touched since stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.open import past_scan
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import Result
+from acid_platform.errors import CompactionRefused, UnsupportedStatement
+from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.reading.selection import select_entities
+from acid_platform.storage.fractions import refuse_finer
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
-    from acid_platform.engine.scans import TableScan
+    from acid_platform.engine.scans import EntityScan, TableScan
     from acid_platform.metastore.pasts import AsOf
     from acid_platform.metastore.records import TableRecord
     from acid_platform.snapshot import AcidDirectory
@@ -31,8 +34,8 @@ _SOURCE = "acid_past"
 def roll_back(work: TransactionState, record: TableRecord, as_of: AsOf) -> int:
     """Overwrites what differs from then; returns the number of rows written.
 
-    Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no more, and
-    as an overwrite does.
+    Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no more,
+    UnsupportedStatement for timestamps with nanoseconds, and as an overwrite does.
     """
     past = work.past(record.name, as_of)
     columns = [name for name, _ in (*record.columns, *record.partition_columns)]
@@ -74,7 +77,24 @@ def _rows(
     work: TransactionState, scan: TableScan, changed: list[str], columns: list[str]
 ) -> Result:
     chosen = tuple(entity for entity in scan.entities if entity.partition in changed)
+    _refuse_finer(scan, chosen)
     read = SourceRead(replace(scan, entities=chosen), tuple(columns))
     return work.context.engines.select(
         f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.begun.settings
     )
+
+
+def _refuse_finer(scan: TableScan, entities: Iterable[EntityScan]) -> None:
+    """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
+    kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
+    if not any(kind in TIMESTAMPS for kind in kinds):
+        return
+    for entity in entities:
+        for source in entity.sources.inserts:
+            try:
+                refuse_finer(scan.files, source.path, scan.format, source.length)
+            except CompactionRefused as error:
+                raise UnsupportedStatement(
+                    f"{source.path} holds timestamps with nanoseconds, which a rollback would"
+                    " truncate to microseconds; copy the rows with Hive"
+                ) from error

@@ -86,4 +86,6 @@ def diff(session: Session, table: str, before: str, after: str, limit: int) -> N
     if session.json:
         session.say_json(found.as_json())
         return
-    session.show(found.rows, title=str(found), empty="no rows differ")
+    click.echo(str(found))
+    if found.rows:
+        session.show(found.rows)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from acid_platform import Warehouse
 from acid_platform.errors import (
@@ -140,6 +143,17 @@ def test_P36_the_rows_that_differ_are_counted_and_shown(warehouse: Warehouse) ->
     table.add_columns("n int")
     assert table.diff(1).only_after == ("n",)
     assert table.diff(1, 2, limit=0).removed == 2
+
+
+def test_P36_a_rollback_truncates_no_nanoseconds(warehouse: Warehouse, tmp_path: Path) -> None:
+    values = pa.array([1_000_000_001], pa.timestamp("ns"))
+    orc.write_table(pa.table({"at": values}), tmp_path / "000000_0")
+    table = warehouse.adopt_table("default.finer", tmp_path, "at timestamp")
+    warehouse.sql("INSERT INTO finer VALUES (TIMESTAMP '2026-11-23 17:00:00')")
+    warehouse.sql("TRUNCATE TABLE finer")
+    with pytest.raises(UnsupportedStatement, match="copy the rows with Hive"):
+        table.rollback_to(1)
+    assert table.count() == 0 and table.count(as_of=1) == 2
 
 
 def test_P36_what_sql_can_not_read_of_the_past(warehouse: Warehouse) -> None:

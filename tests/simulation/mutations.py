@@ -190,7 +190,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "first_block",
         " or 0 != other.txn_id == entry.txn_id",
         " or other.txn_id == entry.txn_id",
-        seed=7,
+        seed=25,
     ),
     Edit(
         "L15",
@@ -592,7 +592,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a delete does not conflict with an overwrite",
         conflicts.CONFLICTING,
         (_D, _O),
-        seed=5,
+        seed=19,
     ),
     Cell("P30", "an insert conflicts with an overwrite", conflicts.CONFLICTING, (_I, _O), seed=4),
     Cell("P30", "an update conflicts with an insert", conflicts.CONFLICTING, (_U, _I)),
@@ -627,7 +627,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_as_done",
         "return replace(component, operation=Operation.UPDATE)",
         "return component",
-        seed=4,
+        seed=22,
     ),
     Edit(
         "P30",
@@ -654,7 +654,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "add",
         "[*highest, row]",
         "[row]",
-        seed=63,
+        seed=106,
     ),
     Edit(
         "P30",
@@ -957,9 +957,9 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "a dropped partition is forgotten under open snapshots",
         declared,
         "_Ends.partitions",
-        "dropped <= self.oldest",
+        "dropped <= oldest",
         "True",
-        seed=270,
+        seed=311,
     ),
     Edit(
         "P28",
@@ -974,7 +974,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "earlier columns and names are forgotten under open snapshots",
         declared,
         "forget",
-        "if declaration.until > ends.oldest",
+        "if ends.asked(table, declaration)",
         "if False",
     ),
     Edit(

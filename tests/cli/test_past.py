@@ -1,0 +1,44 @@
+"""`acid tag`, `acid diff`, `acid rollback` and `acid show retained` (P36)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.small import Small
+
+
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACID_ENGINE", "local")
+
+
+def test_P36_the_past_on_the_command_line(small: Small) -> None:
+    assert small.acid("tag", "db.t").stdout == "no tags\n"
+    [made] = json.loads(small.acid("tag", "db.t", "A b", "--days", "3", "--json").stdout)
+    assert (made["tag"], made["write_id"]) == ("A b", 1)
+    assert made["expires"] > made["created"]
+    assert small.acid("sql", "DELETE FROM db.t WHERE id = 2").exit_code == 0
+    found = json.loads(small.acid("diff", "db.t", "A b", "--json").stdout)
+    assert (found["added"], found["removed"]) == (0, 1)
+    assert found["rows"] == [{"change": "-", "id": 2, "v": "B", "times": 1}]
+    shown = small.acid("diff", "db.t", "1", "now").stdout
+    assert "0 rows added, 1 removed" in shown and "B" in shown
+    [kept] = json.loads(small.acid("show", "retained", "--json").stdout)
+    assert (kept["table"], kept["tags"], kept["write_id"]) == ("db.t", ["A b"], 0)
+    told = small.acid("rollback", "db.t", "A b").stdout
+    assert told == "db.t is as of A b again: 2 rows were written\n"
+    assert small.acid("diff", "db.t", "1").stdout == "db.t: 0 rows added, 0 removed\n"
+    assert small.acid("tag", "db.t", "A b", "--drop").stdout == "tag A b of db.t is dropped\n"
+
+
+def test_P36_wrong_words_on_the_command_line(small: Small) -> None:
+    for arguments, code, error in (
+        (("tag", "db.t", "--days", "3"), 2, "name the tag"),
+        (("diff", "db.t", "x"), 1, "db.t has no tag 'x'; its tags: none"),
+        (("rollback", "db.t", "7"), 1, "db.t has no write id 7; the last that was given is 1"),
+        (("rollback", "db.t", "2999-01-01"), 1, "2999-01-01 00:00:00.000 UTC is in the future"),
+    ):
+        done = small.acid(*arguments)
+        assert done.exit_code == code and error in done.stderr, done.stderr
