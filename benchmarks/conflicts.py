@@ -2,8 +2,8 @@
 
 `python -m benchmarks.conflicts` makes an unpartitioned table for each setting of
 `acid.conflict.detection`. Processes then update random rows of it with the local engine, and repeat
-an update after a WriteConflict. Beside the commits it reports how many bytes of the journal the rows of
-a commit take. It needs no JVM.
+an update after a WriteConflict. Beside the commits it reports how many bytes of the journal the
+rows of a commit take. It needs no JVM.
 """
 
 from __future__ import annotations

@@ -46,12 +46,12 @@ class ChangedRows:
 
     @classmethod
     def union(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
-        every = list(parts)
+        every = [NO_ROWS, *parts]
         return _joined(
-            *(
-                np.concatenate([getattr(part, name) for part in every] or [_NONE])
-                for name in ("buckets", "write_ids", "firsts", "lasts")
-            ),
+            np.concatenate([part.buckets for part in every]),
+            np.concatenate([part.write_ids for part in every]),
+            np.concatenate([part.firsts for part in every]),
+            np.concatenate([part.lasts for part in every]),
             all(part.exact for part in every),
         )
 

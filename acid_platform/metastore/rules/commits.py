@@ -40,6 +40,7 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed as WriteSetRow
+from acid_platform.transactions.row_sets import RowSet
 
 
 def commit(turn: Turn, operation: Commit) -> CommitDone:
@@ -188,7 +189,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     A table that was dropped, renamed or altered meanwhile is left out: a write of it was refused
     before, and an UPDATE that matched no row of it may commit. Raises MalformedRows.
     """
-    changed = {}
+    changed: dict[tuple[int, str | None, Operation], RowSet] = {}
     for report in reports:
         try:
             table = unchanged(state, txn, report.table)
