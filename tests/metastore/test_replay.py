@@ -43,7 +43,7 @@ def prepared() -> World:
     world.create()
     world.create("u", partitioned=True)
     world.set("hive.compactor.aborted.txn.time.threshold", "0h")
-    world.set("acid.conflict.memory.bytes", "20")  # the third row set makes room for itself (P38)
+    world.set("acid.conflict.memory.bytes", "9")  # the second row set makes room for itself (P38)
     return world
 
 
