@@ -46,12 +46,14 @@ class ChangedRows:
 
     @classmethod
     def union(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
-        every = list(parts)
-        buckets, write_ids, firsts, lasts = (
-            np.concatenate([getattr(part, name) for part in every] or [_NONE])
-            for name in ("buckets", "write_ids", "firsts", "lasts")
+        every = [NO_ROWS, *parts]
+        return _joined(
+            np.concatenate([part.buckets for part in every]),
+            np.concatenate([part.write_ids for part in every]),
+            np.concatenate([part.firsts for part in every]),
+            np.concatenate([part.lasts for part in every]),
+            all(part.exact for part in every),
         )
-        return _joined(buckets, write_ids, firsts, lasts, all(part.exact for part in every))
 
     def __len__(self) -> int:
         return len(self.firsts)

@@ -108,6 +108,18 @@ def test_P4_hive_does_not_see_what_was_aborted(
     assert _agree(spark, table, tmp_path / "2") == 4
 
 
+def test_P38_hive_reads_the_changes_of_two_writers_of_one_partition(
+    warehouse: Warehouse, spark: SparkSession, tmp_path: Path
+) -> None:
+    table = warehouse.create_table("db.t", "id int, v string")
+    table.insert([{"id": number, "v": "new"} for number in range(6)])
+    with warehouse.transaction() as one, warehouse.transaction() as other:
+        one.table("db.t").update({"v": "'one'"}, "id in (0, 3)")
+        other.table("db.t").update({"v": "'other'"}, "id = 1")
+        other.table("db.t").delete("id = 4")
+    assert _agree(spark, table, tmp_path / "1") == 5
+
+
 @MOSTLY_LOCAL
 def test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str

@@ -52,6 +52,8 @@ def test_P38_two_writers_of_different_rows_both_commit(warehouse: Warehouse, nam
     expected = {number: "new" for number in range(8)} | {0: "one", 2: "one", 4: "other"}
     del expected[6]
     assert values(warehouse.table(name)) == expected
+    found = warehouse.sql(f"SELECT id, v FROM {name}").to_arrow().to_pylist()  # by the engine
+    assert sorted(map(tuple, map(dict.values, found))) == sorted(expected.items())
     warehouse.table(name).compact("major")
     assert values(warehouse.table(name)) == expected
 

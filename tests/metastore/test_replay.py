@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError
-from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
+from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.world import DELETE, INSERT, UPDATE, Txn, Waits, World
 
 TABLES = ("t", "u")
@@ -42,6 +43,7 @@ def prepared() -> World:
     world.create()
     world.create("u", partitioned=True)
     world.set("hive.compactor.aborted.txn.time.threshold", "0h")
+    world.set("acid.conflict.memory.bytes", "9")  # the second row set makes room for itself (P38)
     return world
 
 
@@ -74,7 +76,9 @@ class Chaos:
             if f"default.{table}" in txn.write_ids and two % 4:
                 overwrite = two % 4 == 3
                 writes = [world.report(txn, table, partition, operation, overwrite=overwrite)]
-            world.commit(txn, *writes)
+            named = RowSet(f"{two}@{one}:{one},{two + 1}")
+            changed = [RowReport(table, partition, operation, named)] if one % 3 else []
+            world.commit(txn, *writes, changed=changed)
         elif action == 6 and self.open:
             world.abort(self.open.pop(one % len(self.open)))
         elif action == 7 and self.open:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ from acid_platform.metastore.server.journal import Record
 from acid_platform.metastore.server.server import Server
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnState
+from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.processes import ask
 from tests.metastore.world import World
 
@@ -278,6 +279,40 @@ def test_P8_from_version_6_an_overwrite_is_an_operation_of_its_own(
         (5, "o")
     ]
     assert [change.operation.value for change in state.write_set[1]["p=1"]] == ["u"]
+    store.close()
+
+
+def test_P8_P38_commits_before_version_12_name_no_rows(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tables, and in a commit that is still in the journal; both conflict by partition."""
+    row = {"table_id": 1, "partition": None, "operation": "u", "commit_id": 4, "write_id": 2}
+    commit = {"txn": 5, "commit_id": 5, "directories": [], "written": []}
+    with monkeypatch.context() as older:
+        older.setattr(schema, "VERSION", 10)
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:10])
+        store = Store(path)
+        store.append(
+            [
+                Recorded.parse("open", 1, {"txn": 5, "kind": 0, "all_tables": False}),
+                Recorded.parse("commit", 2, commit | {"write_set": [row | {"txn_id": 5}]}),
+            ]
+        )
+        store.close()
+    with duckdb.connect(str(path)) as raw:
+        raw.execute("INSERT INTO write_set VALUES (1, NULL, 'd', 4, 4, 3), (1, NULL, 'u', 3, 3, 2)")
+    store = Store(path)
+    state, events = store.load()
+    machine = Machine(state)
+    machine.replay(events)
+    found = [(change.txn_id, change.rows) for change in machine.state.write_set[1][None]]
+    assert found == [(3, None), (4, None), (5, None)]
+    state.write_set[1][None][0] = replace(state.write_set[1][None][0], rows=RowSet())
+    store.fold(state, 0)
+    store.close()
+    store = Store(path)
+    again, _ = store.load()
+    assert [change.rows for change in again.write_set[1][None]] == [RowSet(), None, None]
     store.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import Json, claim, expect, full, value
 from tests.simulation.rules import CHANGES, ROWS_OF_AN_INSERT, Entity, Lock, Rows, Table, Txn
@@ -25,6 +27,8 @@ class Book:
         self.by_row = settings["acid.conflict.detection"] == "row"
         self.forgetful = int(settings["acid.conflict.memory.bytes"]) < 1000
         """Whether rows of old commits are forgotten, so that these conflict by partition (P38)."""
+        self.row_conflicts: Counter[str] = Counter()
+        """Commits that conflict by partition: how many conflict, and how many are spared (P38)."""
         self.everyone_holds = settings["acid.cleaner.watermark"] == "global"
         self.now = 1
         self.txns: dict[int, Txn] = {}

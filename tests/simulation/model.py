@@ -135,6 +135,8 @@ class Model(Pasts):
             placed.append((table, report))
         changed = self._changed(txn, args.get("changed", []))
         reason = self.conflict(txn, touched, changed)
+        if self.conflict(txn, touched):
+            self.row_conflicts["conflicts" if reason else "spared"] += 1
         if not reason and self.forgetful and own is not None and "error" in own:
             reason = self.conflict(txn, touched)  # rows of older commits may be forgotten (P38)
         if reason:

@@ -286,7 +286,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "forget_rows",
         "replace(row, rows=None)",
         "replace(row, rows=RowSet())",
-        seed=2,
+        seed=182,
     ),
     Edit(
         "P38",

@@ -60,6 +60,8 @@ class Simulation:
 
     def __init__(self, seed: int, store: Callable[[], Storage] = MemoryStore) -> None:
         self.seed, self.random = seed, random.Random(seed)
+        self.row_choice = random.Random(f"rows {seed}")
+        """Chooses rows, so that everything else happens as it would without rows."""
         self.clock = ManualClock(WALL, STEADY)
         self.settings = dict(SETTINGS)
         if self.random.random() < 0.25:

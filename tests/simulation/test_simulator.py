@@ -98,7 +98,7 @@ def test_everything_happens() -> None:
     for seed in range(1, 41):
         simulation = Simulation(seed)
         simulation.run(700)
-        seen += simulation.counts
+        seen += simulation.counts + simulation.model.row_conflicts
     for what in (
         "begin",
         "open_batch",
@@ -153,5 +153,7 @@ def test_everything_happens() -> None:
         "manifest",
         "manifest of an ended transaction",
         "manifest after a cleaning",
+        "conflicts",
+        "spared",
     ):
         assert seen[what] >= 5, f"{what}: {seen[what]}"

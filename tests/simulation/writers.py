@@ -335,7 +335,7 @@ class Writer(Actor):
 
     def _changed(self, session: Session, reports: list[Json]) -> list[Json]:
         """Rows that its updates and deletes may have changed; sometimes it names none (P38)."""
-        txn = self.sim.model.txns.get(session.txn)
+        txn, choice = self.sim.model.txns.get(session.txn), self.sim.row_choice
         places = [
             (plan.table, plan.partition, plan.operation.value)
             for plan in session.plans
@@ -351,14 +351,14 @@ class Writer(Actor):
         for table, partition, operation in dict.fromkeys(places):
             name = f"default.{table.removeprefix('default.')}"
             known = self.sim.model.seen(txn, name) if txn is not None and txn.state == "o" else None
-            if known is None or not txn.snapshot or self.chance < 0.2:
+            if known is None or not txn.snapshot or choice.random() < 0.2:
                 continue
             left = [
                 row
                 for row in self.sim.model.rows(txn, known, partition)
                 if (name, partition, row) not in taken
             ]
-            chosen = sorted(self.sim.random.sample(left, min(len(left), self.pick(0, 1, 1, 2))))
+            chosen = sorted(choice.sample(left, min(len(left), choice.choice((0, 1, 1, 2)))))
             taken |= {(name, partition, row) for row in chosen}
             changed.append(
                 {
