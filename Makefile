@@ -232,6 +232,10 @@ bench-planning: setup ## storage calls and milliseconds before a read, journal b
 bench-local: setup ## the local engine beside delta-rs, DuckLake, Spark and plain ORC (ARGS="--rows 200000")
 	@$(JAVA) exec $(PY) -m benchmarks.local $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: setup ## our tables beside Iceberg, Delta, Hudi and plain files in Spark (ARGS="--rows 200000")
+	@$(JAVA) exec $(PY) -m benchmarks.peers $(ARGS)
+
 .PHONY: bench-launch
 bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.launching $(ARGS)
