@@ -201,8 +201,8 @@ bench-read: setup ## reads compared with plain ORC, by the published steps (8 mi
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
 
 .PHONY: bench-profile
-bench-profile: setup ## the time of a read by plan, optimisation and execution
-	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.read_profile $(ARGS)
+bench-profile: setup ## where a statement's time goes (STATEMENT="update merge", ARGS="--contenders ours iceberg-v3")
+	@$(JAVA) exec $(PY) -m benchmarks.profile $(if $(STATEMENT),--statement $(STATEMENT)) $(ARGS)
 
 .PHONY: bench-write
 bench-write: setup ## INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite
