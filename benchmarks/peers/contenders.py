@@ -21,8 +21,12 @@ from benchmarks.peers.in_spark import (
 class OursOfFrames(OursInSpark):
     """Our tables as `create_table` makes them; sources are frames, as the peers'."""
 
+    @property
+    def spark(self) -> Any:
+        return self.warehouse.spark
+
     def source(self, name: str) -> Any:
-        return self.warehouse.spark.read.schema(SCHEMA).parquet(str(self.data / f"{name}.parquet"))
+        return self.spark.read.schema(SCHEMA).parquet(str(self.data / f"{name}.parquet"))
 
 
 class Iceberg(SparkContender):

@@ -37,7 +37,7 @@ class Jvm:
 
     def next_job(self) -> int:
         """The id of the next job."""
-        return int(self._context.dagScheduler().nextJobId())
+        return int(self._context.dagScheduler().numTotalJobs())
 
     def jobs_since(self, first: int) -> list[Job]:
         """The jobs with this and higher ids, once Spark has noted their end."""

@@ -23,6 +23,9 @@ Interval = tuple[float, float]
 PERIOD = 0.001
 """Seconds between samples of the Python stack."""
 
+RELEASE = "m\nd\n"
+"""The start of py4j's command that Python does not need an object of the JVM any more."""
+
 
 @dataclass(slots=True)
 class Calls:
@@ -37,7 +40,7 @@ class Counted:
     """Counts and times the calls that leave this process's Python, from construction on."""
 
     def __init__(self) -> None:
-        self.kinds = {"jvm": Calls(), "metastore": Calls(), "sync": Calls()}
+        self.kinds = {kind: Calls() for kind in ("jvm", "release", "metastore", "sync")}
         from py4j.java_gateway import GatewayClient
 
         self._wrap(GatewayClient, "send_command", "jvm")
@@ -59,7 +62,8 @@ class Counted:
             try:
                 return inner(*args, **named)
             finally:
-                calls = self.kinds[kind]
+                release = kind == "jvm" and str(args[1]).startswith(RELEASE)
+                calls = self.kinds["release" if release else kind]
                 calls.number += 1
                 if threading.current_thread() is main:
                     calls.intervals.append((began, time.time()))
@@ -188,6 +192,7 @@ class Recorder:
         calls = kinds["jvm"].intervals
         parts = recording.parts
         parts["jvm calls"] += kinds["jvm"].number
+        parts["releases"] += kinds["release"].number
         parts["metastore calls"] += kinds["metastore"].number
         parts["syncs"] += kinds["sync"].number
         parts["seconds in jvm"] += total(calls)

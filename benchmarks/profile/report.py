@@ -52,6 +52,7 @@ def figures(profile: Profile) -> dict[str, str]:
         name: f"{parts.get(key, 0):.1f}".removesuffix(".0")
         for name, key in (
             ("JVM calls", "jvm calls"),
+            ("releases of JVM objects", "releases"),
             ("metastore calls", "metastore calls"),
             ("syncs of files", "syncs"),
             ("jobs", "jobs"),
