@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Jvm:
 
     def _job(self, store: Any, number: int) -> Job:
         job = store.job(number)
-        figures: Counter[str] = Counter()
+        figures: defaultdict[str, float] = defaultdict(float)
         stages = job.stageIds()
         for at in range(stages.length()):
             stage = int(stages.apply(at))

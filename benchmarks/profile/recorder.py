@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -148,10 +148,10 @@ class Recording:
     times: list[float] = field(default_factory=list)
     """Wall clock seconds of an execution, for each block."""
     executions: int = 0
-    parts: Counter[str] = field(default_factory=Counter)
+    parts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sums over the executions: seconds and counts."""
     stacks: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    cpu: dict[str, Counter[str]] = field(default_factory=dict)
+    cpu: dict[str, defaultdict[str, float]] = field(default_factory=dict)
     jfr: list[str] = field(default_factory=list)
 
 
@@ -209,7 +209,7 @@ def _add_cpu(
     recording: Recording, before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]
 ) -> None:
     for process, threads in after.items():
-        into = recording.cpu.setdefault(process, Counter())
+        into = recording.cpu.setdefault(process, defaultdict(float))
         for name, spent in threads.items():
             into[name] += spent - before.get(process, {}).get(name, 0.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,7 +105,7 @@ def summary(recording: Recording, cores: int) -> dict[str, Any]:
             if group == "tasks":
                 tasks[jvm_part(stack)] += 1
     number = recording.executions
-    cpu: Counter[str] = Counter()
+    cpu: defaultdict[str, float] = defaultdict(float)
     for process, threads in recording.cpu.items():
         for name, spent in threads.items():
             if process == "jvm":
