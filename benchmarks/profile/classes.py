@@ -104,6 +104,11 @@ THREAD_GROUPS: Mapping[str, str] = {
     "broadcast-excha": "planning in the JVM",
     "shuffle-exchang": "planning in the JVM",
     "subquery-": "planning in the JVM",
+    "QueryStageCreat": "planning in the JVM",
+    "ResultQueryStag": "planning in the JVM",
+    "map-output-disp": "scheduling",
+    "block-manager-": "scheduling",
+    "iceberg-": "planning in the JVM",
     "JFR ": "the profiler itself",
 }
 """What a thread of the JVM does, by the start of its name as Linux keeps it (15 characters)."""

@@ -188,17 +188,19 @@ class Recorder:
         recording.executions += executions
         recording.stacks.update(stacks)
         jobs = self.jvm.jobs_since(jobs_before)
-        inside = merged_intervals([job.interval for job in jobs])
-        calls = kinds["jvm"].intervals
         parts = recording.parts
         parts["jvm calls"] += kinds["jvm"].number
         parts["releases"] += kinds["release"].number
         parts["metastore calls"] += kinds["metastore"].number
         parts["syncs"] += kinds["sync"].number
-        parts["seconds in jvm"] += total(calls)
-        parts["seconds in metastore"] += total(kinds["metastore"].intervals)
-        parts["seconds in jobs"] += total(inside)
-        parts["seconds in jobs and jvm"] += overlap(inside, merged_intervals(calls))
+        for name, seconds in divided(
+            began,
+            ended,
+            [job.interval for job in jobs],
+            kinds["metastore"].intervals,
+            kinds["jvm"].intervals,
+        ).items():
+            parts[f"seconds in {name}"] += seconds
         for job in jobs:
             parts["jobs"] += 1
             for name, value in job.figures.items():
@@ -211,28 +213,33 @@ def _add_cpu(
     for process, threads in after.items():
         into = recording.cpu.setdefault(process, defaultdict(float))
         for name, spent in threads.items():
-            into[name] += spent - before.get(process, {}).get(name, 0.0)
+            # Less than before: threads or processes of this name have ended.
+            into[name] += max(0.0, spent - before.get(process, {}).get(name, 0.0))
 
 
-def merged_intervals(intervals: Sequence[Interval]) -> list[Interval]:
-    """The same moments as intervals that do not overlap."""
-    merged: list[Interval] = []
-    for start, stop in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return merged
+def divided(
+    began: float,
+    ended: float,
+    jobs: Sequence[Interval],
+    metastore: Sequence[Interval],
+    jvm: Sequence[Interval],
+) -> dict[str, float]:
+    """The seconds from `began` to `ended`: in jobs, else in the metastore, else in the JVM.
+
+    Python waits for a job in a call of the JVM, or at the socket of its result.
+    """
+    sums = [0.0]
+    intervals: list[Interval] = []
+    for more in (jobs, metastore, jvm):
+        intervals += [(max(start, began), min(stop, ended)) for start, stop in more]
+        sums.append(total([(start, stop) for start, stop in intervals if start < stop]))
+    return {name: sums[at + 1] - sums[at] for at, name in enumerate(("jobs", "metastore", "jvm"))}
 
 
 def total(intervals: Sequence[Interval]) -> float:
-    return sum(stop - start for start, stop in merged_intervals(intervals))
-
-
-def overlap(left: Sequence[Interval], right: Sequence[Interval]) -> float:
-    """Seconds that are in both; neither may overlap itself."""
-    return sum(
-        max(0.0, min(stop, other_stop) - max(start, other_start))
-        for start, stop in left
-        for other_start, other_stop in right
-    )
+    """Seconds that are in any of the intervals."""
+    seconds, last = 0.0, float("-inf")
+    for start, stop in sorted(intervals):
+        seconds += max(0.0, stop - max(start, last))
+        last = max(last, stop)
+    return seconds

@@ -15,16 +15,17 @@ IN_CALLS = ("JVM calls", "metastore")
 def wall(profile: Profile) -> dict[str, float]:
     """Seconds of the driver by part; their sum is the wall clock time of an execution."""
     parts, seconds = profile["parts"], mean(profile)
-    in_jvm, in_metastore = parts["seconds in jvm"], parts["seconds in metastore"]
-    in_jobs = parts["seconds in jobs and jvm"]
+    in_jobs, in_metastore, in_jvm = (
+        parts[f"seconds in {name}"] for name in ("jobs", "metastore", "jvm")
+    )
     tasks = min(parts.get("task seconds", 0.0) / profile["cores"], in_jobs)
     found = {
-        "JVM calls without a job": in_jvm - in_jobs,
+        "JVM calls without a job": in_jvm,
         "jobs: tasks on all cores": tasks,
         "jobs: scheduling, idle cores": in_jobs - tasks,
         "metastore": in_metastore,
     }
-    left = max(seconds - in_jvm - in_metastore, 0.0)
+    left = max(seconds - sum(found.values()), 0.0)
     shares = {part: share for part, share in profile["python"].items() if part not in IN_CALLS}
     known = sum(shares.values())
     for part, share in shares.items():

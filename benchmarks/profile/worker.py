@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from benchmarks.profile.recorder import Recorder, Recording
 READS = ("wide", "narrow", "count", "selective")
 STATEMENTS = ("load", "update", "delete_one", "delete_5pct", "merge", "insert", "compaction")
 """In the order of a round; reads follow the load, MERGE and the inserts."""
+TASK = "org.apache.spark.executor.Executor$TaskRunner"
 
 
 class Round:
@@ -100,15 +102,19 @@ def summary(recording: Recording, cores: int) -> dict[str, Any]:
     stacks: Counter[tuple[str, ...]] = Counter()
     for file in recording.jfr:
         for thread, stack in samples(file):
-            group = thread_group(thread)
+            # A task's thread carries the task's name, which Linux may not show.
+            running = any(frame.startswith(TASK) for frame in stack)
+            group = "tasks" if running else thread_group(thread)
             stacks[(group, *stack)] += 1
             if group == "tasks":
                 tasks[jvm_part(stack)] += 1
     number = recording.executions
+    by_name: defaultdict[str, float] = defaultdict(float)
     cpu: defaultdict[str, float] = defaultdict(float)
     for process, threads in recording.cpu.items():
         for name, spent in threads.items():
             if process == "jvm":
+                by_name[re.sub(r"\d+", "N", name)] += spent / number
                 cpu[f"JVM: {thread_group(name)}"] += spent / number
             else:
                 cpu[process] += spent / number
@@ -119,6 +125,7 @@ def summary(recording: Recording, cores: int) -> dict[str, Any]:
         "parts": {name: value / number for name, value in recording.parts.items()},
         "python": shares(recording.stacks),
         "cpu": dict(cpu),
+        "threads": {name: spent for name, spent in by_name.items() if spent > 0.001},
         "tasks": {name: count / tasks.total() for name, count in tasks.items()},
         "samples": tasks.total(),
         "stacks": {

@@ -18,7 +18,7 @@ from benchmarks.profile.classes import (
     shares,
     thread_group,
 )
-from benchmarks.profile.recorder import merged_intervals, overlap, total
+from benchmarks.profile.recorder import divided, total
 from benchmarks.profile.report import wall
 
 
@@ -71,9 +71,12 @@ def test_threads_are_known_by_the_start_of_their_names() -> None:
 
 
 def test_overlapping_intervals_count_once() -> None:
-    assert merged_intervals([(3, 4), (0, 2), (1, 2.5)]) == [(0, 2.5), (3, 4)]
-    assert total([(0, 2), (1, 3)]) == 3
-    assert overlap([(0, 2), (3, 5)], [(1, 4)]) == 2
+    assert total([(3, 4), (0, 2), (1, 2.5)]) == 3.5
+
+
+def test_a_moment_in_a_job_is_not_a_call_of_the_jvm() -> None:
+    found = divided(0, 10, [(1, 3), (2, 4), (9, 12)], [(5, 6)], [(0.5, 4.5), (5.5, 7)])
+    assert found == {"jobs": 4, "metastore": 1, "jvm": 2}
 
 
 def test_the_parts_add_up_to_the_wall_clock() -> None:
@@ -81,9 +84,9 @@ def test_the_parts_add_up_to_the_wall_clock() -> None:
         "wall": [1.0, 2.0],
         "cores": 2,
         "parts": {
-            "seconds in jvm": 1.0,
+            "seconds in jvm": 0.3,
             "seconds in metastore": 0.1,
-            "seconds in jobs and jvm": 0.7,
+            "seconds in jobs": 0.7,
             "task seconds": 0.8,
         },
         "python": shares(
