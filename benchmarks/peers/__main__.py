@@ -70,7 +70,7 @@ def start(
 
 def measure(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
     """The result of one run at one size."""
-    warm = min(size, WARM_ROWS)
+    warm = min(size, arguments.warm)
     for rows in {size, warm}:
         source_rows.make(arguments.data / str(rows), rows)
     log = arguments.work / "bench-peers.log"
@@ -148,6 +148,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 2_000_000, 20_000_000])
+    parser.add_argument("--warm", type=int, default=WARM_ROWS, help="rows of the warm-up")
     parser.add_argument("--rounds", type=int, default=3, help="after one that warms up")
     parser.add_argument("--reads", type=int, default=3, help="repetitions of a read in a round")
     parser.add_argument("--contenders", nargs="+", default=DEFAULT, choices=DEFAULT)

@@ -34,7 +34,7 @@ def measure(arguments: argparse.Namespace, contender: str) -> dict[str, Any] | N
     if python is None:
         print(f"{contender} is left out: its packages can't be installed into {arguments.cache}")
         return None
-    warm = min(arguments.rows, WARM_ROWS)
+    warm = min(arguments.rows, arguments.warm)
     for rows in {arguments.rows, warm}:
         source_rows.make(arguments.data / str(rows), rows)
     out = arguments.work / "profile" / f"{contender}.json"
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("--statement", nargs="+", default=["all"], choices=CHOICES)
     parser.add_argument("--contenders", nargs="+", default=["ours"], choices=list(CONTENDERS))
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--warm", type=int, default=WARM_ROWS, help="rows of the warm-up")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--reads", type=int, default=5, help="repetitions of a read in a round")
     parser.add_argument("--add", action="store_true", help="to the results of the day and size")
@@ -84,18 +85,21 @@ def main() -> None:
     today = datetime.date.today().isoformat()
     path = arguments.out / f"{today}-profile-{arguments.rows}.json"
     known = json.loads(path.read_text())["contenders"] if arguments.add and path.exists() else {}
+    text = ""
     for contender in arguments.contenders:
         found = measure(arguments, contender)
-        if found:
-            older = known.get(contender, {}).get("statements", {})
-            found["statements"] = {**older, **found["statements"]}
-            known[contender] = found
-    if not known:
+        if not found:
+            continue
+        older = known.get(contender, {}).get("statements", {})
+        found["statements"] = {**older, **found["statements"]}
+        known[contender] = found
+        content = {"date": today, "rows": arguments.rows, "contenders": known}
+        content["machine"] = machine()
+        save(path, content)
+        text = markdown(content)
+        path.with_suffix(".md").write_text(text)
+    if not text:
         sys.exit("nothing was measured")
-    content = {"date": today, "rows": arguments.rows, "contenders": known, "machine": machine()}
-    save(path, content)
-    text = markdown(content)
-    path.with_suffix(".md").write_text(text)
     print(text)
     print(f"Flame graphs: {arguments.work / 'profile'}")
 
