@@ -103,7 +103,7 @@ class Run:
 
         `until` is the second since the epoch at which the processes are ended.
         """
-        self.workers, self.size, self.expected = workers, size, expected
+        self.workers, self.size, self.expected = dict(workers), size, expected
         self.baselines, self.until = frozenset(baselines), until
         self.sources = sources
         self.seconds: dict[str, dict[str, list[float]]] = {name: {} for name in workers}
@@ -127,18 +127,26 @@ class Run:
         """The contenders in turn, every second time in reverse order."""
         names = list(self.workers)
         self.turn += 1
-        yield from names if self.turn % 2 else reversed(names)
+        for name in names if self.turn % 2 else reversed(names):
+            if name in self.workers:  # its process may have ended in this turn
+                yield name
 
     def ask(self, name: str, call: str, **named: Any) -> dict[str, Any]:
-        """A worker's answer. Raises OutOfTime, RuntimeError."""
+        """A worker's answer; the contenders of a process that has ended are left out from then on.
+
+        Raises OutOfTime.
+        """
         if time.time() >= self.until:
             raise OutOfTime
+        worker = self.workers[name]
         try:
-            return self.workers[name].call(name, call, **named)
-        except RuntimeError:
+            return worker.call(name, call, **named)
+        except RuntimeError as error:
             if time.time() >= self.until:
                 raise OutOfTime from None
-            raise
+            for other in [other for other, of in self.workers.items() if of is worker]:
+                del self.workers[other]
+            return {"error": str(error)}
 
     def step(self, label: str, call: str, counts: bool = True, **named: Any) -> None:
         """A command to every contender; its seconds belong to `label`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import subprocess
 import sys
@@ -39,9 +40,10 @@ def interpreter(contender: str, cache: Path) -> Path | None:
 
 def start(
     arguments: argparse.Namespace, home: Path, log: Path
-) -> tuple[dict[str, Worker], dict[str, str]]:
-    """The workers by contender and baseline, and why the others are missing."""
+) -> tuple[dict[str, Worker], dict[str, dict[str, Any]], dict[str, str]]:
+    """The workers by contender and baseline, their versions and settings, why others are missing."""
     workers: dict[str, Worker] = {}
+    told: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
     environment = {"ACID_SPARK_MEMORY": "2g", "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     cache = arguments.cache
@@ -57,7 +59,7 @@ def start(
         environment |= {"PYSPARK_PYTHON": str(python), CACHE: str(cache)}
         worker = Worker(MODULE, group, python, home, arguments.data, environment, log)
         try:
-            worker.call(name, "versions")
+            told[name] = worker.call(name, "versions")
         except RuntimeError:
             worker.kill()
             missing[name] = f"its process ended at once, see {log}: are its jars to be had?"
@@ -65,7 +67,7 @@ def start(
         workers |= dict.fromkeys(group, worker)
     for name, why in missing.items():
         print(f"{name} is left out: {why}", flush=True)
-    return workers, missing
+    return workers, told, missing
 
 
 def measure(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
@@ -75,12 +77,13 @@ def measure(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
         source_rows.make(arguments.data / str(rows), rows)
     log = arguments.work / "bench-peers.log"
     with TemporaryDirectory(dir=arguments.work) as directory:
-        workers, missing = start(arguments, Path(directory), log)
+        workers, told, missing = start(arguments, Path(directory), log)
         if not workers:
             sys.exit("no contender could be started")
         beside = [name for name in workers if "@" in name]
-        told: dict[str, dict[str, Any]] = {}
         runs: list[Run] = []
+        failures: list[str] = []
+        started = set(workers.values())
         try:
             for number in range(arguments.rounds + 1):  # the first warms up
                 rows = size if number else warm
@@ -90,11 +93,12 @@ def measure(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
                 timer.start()
                 runs += [run] if number else []
                 began = time.monotonic()
-                told = told or {
-                    name: run.ask(name, "versions") for name in workers if "@" not in name
-                }
-                run.all_phases(f"t{number}", arguments.reads, changed="merge", cleaned=True)
-                timer.cancel()
+                try:
+                    run.all_phases(f"t{number}", arguments.reads, changed="merge", cleaned=True)
+                finally:
+                    timer.cancel()
+                    failures += run.failures
+                workers = run.workers
                 spent = time.monotonic() - began
                 print(f"{rows:,} rows: round {number} of {arguments.rounds}, {spent:.0f} s")
                 for failure in run.failures:
@@ -102,13 +106,13 @@ def measure(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
         except OutOfTime:
             print("the time is over: the last round is not complete", flush=True)
         finally:
-            for worker in set(workers.values()):
+            for worker in started:
                 worker.end()
     return {
         "rows": size,
         "seconds": _joined([run.seconds for run in runs]),
-        "bytes": runs[-1].bytes if runs else {},
-        "failures": [failure for run in runs for failure in run.failures],
+        "bytes": {name: of for run in runs for name, of in run.bytes.items() if of},
+        "failures": failures,
         "missing": missing,
         "versions": {name: answer["versions"] for name, answer in told.items()},
         "settings": {name: answer["settings"] for name, answer in told.items()},
@@ -133,6 +137,11 @@ def _commit() -> str:
     return shown.stdout.strip()
 
 
+def absolute(text: str) -> Path:
+    """The path of an argument: workers run in another directory."""
+    return Path(text).absolute()
+
+
 def moment(text: str) -> float:
     """The next time that a clock shows HH:MM, in seconds since the epoch."""
     now = datetime.datetime.now()
@@ -153,11 +162,13 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=3, help="repetitions of a read in a round")
     parser.add_argument("--contenders", nargs="+", default=DEFAULT, choices=DEFAULT)
     parser.add_argument("--baselines", nargs="+", default=BASELINES, choices=BASELINES)
-    parser.add_argument("--until", type=moment, default="23:59", help="HH:MM: the run ends by then")
+    parser.add_argument(
+        "--until", type=moment, default=math.inf, help="HH:MM: the run ends by then"
+    )
     parser.add_argument("--add", action="store_true", help="to the results of the day and size")
-    parser.add_argument("--cache", type=Path, default=cache_directory(), help=f"or {CACHE}")
-    parser.add_argument("--data", type=Path, default=ROOT / "build" / "comparison")
-    parser.add_argument("--work", type=Path, default=ROOT / "build")
+    parser.add_argument("--cache", type=absolute, default=cache_directory(), help=f"or {CACHE}")
+    parser.add_argument("--data", type=absolute, default=ROOT / "build" / "comparison")
+    parser.add_argument("--work", type=absolute, default=ROOT / "build")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     arguments = parser.parse_args()
     arguments.work.mkdir(exist_ok=True)

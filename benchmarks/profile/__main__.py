@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.comparison import rows as source_rows
 from benchmarks.comparison.driver import ROOT
-from benchmarks.peers.__main__ import WARM_ROWS, interpreter
+from benchmarks.peers.__main__ import WARM_ROWS, absolute, interpreter
 from benchmarks.peers.contenders import CONTENDERS
 from benchmarks.peers.versions import CACHE, cache_directory
 from benchmarks.profile import flame
@@ -77,9 +77,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--reads", type=int, default=5, help="repetitions of a read in a round")
     parser.add_argument("--add", action="store_true", help="to the results of the day and size")
-    parser.add_argument("--cache", type=Path, default=cache_directory(), help=f"or {CACHE}")
-    parser.add_argument("--data", type=Path, default=ROOT / "build" / "comparison")
-    parser.add_argument("--work", type=Path, default=ROOT / "build")
+    parser.add_argument("--cache", type=absolute, default=cache_directory(), help=f"or {CACHE}")
+    parser.add_argument("--data", type=absolute, default=ROOT / "build" / "comparison")
+    parser.add_argument("--work", type=absolute, default=ROOT / "build")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results")
     arguments = parser.parse_args()
     today = datetime.date.today().isoformat()
