@@ -41,7 +41,7 @@ def interpreter(contender: str, cache: Path) -> Path | None:
 def start(
     arguments: argparse.Namespace, home: Path, log: Path
 ) -> tuple[dict[str, Worker], dict[str, dict[str, Any]], dict[str, str]]:
-    """The workers by contender and baseline, their versions and settings, why others are missing."""
+    """Workers by contender and baseline; their versions and settings; why others are missing."""
     workers: dict[str, Worker] = {}
     told: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}

@@ -34,6 +34,9 @@ class Calls:
     number: int = 0
     intervals: list[Interval] = field(default_factory=list)
     """Of the main thread only."""
+    callers: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Seconds of each call by the platform's function that caused it, or the metastore's operation.
+    """
 
 
 class Counted:
@@ -65,14 +68,29 @@ class Counted:
                 release = kind == "jvm" and str(args[1]).startswith(RELEASE)
                 calls = self.kinds["release" if release else kind]
                 calls.number += 1
+                ended = time.time()
                 if threading.current_thread() is main:
-                    calls.intervals.append((began, time.time()))
+                    calls.intervals.append((began, ended))
+                calls.callers[_cause(kind, args)].append(ended - began)
 
         setattr(owner, name, counted)
 
     def reset(self) -> None:
         for kind in self.kinds:
             self.kinds[kind] = Calls()
+
+
+def _cause(kind: str, args: Sequence[Any]) -> str:
+    """What a call is counted under: our innermost function, or the metastore's operation."""
+    if kind == "metastore":
+        return str(args[1].operation.op)
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith("acid_platform."):
+            return f"{module.removeprefix('acid_platform.')}:{frame.f_code.co_name}"
+        frame = frame.f_back
+    return "no function of ours"
 
 
 class Sampler(threading.Thread):
@@ -153,6 +171,10 @@ class Recording:
     stacks: Counter[tuple[str, ...]] = field(default_factory=Counter)
     cpu: dict[str, defaultdict[str, float]] = field(default_factory=dict)
     jfr: list[str] = field(default_factory=list)
+    callers: dict[str, defaultdict[str, list[float]]] = field(
+        default_factory=lambda: {kind: defaultdict(list) for kind in ("jvm", "metastore")}
+    )
+    """Seconds of each call by its cause."""
 
 
 class Recorder:
@@ -193,6 +215,9 @@ class Recorder:
         parts["releases"] += kinds["release"].number
         parts["metastore calls"] += kinds["metastore"].number
         parts["syncs"] += kinds["sync"].number
+        for kind in ("jvm", "metastore"):
+            for cause, taken in kinds[kind].callers.items():
+                recording.callers[kind][cause] += taken
         for name, seconds in divided(
             began,
             ended,

@@ -8,6 +8,9 @@ from typing import Any
 
 Profile = Mapping[str, Any]
 """What `worker.summary` returns."""
+MOST = 12
+"""Causes of calls that are listed."""
+NOT_OURS = "no function of ours"
 IN_CALLS = ("JVM calls", "metastore")
 """Parts of Python stacks whose time is measured at the calls themselves."""
 
@@ -101,6 +104,8 @@ def markdown(content: Mapping[str, Any]) -> str:
             cells = [shown.get(name, {}).get(figure, "-") for name in names]
             if set(cells) - {"-", "0"} and set(cells) - {"-", "0.0"}:
                 lines.append(f"| {figure} | {' | '.join(cells)} |")
+        for name, profile in of.items():
+            lines += _callers(name, profile)
     lines += ["", "## How it was measured", ""]
     for name in names:
         known = content["contenders"][name]
@@ -111,6 +116,20 @@ def markdown(content: Mapping[str, Any]) -> str:
         )
     machine = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
     return "\n".join([*lines, f"- Machine: {machine}.", ""])
+
+
+def _callers(name: str, profile: Profile | None) -> list[str]:
+    """The functions of ours that call the JVM most, and the operations of the metastore."""
+    lines = []
+    for kind, title in (("jvm", "JVM calls by function"), ("metastore", "metastore calls")):
+        found = (profile or {}).get("callers", {}).get(kind, {})
+        most = sorted(found, key=lambda cause: -found[cause][1])[:MOST]
+        if most and set(most) != {NOT_OURS}:
+            shown = (
+                f"{cause} {found[cause][0]:.3g} in {1e3 * found[cause][1]:.0f} ms" for cause in most
+            )
+            lines += ["", f"{name}, {title}: {'; '.join(shown)}."]
+    return lines
 
 
 def _rows(title: str, of: Mapping[str, Profile | None], parts: Any) -> list[str]:

@@ -125,6 +125,10 @@ def summary(recording: Recording, cores: int) -> dict[str, Any]:
         "parts": {name: value / number for name, value in recording.parts.items()},
         "python": shares(recording.stacks),
         "cpu": dict(cpu),
+        "callers": {
+            kind: {cause: [len(all) / number, sum(all) / number] for cause, all in of.items()}
+            for kind, of in recording.callers.items()
+        },
         "threads": {name: spent for name, spent in by_name.items() if spent > 0.001},
         "tasks": {name: count / tasks.total() for name, count in tasks.items()},
         "samples": tasks.total(),

@@ -19,7 +19,7 @@ from benchmarks.profile.classes import (
     thread_group,
 )
 from benchmarks.profile.recorder import divided, total
-from benchmarks.profile.report import wall
+from benchmarks.profile.report import markdown, wall
 
 
 @pytest.mark.parametrize("prefix", [p for p in PYTHON_PARTS if p.startswith("acid_platform")])
@@ -110,3 +110,26 @@ def test_the_width_of_a_frame_is_its_share(tmp_path: Path) -> None:
         for group in root.iter(f"{space}g")
     }
     assert widths == {"a: 100.0%": 1400, "b: 75.0%": 1050, "<c>: 25.0%": 350}
+
+
+def test_the_callers_of_the_jvm_are_listed_by_their_seconds() -> None:
+    profile = {
+        "wall": [1.0],
+        "executions": 1,
+        "cores": 2,
+        "cpu": {},
+        "tasks": {},
+        "python": {},
+        "parts": {"seconds in jvm": 0.3, "seconds in metastore": 0.1, "seconds in jobs": 0.2},
+        "callers": {"jvm": {"a:x": [3, 0.01], "b:y": [1, 0.2]}, "metastore": {}},
+    }
+    text = markdown(
+        {
+            "rows": 1,
+            "date": "2026-11-23",
+            "machine": {"cores": 2},
+            "contenders": {"ours": {"versions": {}, "statements": {"update": profile}}},
+        }
+    )
+    assert "ours, JVM calls by function: b:y 1 in 200 ms; a:x 3 in 10 ms." in text
+    assert "| **wall clock** | 1000 |" in text
