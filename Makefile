@@ -205,8 +205,8 @@ bench-read: setup ## reads compared with plain ORC, by the published steps (8 mi
 	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.reading $(ARGS)
 
 .PHONY: bench-profile
-bench-profile: setup ## the time of a read by plan, optimisation and execution
-	@ACID_SPARK_MEMORY=3g exec $(PY) -m benchmarks.read_profile $(ARGS)
+bench-profile: setup ## where a statement's time goes (STATEMENT="update merge", ARGS="--contenders ours iceberg-v3")
+	@$(JAVA) exec $(PY) -m benchmarks.profile $(if $(STATEMENT),--statement $(STATEMENT)) $(ARGS)
 
 .PHONY: bench-write
 bench-write: setup ## INSERT compared with plain ORC; UPDATE, DELETE, MERGE with a rewrite
@@ -247,6 +247,10 @@ bench-local-memory: setup ## the local engine's peak memory: a scan, GROUP BY an
 .PHONY: bench-engines
 bench-engines: setup ## both engines by the size of the table: compactions, queries and writes
 	@ACID_SPARK_MEMORY=2g $(JAVA) exec $(PY) -m benchmarks.engine_sizes $(ARGS)
+
+.PHONY: bench-peers
+bench-peers: setup ## our tables beside Iceberg, Delta, Hudi and plain files in Spark (ARGS="--rows 200000")
+	@$(JAVA) exec $(PY) -m benchmarks.peers $(ARGS)
 
 .PHONY: bench-launch
 bench-launch: setup ## from the click to the materialization (ARGS="--remote sc://..." for Connect too)

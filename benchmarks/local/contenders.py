@@ -5,124 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.local.statements import ASSIGNED, MERGED, NAMES, SCHEMA, WHERE, change, merge
+from benchmarks.comparison.contender import Contender, Ours, OursInSpark
+from benchmarks.comparison.statements import ASSIGNED, MERGED, NAMES, SCHEMA, WHERE, change, merge
 
 THREADS = 2
-
-
-class Contender(ABC):
-    """A table format under test. Sources are Arrow tables in memory: their reading is not timed."""
-
-    def __init__(self, home: Path, data: Path) -> None:
-        self.home, self.data = home, data
-        home.mkdir(parents=True, exist_ok=True)
-
-    def source(self, name: str) -> Any:
-        """The rows of a file, in memory."""
-        import pyarrow.parquet
-
-        return pyarrow.parquet.read_table(self.data / f"{name}.parquet").combine_chunks()
-
-    @abstractmethod
-    def load(self, table: str, rows: Any) -> None:
-        """Creates the table with these rows."""
-
-    @abstractmethod
-    def insert(self, table: str, rows: Any) -> None: ...
-
-    @abstractmethod
-    def query(self, table: str, text: str) -> Sequence[Any]:
-        """The first row of a query, in which `{table}` stands for the table."""
-
-    @abstractmethod
-    def change(self, table: str, phase: str) -> None:
-        """UPDATE or DELETE, see `statements.WHERE`."""
-
-    @abstractmethod
-    def merge(self, table: str, rows: Any) -> None: ...
-
-    @abstractmethod
-    def compact(self, table: str) -> None: ...
-
-    @abstractmethod
-    def drop(self, table: str) -> None: ...
-
-    @abstractmethod
-    def versions(self) -> dict[str, str]: ...
-
-    def close(self) -> None:  # noqa: B027, most have nothing to end
-        """Ends what the contender has started."""
-
-
-class Ours(Contender):
-    """Our tables; one engine of the two runs all statements."""
-
-    engine = "local"
-
-    def __init__(self, home: Path, data: Path) -> None:
-        super().__init__(home, data)
-        from acid_platform import Warehouse
-
-        self.warehouse = Warehouse.open(home / "warehouse", engine=self.engine)
-
-    def load(self, table: str, rows: Any) -> None:
-        self.warehouse.create_table(f"bench.{table}", SCHEMA).insert(rows)
-
-    def insert(self, table: str, rows: Any) -> None:
-        self.warehouse.table(f"bench.{table}").insert(rows)
-
-    def query(self, table: str, text: str) -> Sequence[Any]:
-        result: Any = self.warehouse.sql(text.format(table=f"bench.{table}"))
-        row: Sequence[Any] = result.collect()[0]
-        return row
-
-    def change(self, table: str, phase: str) -> None:
-        target = self.warehouse.table(f"bench.{table}")
-        if phase == "update":
-            target.update(ASSIGNED, WHERE[phase])
-        else:
-            target.delete(WHERE[phase])
-
-    def merge(self, table: str, rows: Any) -> None:
-        self.warehouse.table(f"bench.{table}").merge(
-            rows,
-            "t.l_id = s.l_id",
-            when_matched_update={name: f"s.{name}" for name in MERGED},
-            when_not_matched_insert="*",
-        )
-
-    def compact(self, table: str) -> None:
-        rows = self.warehouse.table(f"bench.{table}").compact("major")
-        if not rows:
-            raise RuntimeError("nothing was compacted")
-
-    def drop(self, table: str) -> None:
-        from acid_platform.services import cleaner
-
-        self.warehouse.release()
-        self.warehouse.drop_table(f"bench.{table}")
-        cleaner.run(self.warehouse.metastore)
-
-    def versions(self) -> dict[str, str]:
-        from importlib.metadata import version
-
-        return {name: version(name) for name in ("duckdb", "pyarrow", "pyspark")}
-
-    def close(self) -> None:
-        self.warehouse.close()
-        from acid_platform.metastore import Metastore
-
-        with Metastore.connect(self.home / "warehouse") as metastore:
-            metastore.stop()
-
-
-class OursInSpark(Ours):
-    engine = "spark"
 
 
 class PlainOrc(Contender):

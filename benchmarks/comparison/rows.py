@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.local.statements import (
+from benchmarks.comparison.statements import (
     MERGED,
     NAMES,
     SMALL_INSERTS,
@@ -18,7 +18,7 @@ from benchmarks.local.statements import (
     queries,
     sums,
 )
-from benchmarks.local.texts import canonical
+from benchmarks.comparison.texts import canonical
 
 _MODES = "['AIR','FOB','MAIL','RAIL','SHIP','TRUCK','REG AIR']"
 _WORDS = (

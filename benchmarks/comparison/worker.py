@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.local.contenders import CONTENDERS, Contender
+from benchmarks.comparison.contender import Contender
 
 
 def serve(contenders: dict[str, Contender]) -> None:
@@ -38,7 +39,9 @@ def _answer(
             sources[key] = contender.source(command["source"])
         given = [sources[key]]
     if call == "versions":
-        return {"versions": contender.versions()}
+        return {"versions": contender.versions(), "settings": contender.settings()}
+    if call == "size":
+        return {"bytes": contender.size(table)}
     if call == "query":
         given = [command["text"]]
     if call == "change":
@@ -48,14 +51,20 @@ def _answer(
     seconds = time.perf_counter() - began
     if row is None:
         return {"seconds": seconds}
-    from benchmarks.local.texts import canonical
+    from benchmarks.comparison.texts import canonical
 
     return {"seconds": seconds, "row": canonical(row)}
 
 
+def contenders_of(module: str, names: str, home: Path, data: Path) -> dict[str, Contender]:
+    """The named contenders; what follows `@` in a name tells equal ones apart."""
+    known = importlib.import_module(module).CONTENDERS
+    return {name: known[name.partition("@")[0]](home / name, data) for name in names.split(",")}
+
+
 def main() -> None:
-    names, home, data = sys.argv[1].split(","), Path(sys.argv[2]), Path(sys.argv[3])
-    serve({name: CONTENDERS[name](home / name, data) for name in names})
+    module, names, home, data = sys.argv[1:]
+    serve(contenders_of(module, names, Path(home), Path(data)))
 
 
 if __name__ == "__main__":

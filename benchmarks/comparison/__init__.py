@@ -1,0 +1,1 @@
+"""What comparisons with other table formats share: rows, statements, answers, processes, driver."""
