@@ -250,6 +250,10 @@ status: setup ## whether the warehouse's metastore runs, and what it holds
 stop: setup ## stop the warehouse's metastore
 	@$(STATE) exec $(PY) -m acid_platform metastore stop
 
+.PHONY: gateway
+gateway: setup ## let Trino, Hive and Spark use the warehouse's tables (ARGS="--listen HOST:PORT")
+	@$(STATE) exec $(PY) -m acid_platform gateway $(ARGS)
+
 # --- not for people ----------------------------------------------------------------------------
 
 # What the linters need: no Java.

@@ -14,6 +14,7 @@ import click
 from acid_platform import __version__
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
+from acid_platform.cli.gateway import gateway
 from acid_platform.cli.metastore import metastore
 from acid_platform.display import SHOWN
 from acid_platform.errors import AcidError
@@ -32,7 +33,7 @@ def main() -> None:
     """Hive ACID tables: list, query, compact and clean."""
 
 
-for _one in (ls, cat, orcdump, fsck, metastore):
+for _one in (ls, cat, orcdump, fsck, metastore, gateway):
     main.add_command(_one)
 
 

@@ -5,7 +5,13 @@ To add an operation, declare it here and write its handler in the rules.
 
 from __future__ import annotations
 
-from acid_platform.metastore.operations import compaction, shows, tables, transactions
+from acid_platform.metastore.operations import (
+    compaction,
+    foreign_transactions,
+    shows,
+    tables,
+    transactions,
+)
 from acid_platform.metastore.operations.base import (
     OPERATIONS,
     Answer,
@@ -30,6 +36,7 @@ __all__ = [
     "answer_type",
     "arguments",
     "compaction",
+    "foreign_transactions",
     "read_answer",
     "read_operation",
     "shows",
