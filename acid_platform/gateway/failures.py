@@ -7,7 +7,12 @@ from acid_platform.errors import AcidError
 from acid_platform.gateway.protocol import Call
 
 _OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")
-_REFUSED = ("InvalidOperationException", "InvalidObjectException", "MetaException")
+_REFUSED = (
+    "InvalidOperationException",
+    "InvalidObjectException",
+    "TxnOpenException",
+    "MetaException",
+)
 _ABORTED = ("TxnAbortedException", "NoSuchTxnException", "MetaException")
 
 _TOLD: tuple[tuple[type[AcidError], tuple[str, ...]], ...] = (
