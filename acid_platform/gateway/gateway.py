@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from acid_platform.errors import AcidError
 from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.compactions import Compactions
 from acid_platform.gateway.definitions import Definitions
 from acid_platform.gateway.failures import tell
+from acid_platform.gateway.partitions import Partitions
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
 from acid_platform.gateway.server import Bounds, Server
 from acid_platform.gateway.session import Session
@@ -18,7 +20,7 @@ from acid_platform.metastore.client.metastore import Metastore
 _LOG = logging.getLogger(__name__)
 
 
-class Gateway(Catalog, Session, Transactions, Compactions, Definitions):
+class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions):
     """All calls. It may be used from several threads."""
 
     def __init__(self, metastore: Metastore, lock_wait: float = 2.0) -> None:
@@ -27,6 +29,12 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions):
         load()
         self._metastore = metastore
         self._lock_wait = lock_wait
+        self._connection = threading.local()
+
+    def _locker(self) -> set[int]:
+        """The transactions for which this connection, which has its own thread, asked for locks."""
+        known: set[int] = self._connection.__dict__.setdefault("txns", set())
+        return known
 
     def answer(self, payload: bytes, peer: str) -> bytes:
         """The answer to one message, also to one that is wrong or fails."""

@@ -18,6 +18,8 @@ from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 CATALOG = "hive"
 """The only catalog."""
 OWNER = "acid"
+VERSION = "acid.declaration"
+"""The parameter that names the declaration that a client has seen."""
 _HIVE = "org.apache.hadoop.hive"
 _TEXT_IN = "org.apache.hadoop.mapred.TextInputFormat"
 _TEXT_OUT = f"{_HIVE}.ql.io.HiveIgnoreKeyTextOutputFormat"
@@ -132,7 +134,13 @@ def parameters_of(record: TableRecord) -> dict[str, str]:
     """The properties, with those that Hive's clients expect of a transactional table."""
     given = {"transactional": "true", "transactional_properties": "default"}
     given |= {name: value for name, value in record.properties.items() if value is not None}
-    return {**given, "transient_lastDdlTime": str(record.version and record.created // 1000)}
+    made = str(record.created // 1000)
+    return {**given, "transient_lastDdlTime": made, VERSION: version_of(record)}
+
+
+def version_of(record: TableRecord) -> str:
+    """Which declaration it is. Clients that alter a table send its parameters back (P28)."""
+    return f"{record.table_id}.{record.version}"
 
 
 def table(record: TableRecord) -> Any:

@@ -57,6 +57,10 @@ class Transactions:
     _lock_wait: float
     """Seconds for which a lock request is held back before the answer is WAITING."""
 
+    def _locker(self) -> set[int]:
+        """The transactions for which this connection has asked for locks."""
+        raise NotImplementedError
+
     # --- begin and end --------------------------------------------------------------------------
 
     def open_txns(self, request: Any) -> Any:
@@ -198,6 +202,8 @@ class Transactions:
         """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
         settings = self._lock_settings()
         locks = [_lock(component, settings) for component in request.component]
+        if request.txnid:
+            self._locker().add(request.txnid)
         try:
             progress = self._metastore.request_lock(
                 request.txnid or 0, locks, bool(request.zeroWaitReadEnabled)

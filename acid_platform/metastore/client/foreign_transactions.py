@@ -16,6 +16,7 @@ from acid_platform.metastore.operations.foreign_transactions import (
 from acid_platform.metastore.operations.transactions import (
     Abort,
     Commit,
+    Drop,
     GetTxnOutcome,
     HeartbeatOne,
     OpenBatch,
@@ -47,6 +48,10 @@ class ForeignTransactionCalls(Caller):
     def abort_id(self, txn: int, reason: str) -> None:
         """Aborts; an aborted transaction is no error, a committed one raises NoSuchTxn (T12)."""
         self._call(Abort(txn, reason))
+
+    def drop_in(self, txn: int, table: str, partition: str | None) -> None:
+        """Drops in a transaction that holds the EXCLUSIVE lock, and commits it (P22)."""
+        self._call(Drop(txn, table, partition))
 
     def outcome_of(self, txn: int) -> TxnOutcome:
         """How a transaction ended, if it has (P3). Raises NoSuchTxn."""
