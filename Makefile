@@ -161,6 +161,10 @@ soak: setup ## N=2000 random histories, then writers, readers and services for 3
 chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
+.PHONY: interop
+interop: setup ## a real Trino on our tables through the gateway; fetches 821 MB once (ARGS="--races 50")
+	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 

@@ -426,5 +426,17 @@ GROUP = Group(
                 "test_P33_both_engines_write_equal_bytes_and_measure_equal_values",
             ),
         ),
+        Rule(
+            "P34",
+            "Other engines commit through the gateway as ours do: with locks, conflict check, a"
+            " record of each file from its footer, and history; their readers hold leases.",
+            ("gateway.commits", "metastore.rules.foreign_transactions"),
+            (
+                "test_P34_inserts_updates_and_deletes_are_committed_like_ours",
+                "test_P34_the_second_of_two_updates_of_a_row_conflicts",
+                "test_P34_the_cleaner_waits_for_a_foreign_reader_and_names_it",
+                "test_P34_a_new_gateway_ends_what_the_old_one_began",
+            ),
+        ),
     ),
 )

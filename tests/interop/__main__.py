@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -250,27 +249,29 @@ def main() -> int:
     chosen = parser.parse_args()
     chosen.home.mkdir(parents=True, exist_ok=True)
     chosen.log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        with temporary_warehouse(Path(scratch, "wh"), engine="local") as warehouse:
-            gateway = Recorder(warehouse.metastore)
-            server: Server = gateway.listen("127.0.0.1", 0)
-            serving = threading.Thread(target=server.serve)
-            serving.start()
-            trino = None
-            try:
-                trino = Trino(chosen.home, Path(scratch, "trino"), server.address)
-                make_tables(warehouse)
-                trino.await_start()
-                interop = Interop(warehouse, trino, gateway, chosen.log)
-                checks(interop, chosen.races)
-            except Unavailable as missing:
-                print(f"interop: skipped: {missing}", file=sys.stderr)
-                return 0
-            finally:
-                if trino is not None:
-                    trino.stop()
-                server.stop()
-                serving.join()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        temporary_warehouse(Path(scratch, "wh"), engine="local") as warehouse,
+    ):
+        gateway = Recorder(warehouse.metastore)
+        server: Server = gateway.listen("127.0.0.1", 0)
+        serving = threading.Thread(target=server.serve)
+        serving.start()
+        trino = None
+        try:
+            trino = Trino(chosen.home, Path(scratch, "trino"), server.address)
+            make_tables(warehouse)
+            trino.await_start()
+            interop = Interop(warehouse, trino, gateway, chosen.log)
+            checks(interop, chosen.races)
+        except Unavailable as missing:
+            print(f"interop: skipped: {missing}", file=sys.stderr)
+            return 0
+        finally:
+            if trino is not None:
+                trino.stop()
+            server.stop()
+            serving.join()
     print(f"{interop.passed} passed, {len(interop.failures)} failed")
     return 1 if interop.failures else 0
 
