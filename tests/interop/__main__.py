@@ -30,6 +30,9 @@ from tests.interop.trino import Failed, Trino, Unavailable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+NOTED = ("open_txns", "lock", "add_dynamic_partitions", "create_table", "get_table_req")
+"""Calls whose arguments go into the log."""
+
 
 class Recorder(Gateway):
     """A gateway that notes the calls of each statement, with the milliseconds of each."""
@@ -37,6 +40,7 @@ class Recorder(Gateway):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.calls: list[tuple[str, float, str]] = []
+        self.noted: list[str] = []
 
     def answer(self, payload: bytes, peer: str) -> bytes:
         began = time.perf_counter()
@@ -45,6 +49,8 @@ class Recorder(Gateway):
             call = Call.decode(payload)
             told = "" if answer[3] == 2 else answer[8:300].decode(errors="replace")
             self.calls.append((call.name, (time.perf_counter() - began) * 1000, told))
+            if call.name in NOTED:
+                self.noted.append(f"{call.name}{call.arguments}")
         except Undecodable as error:
             self.calls.append(("?", 0.0, str(error)))
         return answer
@@ -62,6 +68,7 @@ class Interop:
     def run(self, statement: str) -> list[list[Any]]:
         """A statement of Trino; its calls go into the log."""
         self.gateway.calls.clear()
+        self.gateway.noted.clear()
         began = time.perf_counter()
         try:
             return self.trino.sql(statement)
@@ -70,6 +77,7 @@ class Interop:
                 "sql": statement,
                 "ms": round((time.perf_counter() - began) * 1000),
                 "calls": [name for name, _, _ in self.gateway.calls],
+                "arguments": self.gateway.noted[:],
                 "failed": [one for one in self.gateway.calls if one[2]],
             }
             self._log.write(json.dumps(entry) + "\n")
@@ -92,9 +100,7 @@ class Interop:
             return
         self.check(f"{what}: {len(ours)} rows of {table}", ours == theirs, (ours, theirs))
 
-    def does(
-        self, statement: str, table: str, expected: Callable[[], object] | None = None
-    ) -> None:
+    def does(self, statement: str, table: str) -> None:
         """Trino runs the statement, and then both read the same."""
         try:
             self.run(statement)
