@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.errors import CorruptFile, MalformedName, WriteConflict
+from acid_platform.errors import MalformedName, WriteConflict
+from acid_platform.gateway.own_rows import require_own_rows
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition, partition_name
@@ -105,7 +106,7 @@ def _of_entity(
     if deletes:
         operation = Operation.UPDATE if inserts else Operation.DELETE
     for report in (*bases, *inserts, *deletes):
-        _check(record, where, report)
+        _check(files, record, where, report)
         yield replace(report, operation=operation, overwrite=report in bases)
 
 
@@ -131,14 +132,14 @@ def _normal(record: TableRecord, partition: str | None) -> str | None:
     return normal
 
 
-def _check(record: TableRecord, where: str, report: WriteReport) -> None:
-    """Raises CorruptFile for a file that readers would refuse."""
+def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -> None:
+    """Raises CorruptFile for a file that readers would refuse or misread."""
     assert report.contents is not None
     if is_insert_only(record.properties):
         return
+    name = parse_directory(report.directory)
+    assert name is not None
+    write_id = name.write_id if isinstance(name, BaseName) else name.high
     for file in report.contents.files:
-        if file.footer is None or not file.footer.acid:
-            raise CorruptFile(
-                f"{where}/{report.directory}/{file.path} lacks the six ACID columns of the full"
-                f" ACID table {record.name}"
-            )
+        path = f"{where}/{report.directory}/{file.path}"
+        require_own_rows(files, path, write_id, report.directory.startswith("delete_"))

@@ -97,8 +97,10 @@ class Transactions:
             self._metastore.abort_id(txn, f"its files can't be recorded: {error}")
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         self._metastore.commit_id(txn, writes)
+        self._locker().discard(txn)
 
     def abort_txn(self, request: Any) -> None:
+        self._locker().discard(request.txnid)
         self._metastore.abort_id(request.txnid, "aborted by its owner")
 
     def abort_txns(self, request: Any) -> None:

@@ -165,7 +165,7 @@ def test_P34_files_without_a_lock_of_a_write_refuse_the_commit(client: Any, tabl
     assert rows(table) == []
 
 
-@pytest.mark.parametrize("damage", ["plain", "cut"])
+@pytest.mark.parametrize("damage", ["plain", "cut", "ids", "current"])
 def test_P34_files_that_readers_would_refuse_refuse_the_commit(
     client: Any, warehouse: Warehouse, damage: str
 ) -> None:
@@ -176,6 +176,10 @@ def test_P34_files_that_readers_would_refuse_refuse_the_commit(
     where = files(client, table.name)
     if damage == "plain":
         where.raw(f"d{write_id}", [(1, "a")])
+    elif damage == "ids":
+        where.inserts(f"d{write_id}", insert_events(write_id + 7, [(1, "a")]))
+    elif damage == "current":
+        where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]), current=write_id + 1)
     else:
         where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
         file = where.file(f"d{write_id}")
