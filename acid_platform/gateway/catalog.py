@@ -9,7 +9,7 @@ from typing import Any
 from acid_platform.errors import NoSuchPartition, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import shapes
 from acid_platform.gateway.protocol import load
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord, ViewRecord
@@ -294,9 +294,8 @@ class Catalog:
         values = parse_partition(partition, columns) if partition else ()
         if values is None:
             raise NoSuchPartition(f"{partition!r} is not the name of a partition")
-        nulls = {None: "__HIVE_DEFAULT_PARTITION__"}
         return {
-            column: nulls.get(value, value) or ""
+            column: DEFAULT_PARTITION if value is None else value
             for column, value in zip(columns, values, strict=True)
         }
 

@@ -256,16 +256,16 @@ def _format(name: str, descriptor: Any, parameters: Mapping[str, str]) -> dict[s
 def _columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]] | None:
     """The new columns, or None if they stay. Raises InvalidDefinition, UnknownColumn,
     UnsupportedStatement."""
-    kept = (
-        ("location", shapes.path(new.sd.location or record.location), record.location),
+    kept: tuple[tuple[str, object, object], ...] = (
+        ("location", shapes.path(new.sd.location or record.location), shapes.path(record.location)),
         ("partition columns", _pairs(new.partitionKeys or ()), record.partition_columns),
         ("bucket columns", tuple(new.sd.bucketCols or ()), record.bucket_columns),
         ("SerDe", new.sd.serdeInfo.serializationLib, shapes.storage_of(record).serde),
     )
-    for what, wanted, present in kept:
-        if wanted != (shapes.path(present) if what == "location" else present):
+    for what, asked, given in kept:
+        if asked != given:
             raise UnsupportedStatement(
-                f"{record.name}: its {what} can't be changed from {present} to {wanted}"
+                f"{record.name}: its {what} can't be changed from {given} to {asked}"
             )
     commented = [one.name for one in new.sd.cols if one.comment]
     if commented:

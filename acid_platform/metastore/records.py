@@ -270,6 +270,8 @@ class HistoryRow:
     user: str
     run_id: str
     time: int
+    agent: str = ""
+    """The engine that wrote, as it called itself (P34); empty for this platform."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 10
+VERSION = 11
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -205,6 +205,7 @@ KEPT: dict[str, Columns] = {
         "user": _S,
         "run_id": _S,
         "time": _I,
+        "agent": _S,
     },
 }
 
@@ -253,6 +254,7 @@ _LATER = {
     "views": ("version",),
     "open_txns": ("taken", "closed"),
     "directories": ("recorded", "compacted", "versioned"),
+    "writes": ("agent",),
 }
 _BEFORE = {"partitions": {"floor": _I}, "write_set": {"overwrite": _B}}
 """Columns that version 1 had and later versions do not."""
@@ -353,6 +355,9 @@ _VERSION_10 = (
     _create("identity", LIVE["identity"]),
 )
 
+# The engine that wrote, if it said so (P34).
+_VERSION_11 = ("ALTER TABLE writes ADD COLUMN agent VARCHAR DEFAULT ''",)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -364,5 +369,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_8,
     _VERSION_9,
     _VERSION_10,
+    _VERSION_11,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -81,6 +81,16 @@ def test_P34_inserts_updates_and_deletes_are_committed_like_ours(
     ]
 
 
+def test_P34_the_history_names_the_engine(client: Any, warehouse: Warehouse, table: Table) -> None:
+    statement = Statement(client, user="ben", agent="trino 20261123_1")
+    statement.lock(table.name, INSERT)
+    write_id = statement.allocate(table.name)
+    files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement.commit()
+    (row,) = warehouse.metastore.history(table.name)
+    assert (row["user"], row["agent"]) == ("ben", "trino 20261123_1")
+
+
 def test_P34_a_commit_records_each_file_with_its_ranges(
     client: Any, warehouse: Warehouse, table: Table
 ) -> None:

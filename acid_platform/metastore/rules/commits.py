@@ -128,6 +128,7 @@ def finish(
             txn.user,
             txn.run_id,
             turn.now,
+            txn.agent,
         )
         for table_id, partition, report in reported
     )
