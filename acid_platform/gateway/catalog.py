@@ -8,6 +8,7 @@ from typing import Any
 
 from acid_platform.errors import NoSuchPartition, NoSuchTable, UnsupportedStatement
 from acid_platform.gateway import shapes
+from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
@@ -126,10 +127,27 @@ class Catalog:
             return shapes.view(view)
 
     def get_table(self, database: str, name: str) -> Any:
-        return self._shown(database, name)
+        """A view. With this call a client can't say that it understands transactional tables.
+
+        Spark's Hive client and Hive 2 ask so; they would read every directory as plain files, also
+        what was aborted, deleted or replaced. Raises UnsupportedStatement for a table.
+        """
+        return self._understood(database, name, [])
 
     def get_table_req(self, request: Any) -> Any:
-        return load().GetTableResult(table=self._shown(request.dbName, request.tblName))
+        """Raises UnsupportedStatement for a client without the capability, see `get_table`."""
+        said = request.capabilities.values if request.capabilities else []
+        return load().GetTableResult(table=self._understood(request.dbName, request.tblName, said))
+
+    def _understood(self, database: str, name: str, capabilities: Sequence[int]) -> Any:
+        shown = self._shown(database, name)
+        if shown.tableType != VIEW and INSERT_ONLY_TABLES not in capabilities:
+            raise UnsupportedStatement(
+                f"{database}.{name} is a transactional table, and this client did not say that it"
+                " understands such tables, as Trino and Hive 4 do: it might read rows that were"
+                " deleted or never committed; read it with this platform's own Spark reader"
+            )
+        return shown
 
     def get_table_objects_by_name(self, database: str, names: Sequence[str]) -> list[Any]:
         known = {name for db, name, _ in self._names() if db == database.lower()}

@@ -20,6 +20,9 @@ class CompactionType(IntEnum):
     MAJOR = 2
 
 
+INSERT_ONLY_TABLES = 2
+"""The capability with which a client says that it goes by write ids."""
+
 USER, ROLE = 1, 2
 """Kinds of principals."""
 

@@ -140,11 +140,17 @@ class Statement:
         self.client.abort_txn(m.AbortTxnRequest(txnid=self.id))
 
 
+def shown(client: Any, table: str) -> Any:
+    """The declaration of a table as Trino and Hive 4 ask for it."""
+    database, name = table.split(".")
+    able = m.ClientCapabilities(values=[2])
+    request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)
+    return client.get_table_req(request).table
+
+
 def place_of(client: Any, table: str) -> Path:
     """The directory of a table, from its declaration as the engine sees it."""
-    database, name = table.split(".")
-    shown = client.get_table_req(m.GetTableRequest(dbName=database, tblName=name)).table
-    return Path(shown.sd.location.removeprefix("file://"))
+    return Path(shown(client, table).sd.location.removeprefix("file://"))
 
 
 COLUMNS = "id int, v string"
@@ -177,7 +183,12 @@ def trino_insert(client: Any, table: str, rows: Sequence[Row], partition: str = 
 
 def new_partition(client: Any, table: str, partition: str) -> Any:
     database, name = table.split(".")
-    shown = client.get_table_req(m.GetTableRequest(dbName=database, tblName=name)).table
-    values = client.partition_name_to_vals(partition)
-    shown.sd.location += f"/{partition}"
-    return m.Partition(values=values, dbName=database, tableName=name, sd=shown.sd, parameters={})
+    descriptor = shown(client, table).sd
+    descriptor.location += f"/{partition}"
+    return m.Partition(
+        values=client.partition_name_to_vals(partition),
+        dbName=database,
+        tableName=name,
+        sd=descriptor,
+        parameters={},
+    )

@@ -19,6 +19,7 @@ from tests.gateway.clients import (
     insert_events,
     m,
     new_partition,
+    shown,
     trino_insert,
 )
 
@@ -63,19 +64,19 @@ def test_P34_a_table_is_made_written_altered_and_dropped(client: Any, warehouse:
     assert record.columns == (("id", "int"), ("v", "string"))
     assert record.properties == {"transactional": "true"}
     trino_insert(client, "made.life", [(1, "a")])
-    new = client.get_table("made", "life")
+    new = shown(client, "made.life")
     new.sd.cols.append(m.FieldSchema(name="w", type="bigint"))
     new.parameters["numRows"] = "1"
     client.alter_table_with_environment_context("made", "life", new, None)
     assert warehouse.table("made.life").to_arrow().to_pylist() == [{"id": 1, "v": "a", "w": None}]
-    new = client.get_table("made", "life")
+    new = shown(client, "made.life")
     new.tableName, new.parameters["owner.team"] = "later", "x"
     client.alter_table("made", "life", new)
     assert warehouse.metastore.table("made.later").properties["owner.team"] == "x"
     assert warehouse.table("made.later").count() == 1
     client.drop_table("made", "later", True)
     with pytest.raises(m.NoSuchObjectException):
-        client.get_table("made", "later")
+        shown(client, "made.later")
     with pytest.raises(m.NoSuchObjectException):
         client.drop_table("made", "later", True)
 
@@ -85,7 +86,7 @@ def test_P34_statistics_that_an_engine_sets_change_nothing(
 ) -> None:
     client.create_table(declared("counted"))
     before = warehouse.metastore.table("made.counted")
-    new = client.get_table("made", "counted")
+    new = shown(client, "made.counted")
     new.parameters |= {"numRows": "5", "totalSize": "9", "transient_lastDdlTime": "1"}
     client.alter_table("made", "counted", new)
     assert warehouse.metastore.table("made.counted") == before
@@ -95,7 +96,7 @@ def test_P28_an_alter_that_did_not_see_the_last_one_is_refused(
     client: Any, warehouse: Warehouse
 ) -> None:
     client.create_table(declared("raced"))
-    first, second = (client.get_table("made", "raced") for _ in range(2))
+    first, second = (shown(client, "made.raced") for _ in range(2))
     first.sd.cols.append(m.FieldSchema(name="a", type="int"))
     second.sd.cols.append(m.FieldSchema(name="b", type="int"))
     client.alter_table("made", "raced", first)
@@ -168,7 +169,7 @@ def test_P34_an_alter_that_would_misread_files_is_refused(
     if "made.kept" not in [one.name for one in warehouse.metastore.tables()]:
         client.create_table(declared("kept", [("id", "int"), ("v", "string"), ("w", "int")]))
     before = warehouse.metastore.table("made.kept")
-    new = copy.deepcopy(client.get_table("made", "kept"))
+    new = copy.deepcopy(shown(client, "made.kept"))
     match what:
         case "location":
             new.sd.location += "_other"

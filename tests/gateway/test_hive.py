@@ -28,6 +28,7 @@ from tests.gateway.clients import (
     files,
     insert_events,
     m,
+    shown,
     trino_insert,
 )
 
@@ -44,21 +45,36 @@ def test_P34_a_session_begins(client: Any, warehouse: Warehouse) -> None:
     assert "session" in client.get_tables("db", "*")
     assert client.get_config_value("metastore.txn.timeout", "x") == "300s"
     assert client.get_config_value("hive.nonsense", "given") == "given"
-    shown = client.get_table_req(m.GetTableRequest(dbName="db", tblName="session")).table
-    assert [column.name for column in shown.sd.cols] == ["id", "v"]
-    assert [column.name for column in shown.partitionKeys] == ["p"]
-    assert shown.parameters["transactional"] == "true" and shown.tableType == "MANAGED_TABLE"
+    table = shown(client, "db.session")
+    assert [column.name for column in table.sd.cols] == ["id", "v"]
+    assert [column.name for column in table.partitionKeys] == ["p"]
+    assert table.parameters["transactional"] == "true" and table.tableType == "MANAGED_TABLE"
     assert [column.name for column in client.get_schema("db", "session")] == ["id", "v", "p"]
     with pytest.raises(m.NoSuchObjectException) as missing:
         client.get_table("db", "sesion")
     assert "db.sesion" in missing.value.message
 
 
+def test_P34_a_client_that_does_not_know_write_ids_gets_a_hint_and_no_table(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """As Spark's Hive client asks: it would read deleted and aborted rows."""
+    warehouse.create_table("db.hidden", "id int, v string")
+    for ask in (
+        lambda: client.get_table("db", "hidden"),
+        lambda: client.get_table_req(m.GetTableRequest(dbName="db", tblName="hidden")),
+    ):
+        with pytest.raises(m.MetaException) as refused:
+            ask()
+        assert "deleted or never committed" in refused.value.message
+    assert "hidden" in client.get_all_tables("db")
+
+
 def test_P34_views_are_shown_with_their_query(client: Any, warehouse: Warehouse) -> None:
     warehouse.create_table("db.below", "id int")
     warehouse.sql("CREATE VIEW db.above AS SELECT id FROM db.below WHERE id > 3")
-    shown = client.get_table("db", "above")
-    assert shown.tableType == "VIRTUAL_VIEW" and "below" in shown.viewExpandedText
+    view = client.get_table("db", "above")
+    assert view.tableType == "VIRTUAL_VIEW" and "below" in view.viewExpandedText
     assert client.get_tables_by_type("db", "*", "VIRTUAL_VIEW") == ["above"]
     kinds = {one.tableName: one.tableType for one in client.get_table_meta("db", "*", None)}
     assert kinds["above"] == "VIRTUAL_VIEW" and kinds["below"] == "MANAGED_TABLE"
@@ -74,8 +90,8 @@ def test_P34_a_lock_waits_and_is_granted_later(
         asked = waiter.lock("db.waited", INSERT, SHARED_WRITE)
         assert asked.state == WAITING
         assert waiter.check(asked.lockid).state == WAITING
-        shown = client.show_locks(m.ShowLocksRequest(dbname="db", tablename="waited")).locks
-        assert [(one.txnid, one.state) for one in shown] == [
+        held = client.show_locks(m.ShowLocksRequest(dbname="db", tablename="waited")).locks
+        assert [(one.txnid, one.state) for one in held] == [
             (holder.id, ACQUIRED),
             (waiter.id, WAITING),
         ]
@@ -218,8 +234,8 @@ def test_P34_compactions_go_to_our_queue(client: Any, warehouse: Warehouse) -> N
     assert (first.accepted, first.state) == (True, "initiated")
     again = client.compact2(request)
     assert (again.accepted, again.id) == (False, first.id)
-    shown = client.show_compact(m.ShowCompactRequest()).compacts
-    (row,) = [one for one in shown if one.id == first.id]
+    listed = client.show_compact(m.ShowCompactRequest()).compacts
+    (row,) = [one for one in listed if one.id == first.id]
     assert (row.tablename, row.type, row.state) == ("compacted", 2, "initiated")
 
 
