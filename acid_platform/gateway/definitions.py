@@ -72,7 +72,7 @@ class Definitions:
         given = database.locationUri
         if given and shapes.path(given) != shapes.path(usual):
             raise UnsupportedStatement(f"database {name} can't have the location {given}: {usual}")
-        if database.description or database.parameters:
+        if database.description or _kept(database.parameters):
             raise UnsupportedStatement(f"database {name} can't keep a comment or parameters")
         self._metastore.create_database(name)
 

@@ -234,7 +234,7 @@ def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse)
 
 
 def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -> None:
-    client.create_database(m.Database(name="fresh"))
+    client.create_database(m.Database(name="fresh", parameters={"trino_query_id": "1"}))
     assert "fresh" in warehouse.metastore.databases()
     with pytest.raises(m.AlreadyExistsException):
         client.create_database(m.Database(name="fresh"))
