@@ -165,6 +165,10 @@ chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="-
 failovers: setup ## kill the primary metastore under eight writers: its standby has every commit (N=50)
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50)
 
+.PHONY: interop
+interop: setup ## a real Trino on our tables through the gateway; fetches 821 MB once (ARGS="--races 50")
+	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 
@@ -269,6 +273,10 @@ status: setup ## whether the warehouse's metastore runs, and what it holds
 .PHONY: stop
 stop: setup ## stop the warehouse's metastore
 	@$(STATE) exec $(PY) -m acid_platform metastore stop
+
+.PHONY: gateway
+gateway: setup ## let Trino, Hive and Spark use the warehouse's tables (ARGS="--listen HOST:PORT")
+	@$(STATE) exec $(PY) -m acid_platform gateway $(ARGS)
 
 # --- not for people ----------------------------------------------------------------------------
 

@@ -175,19 +175,13 @@ class Warehouse:
         directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
         TableExists.
         """
-        from acid_platform.tables.adoption import new_location
+        from acid_platform.tables.creation import create
 
         full = table_name(name)
         declared = Declaration.of(
             full, parse_columns(columns), partitioned_by, clustered_by, properties
         )
-        self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
-        where = new_location(self.metastore, full, location)
-        make_root(*Files.of(where))  # before anybody can commit into it (P27)
-        record = self.metastore.create_table(
-            full, where, *declared.arguments, if_not_exists=if_not_exists
-        )
-        make_root(*Files.of(record.location))
+        record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name)
 
     def adopt_table(

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from acid_platform.warehouse import Warehouse
-from benchmarks.local.rows import row_query
-from benchmarks.local.statements import NAMES, SCHEMA, WHERE
+from benchmarks.comparison.rows import row_query
+from benchmarks.comparison.statements import NAMES, SCHEMA, WHERE
 from benchmarks.results import machine, save
 
 TABLE = "bench.lineitem"

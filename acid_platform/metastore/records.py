@@ -176,6 +176,26 @@ class RowReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TouchedEntity:
+    """What a transaction locked for writing: a partition, or the table (None).
+
+    `dynamic`: the table stands for those of its partitions that get rows.
+    """
+
+    partition: str | None
+    dynamic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedTable:
+    """A table in which an open transaction has a write id (0: none) or locks of writes."""
+
+    table: str
+    write_id: int
+    entities: tuple[TouchedEntity, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EntityDirectory:
     """A committed directory of an entity, as a report described it (P8).
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from urllib.parse import quote, urlparse
 
 from pyarrow import fs
@@ -67,8 +69,10 @@ class Files:
         """Direct children; empty if the directory does not exist."""
         return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
 
-    def entity(self, path: str) -> EntityListing:
+    def entity(self, path: str, only: Sequence[str] | None = None) -> EntityListing:
         """List everything below one entity's directory, as the input of `snapshot.select`.
+
+        `only` names the directories in it that are listed, None all.
 
         Hidden names are left out, but each base's `_metadata_acid` and the first version file are
         read, as Trino does. Directories that the Cleaner removes meanwhile are skipped: they are
@@ -80,8 +84,10 @@ class Files:
         directories: list[str] = []
         formats: dict[str, str] = {}
         versioned: list[str] = []
-        selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
-        for info in self.system.get_file_info(selector):
+        directories += only or ()
+        roots = [path] if only is None else [f"{path}/{name}" for name in only]
+        selectors = (fs.FileSelector(root, allow_not_found=True, recursive=True) for root in roots)
+        for info in chain.from_iterable(map(self.system.get_file_info, selectors)):
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:

@@ -432,6 +432,18 @@ GROUP = Group(
             ),
         ),
         Rule(
+            "P34",
+            "Other engines commit through the gateway as ours do: with locks, conflict check, a"
+            " record of each file from its footer, and history; their readers hold leases.",
+            ("gateway.commits", "metastore.rules.foreign_transactions"),
+            (
+                "test_P34_inserts_updates_and_deletes_are_committed_like_ours",
+                "test_P34_the_second_of_two_updates_of_a_row_conflicts",
+                "test_P34_the_cleaner_waits_for_a_foreign_reader_and_names_it",
+                "test_P34_a_new_gateway_ends_what_the_old_one_began",
+            ),
+        ),
+        Rule(
             "P38",
             "Updates and deletes of one partition conflict only in a row that both changed: a"
             " commit names its rows, and where it does not, or the table says so"

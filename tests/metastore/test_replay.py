@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
@@ -125,10 +126,16 @@ class Chaos:
                 expires = world.clock.moment().wall + two * 20_000 if two % 3 else 0
                 made = {"name": str(one // 4), "as_of": None, "expires": expires, "user": ""}
                 world.call("create_tag", table=table, **made)
+        elif action == 18 and self.open:
+            asked = LockRequest(table, LockType.EXCL_WRITE, operation, partition)
+            txn_id = self.open[one % len(self.open)].id if two % 4 else 0
+            lock = encode(asked if txn_id else LockRequest(table, LockType.SHARED_READ))
+            ext = world.call("request_lock", txn=txn_id, locks=[lock], zero_wait=False)["ext"]
+            world.call("check_lock", ext=ext)
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 17), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 18), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

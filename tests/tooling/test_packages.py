@@ -56,7 +56,9 @@ def test_ACID_EXTRAS_goes_before_the_files(tmp_path: Path) -> None:
     root = project(tmp_path, "assets/flights.py", "notebooks/a.ipynb")
     assert packages.chosen_extras(root, {"ACID_EXTRAS": ""}) == ("dev",)
     assert packages.chosen_extras(root, {"ACID_EXTRAS": "notebook,demo"}) == FULL
-    with pytest.raises(SetupFailed, match=r"names demos: pyproject\.toml has demo, notebook"):
+    with pytest.raises(
+        SetupFailed, match=r"names demos: pyproject\.toml has demo, gateway, notebook"
+    ):
         packages.chosen_extras(root, {"ACID_EXTRAS": "demos notebook"})
 
 

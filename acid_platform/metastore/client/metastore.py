@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from acid_platform.metastore.client.compaction import CompactionCalls
+from acid_platform.metastore.client.foreign_transactions import ForeignTransactionCalls
 from acid_platform.metastore.client.history import HistoryCalls
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.locks import LockCalls
@@ -76,7 +77,9 @@ __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
 _handles: weakref.WeakSet[Metastore]
 
 
-class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls, HistoryCalls):
+class Metastore(
+    TableCalls, CompactionCalls, LockCalls, ShowCalls, HistoryCalls, ForeignTransactionCalls
+):
     """A client of one metastore. It may be used from several threads, and after a fork."""
 
     def __init__(self, link: Link, root: str = "") -> None:
@@ -114,6 +117,10 @@ class Metastore(TableCalls, CompactionCalls, LockCalls, ShowCalls, HistoryCalls)
     def close(self) -> None:
         """Ends the heartbeats and this thread's connection; open transactions time out."""
         self._beats.close()
+        self._link.close()
+
+    def disconnect(self) -> None:
+        """Closes this thread's connection; the next call of the thread opens another."""
         self._link.close()
 
     def __enter__(self) -> Self:

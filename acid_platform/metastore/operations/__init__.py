@@ -5,7 +5,15 @@ To add an operation, declare it here and write its handler in the rules.
 
 from __future__ import annotations
 
-from acid_platform.metastore.operations import compaction, history, shows, tables, transactions
+from acid_platform.metastore.operations import (
+    compaction,
+    foreign_transactions,
+    history,
+    replication,
+    shows,
+    tables,
+    transactions,
+)
 from acid_platform.metastore.operations.base import (
     OPERATIONS,
     Answer,
@@ -30,9 +38,11 @@ __all__ = [
     "answer_type",
     "arguments",
     "compaction",
+    "foreign_transactions",
     "history",
     "read_answer",
     "read_operation",
+    "replication",
     "shows",
     "tables",
     "transactions",

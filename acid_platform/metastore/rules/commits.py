@@ -140,7 +140,7 @@ def finish(
             txn.user,
             txn.run_id,
             turn.now,
-            report.engine,
+            report.engine or txn.agent,
             report.reason,
         )
         for table_id, partition, report in reported

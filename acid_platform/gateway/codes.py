@@ -1,0 +1,45 @@
+"""The values of the protocol's enumerations, which travel as numbers."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from acid_platform.transactions import Operation, TxnState
+from acid_platform.transactions.locks import LockType
+
+
+class LockState(IntEnum):
+    ACQUIRED = 1
+    WAITING = 2
+    ABORT = 3
+    NOT_ACQUIRED = 4
+
+
+class CompactionType(IntEnum):
+    MINOR = 1
+    MAJOR = 2
+
+
+INSERT_ONLY_TABLES = 2
+"""The capability with which a client says that it goes by write ids."""
+
+USER, ROLE = 1, 2
+"""Kinds of principals."""
+
+LOCK_TYPES = {
+    1: LockType.SHARED_READ,
+    2: LockType.SHARED_WRITE,
+    3: LockType.EXCLUSIVE,
+    4: LockType.EXCL_WRITE,
+}
+LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()}
+
+OPERATIONS = {
+    1: Operation.SELECT,
+    2: Operation.INSERT,
+    3: Operation.UPDATE,
+    4: Operation.DELETE,
+}
+"""What a lock is for. Other numbers (5: not said, 6: no transaction) stand for no operation."""
+
+TXN_STATES = {TxnState.COMMITTED: 1, TxnState.ABORTED: 2, TxnState.OPEN: 3}

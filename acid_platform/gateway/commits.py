@@ -1,0 +1,145 @@
+"""What a transaction of another engine wrote, found on disk at its commit (P26, P34).
+
+Nobody reports these writes. Every directory with the transaction's write id in the entities that it
+locked is listed, each file's footer is read, and all of it is on disk before the commit (P27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from acid_platform.errors import MalformedName, WriteConflict
+from acid_platform.gateway.own_rows import require_own_rows
+from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
+from acid_platform.storage.durability import sync_published
+from acid_platform.storage.files import Files
+from acid_platform.tables.manifests import surveyed
+from acid_platform.transactions import Operation
+
+
+def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
+    """A report of each directory that the open transaction published.
+
+    Raises NoSuchTxn, TxnAborted, NoSuchTable, and for what can't be committed CorruptFile,
+    MalformedName, UnsupportedLayout, WriteConflict, PublicationFailed.
+    """
+    reports: list[WriteReport] = []
+    for touched in metastore.touched(txn):
+        if touched.write_id:
+            reports += _of_table(metastore, touched)
+    return reports
+
+
+def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:
+    record = metastore.table(touched.table)
+    files, root = Files.of(record.location)
+    published: list[str] = []
+    for partition in _entities(files, root, record, touched):
+        where = f"{root}/{partition}" if partition else root
+        names = _directories(files, where, touched.write_id)
+        if not names:
+            continue
+        if not touched.entities:
+            raise WriteConflict(
+                f"{where}/{names[0]} was written without a lock of {record.name} for writing"
+            )
+        published += [f"{where}/{name}" for name in names]
+        yield from _of_entity(files, record, partition, where, names)
+    sync_published(files, root, published)
+
+
+def _entities(
+    files: Files, root: str, record: TableRecord, touched: TouchedTable
+) -> Sequence[str | None]:
+    """The partitions in which the transaction may have written; None for the table itself.
+
+    A lock of a whole partitioned table stands for any of its partitions, also for such that are not
+    registered yet.
+    """
+    if not record.partitioned:
+        return [None]
+    locked = [entity.partition for entity in touched.entities]
+    if locked and None not in locked:
+        return [partition for partition in locked if partition is not None]
+    return files.partition_directories(root, len(record.partition_columns))
+
+
+def _directories(files: Files, where: str, write_id: int) -> list[str]:
+    """The ACID directories that hold exactly this write id, sorted. Raises MalformedName."""
+    found = []
+    for info in files.children(where):
+        name = info.base_name
+        if info.is_file or is_hidden(name):
+            continue
+        parsed = parse_directory(name, info.path)
+        if parsed is None:
+            continue
+        low, high = (
+            (parsed.write_id, parsed.write_id)
+            if isinstance(parsed, BaseName)
+            else (parsed.low, parsed.high)
+        )
+        if low == high == write_id and not parsed.visibility:
+            found.append(name)
+    return sorted(found)
+
+
+def _of_entity(
+    files: Files, record: TableRecord, partition: str | None, where: str, names: Sequence[str]
+) -> Iterator[WriteReport]:
+    """The reports of one entity. What kind of statement it was follows from the directories.
+
+    A directory without a file is left out, unless it is a base, which empties the entity.
+    """
+    listing = files.entity(where, names)
+    reports = surveyed(files, record, _normal(record, partition), listing, set(names))
+    bases = [one for one in reports if _is_base(one.directory)]
+    deletes = [one for one in reports if one.directory.startswith("delete_delta_")]
+    inserts = [one for one in reports if one not in bases and one not in deletes]
+    deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
+    operation = Operation.INSERT
+    if deletes:
+        operation = Operation.UPDATE if inserts else Operation.DELETE
+    for report in (*bases, *inserts, *deletes):
+        _check(files, record, where, report)
+        yield replace(report, operation=operation, overwrite=report in bases)
+
+
+def _is_base(directory: str) -> bool:
+    return isinstance(parse_directory(directory), BaseName)
+
+
+def _normal(record: TableRecord, partition: str | None) -> str | None:
+    """The partition's name as it is registered; its directory must have the same.
+
+    Raises MalformedName: another spelling would be another directory.
+    """
+    if partition is None:
+        return None
+    columns = [column for column, _ in record.partition_columns]
+    values = parse_partition(partition, columns)
+    normal = values and partition_name(dict(zip(columns, values, strict=True)))
+    if normal != partition:
+        raise MalformedName(
+            f"{record.location}/{partition} is spelled {normal or 'otherwise'} in the metastore;"
+            " write the partition's columns in lower case and in their order"
+        )
+    return normal
+
+
+def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -> None:
+    """Raises CorruptFile for a file that readers would refuse or misread."""
+    assert report.contents is not None
+    if is_insert_only(record.properties):
+        return
+    name = parse_directory(report.directory)
+    assert name is not None
+    write_id = name.write_id if isinstance(name, BaseName) else name.high
+    for file in report.contents.files:
+        path = f"{where}/{report.directory}/{file.path}"
+        require_own_rows(files, path, write_id, report.directory.startswith("delete_"))

@@ -1,0 +1,120 @@
+"""Decodes calls and encodes answers with thriftpy2, from the interface in hive_metastore.thrift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from acid_platform.errors import UnsupportedStatement
+
+_IDL = Path(__file__).with_name("hive_metastore.thrift")
+_REPLY, _EXCEPTION = 2, 3
+_UNKNOWN_METHOD, _INTERNAL_ERROR, _PROTOCOL_ERROR = 1, 6, 7
+
+
+@cache
+def load() -> Any:
+    """The module with the protocol's structs, exceptions and service.
+
+    Raises UnsupportedStatement if the package of the extra `gateway` is not installed.
+    """
+    try:
+        import thriftpy2
+    except ImportError as error:
+        raise UnsupportedStatement(
+            "the gateway needs the package thriftpy2: pip install 'acid-platform[gateway]', or in a"
+            " checkout `make setup ACID_EXTRAS=gateway`"
+        ) from error
+    return thriftpy2.load(str(_IDL), module_name="acid_hive_metastore_thrift")
+
+
+def known_calls() -> frozenset[str]:
+    """The calls that the interface declares."""
+    return frozenset(load().ThriftHiveMetastore.thrift_services)
+
+
+class Undecodable(Exception):
+    """The message is well-formed, but its fields have other types than the call's."""
+
+
+class Call:
+    """A decoded call: its name, sequence number and arguments in the order of their numbers."""
+
+    def __init__(self, name: str, sequence: int, arguments: list[Any]) -> None:
+        self.name, self.sequence, self.arguments = name, sequence, arguments
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Call:
+        """Decodes a message that `framing` has let through.
+
+        The arguments of a call that the interface does not have stay undecoded. Raises Undecodable.
+        """
+        from thriftpy2.protocol.binary import TBinaryProtocol
+        from thriftpy2.transport import TMemoryBuffer
+
+        protocol = TBinaryProtocol(TMemoryBuffer(payload))
+        try:
+            name, _, sequence = protocol.read_message_begin()
+            if name not in known_calls():
+                return cls(str(name), sequence, [])
+            given = getattr(load().ThriftHiveMetastore, f"{name}_args")()
+            given.read(protocol)
+        except Exception as error:  # whatever a decoder raises for unexpected bytes
+            raise Undecodable(f"{type(error).__name__}: {error}") from error
+        spec = given.thrift_spec
+        return cls(name, sequence, [getattr(given, spec[number][1]) for number in sorted(spec)])
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def answer(self, value: Any) -> bytes:
+        result = self._result()
+        if value is not None:
+            result.success = value
+        return self._written(_REPLY, result)
+
+    def declared(self) -> Mapping[str, str]:
+        """The exceptions that the call may answer with: the field of each, by its class name."""
+        spec = self._result().thrift_spec
+        return {spec[number][2].__name__: spec[number][1] for number in spec if number}
+
+    def raised(self, field: str, kind: str, message: str) -> bytes:
+        """Answers with a declared exception."""
+        result = self._result()
+        setattr(result, field, getattr(load(), kind)(message=message))
+        return self._written(_REPLY, result)
+
+    def unknown(self) -> bytes:
+        return self._failed(
+            _UNKNOWN_METHOD, f"the gateway has no call {self.name}; docs/gateway.md lists its calls"
+        )
+
+    def failed(self, message: str) -> bytes:
+        """Answers that the call failed in a way that its declaration does not foresee."""
+        return self._failed(_INTERNAL_ERROR, message)
+
+    def malformed(self, message: str) -> bytes:
+        return self._failed(_PROTOCOL_ERROR, message)
+
+    def _failed(self, kind: int, message: str) -> bytes:
+        from thriftpy2.thrift import TApplicationException
+
+        return self._written(_EXCEPTION, TApplicationException(kind, message))
+
+    def _result(self) -> Any:
+        return getattr(load().ThriftHiveMetastore, f"{self.name}_result")()
+
+    def _written(self, kind: int, body: Any) -> bytes:
+        from thriftpy2.protocol.binary import TBinaryProtocol
+        from thriftpy2.transport import TMemoryBuffer
+
+        buffer = TMemoryBuffer()
+        protocol = TBinaryProtocol(buffer)
+        protocol.write_message_begin(self.name, kind, self.sequence)
+        body.write(protocol)
+        protocol.write_message_end()
+        return bytes(buffer.getvalue())
+
+
+Handler = Callable[..., Any]

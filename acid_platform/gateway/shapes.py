@@ -1,0 +1,287 @@
+"""Tables, views, partitions and databases in the protocol's form."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from acid_platform.errors import NoSuchPartition, UnsupportedStatement
+from acid_platform.gateway.codes import ROLE, USER
+from acid_platform.gateway.protocol import load
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition, partition_name
+from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+CATALOG = "hive"
+"""The only catalog."""
+OWNER = "acid"
+VERSION = "acid.declaration"
+"""The parameter that names the declaration that a client has seen."""
+_HIVE = "org.apache.hadoop.hive"
+_TEXT_IN = "org.apache.hadoop.mapred.TextInputFormat"
+_TEXT_OUT = f"{_HIVE}.ql.io.HiveIgnoreKeyTextOutputFormat"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The classes by which Hive's clients know a file format."""
+
+    reads: str
+    writes: str
+    serde: str
+
+
+STORAGE = {
+    "orc": Storage(
+        f"{_HIVE}.ql.io.orc.OrcInputFormat",
+        f"{_HIVE}.ql.io.orc.OrcOutputFormat",
+        f"{_HIVE}.ql.io.orc.OrcSerde",
+    ),
+    "parquet": Storage(
+        f"{_HIVE}.ql.io.parquet.MapredParquetInputFormat",
+        f"{_HIVE}.ql.io.parquet.MapredParquetOutputFormat",
+        f"{_HIVE}.ql.io.parquet.serde.ParquetHiveSerDe",
+    ),
+    "avro": Storage(
+        f"{_HIVE}.ql.io.avro.AvroContainerInputFormat",
+        f"{_HIVE}.ql.io.avro.AvroContainerOutputFormat",
+        f"{_HIVE}.serde2.avro.AvroSerDe",
+    ),
+    "text": Storage(_TEXT_IN, _TEXT_OUT, f"{_HIVE}.serde2.lazy.LazySimpleSerDe"),
+    "json": Storage(_TEXT_IN, _TEXT_OUT, f"{_HIVE}.serde2.JsonSerDe"),
+}
+"""CSV is not there: Hive's SerDe for it reads every column as a string."""
+
+
+def uri(location: str) -> str:
+    """Local paths get a scheme, so that no default file system of the client applies."""
+    return location if "://" in location else f"file://{location}"
+
+
+def path(location: str) -> str:
+    """The inverse of `uri`; `file:/x` is understood too."""
+    if not location.startswith("file:"):
+        return location.rstrip("/")
+    return urllib.parse.urlsplit(location).path.rstrip("/") or "/"
+
+
+def split(name: str) -> tuple[str, str]:
+    database, _, short = name.partition(".")
+    return database, short
+
+
+def _columns(columns: Sequence[tuple[str, str]]) -> list[Any]:
+    return [load().FieldSchema(name=name, type=kind, comment="") for name, kind in columns]
+
+
+def columns_of(record: TableRecord | ViewRecord) -> list[Any]:
+    return _columns(record.columns)
+
+
+def all_columns_of(record: TableRecord) -> list[Any]:
+    return _columns((*record.columns, *record.partition_columns))
+
+
+def nobody() -> Any:
+    """An empty set of privileges."""
+    return load().PrincipalPrivilegeSet({}, {}, {})
+
+
+def storage_of(record: TableRecord) -> Storage:
+    """Raises UnsupportedStatement."""
+    name = FileFormat.of(record.properties).name
+    if name not in STORAGE:
+        raise UnsupportedStatement(
+            f"{record.name}: its files are {name}, which Hive's clients would read otherwise; read"
+            " it with this platform"
+        )
+    return STORAGE[name]
+
+
+def descriptor(record: TableRecord, location: str) -> Any:
+    storage, m = storage_of(record), load()
+    stored = FileFormat.of(record.properties)
+    parameters = {"serialization.format": "1"}
+    if stored.name == "text":
+        delimiter = stored.options["delimiter"]
+        parameters = {
+            "field.delim": delimiter,
+            "serialization.format": delimiter,
+            "serialization.null.format": stored.options["null"],
+        }
+    return m.StorageDescriptor(
+        cols=_columns(record.columns),
+        location=uri(location),
+        inputFormat=storage.reads,
+        outputFormat=storage.writes,
+        compressed=False,
+        numBuckets=record.bucket_count or -1,
+        serdeInfo=m.SerDeInfo(
+            name=split(record.name)[1], serializationLib=storage.serde, parameters=parameters
+        ),
+        bucketCols=list(record.bucket_columns),
+        sortCols=[],
+        parameters={},
+        skewedInfo=m.SkewedInfo([], [], {}),
+        storedAsSubDirectories=False,
+    )
+
+
+def parameters_of(record: TableRecord) -> dict[str, str]:
+    """The properties, with those that Hive's clients expect of a transactional table."""
+    given = {"transactional": "true", "transactional_properties": "default"}
+    given |= {name: value for name, value in record.properties.items() if value is not None}
+    made = str(record.created // 1000)
+    return {**given, "transient_lastDdlTime": made, VERSION: version_of(record)}
+
+
+def version_of(record: TableRecord) -> str:
+    """Which declaration it is. Clients that alter a table send its parameters back (P28)."""
+    return f"{record.table_id}.{record.version}"
+
+
+def table(record: TableRecord) -> Any:
+    """Raises UnsupportedStatement."""
+    database, name = split(record.name)
+    return load().Table(
+        tableName=name,
+        dbName=database,
+        owner=OWNER,
+        createTime=record.created // 1000,
+        lastAccessTime=0,
+        retention=0,
+        sd=descriptor(record, record.location),
+        partitionKeys=_columns(record.partition_columns),
+        parameters=parameters_of(record),
+        tableType="MANAGED_TABLE",
+        privileges=nobody(),
+        temporary=False,
+        catName=CATALOG,
+        ownerType=USER,
+        writeId=0,
+    )
+
+
+def view(record: ViewRecord) -> Any:
+    database, name = split(record.name)
+    m = load()
+    return m.Table(
+        tableName=name,
+        dbName=database,
+        owner=OWNER,
+        createTime=record.created // 1000,
+        lastAccessTime=0,
+        retention=0,
+        sd=m.StorageDescriptor(
+            cols=_columns(record.columns),
+            location="",
+            inputFormat="org.apache.hadoop.mapred.SequenceFileInputFormat",
+            outputFormat=f"{_HIVE}.ql.io.HiveSequenceFileOutputFormat",
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=m.SerDeInfo(parameters={}),
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+            skewedInfo=m.SkewedInfo([], [], {}),
+            storedAsSubDirectories=False,
+        ),
+        partitionKeys=[],
+        parameters={"transient_lastDdlTime": str(record.created // 1000)},
+        viewOriginalText=record.query,
+        viewExpandedText=record.query,
+        tableType="VIRTUAL_VIEW",
+        privileges=nobody(),
+        temporary=False,
+        catName=CATALOG,
+        ownerType=USER,
+    )
+
+
+def database(name: str, root: str) -> Any:
+    return load().Database(
+        name=name,
+        description="",
+        locationUri=uri(f"{root}/{name}.db"),
+        parameters={},
+        privileges=nobody(),
+        ownerName="public" if name == "default" else OWNER,
+        ownerType=ROLE if name == "default" else USER,
+        catalogName=CATALOG,
+    )
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+def values_of(record: TableRecord, partition: str) -> list[str]:
+    """The values in the protocol's form: NULL is the name of Hive's default partition."""
+    known = parse_partition(partition, [column for column, _ in record.partition_columns])
+    return [DEFAULT_PARTITION if value is None else value for value in known or ()]
+
+
+def name_of(record: TableRecord, values: Sequence[str]) -> str:
+    """The partition's name. Raises NoSuchPartition."""
+    columns = [column for column, _ in record.partition_columns]
+    if len(values) != len(columns) or not columns:
+        raise NoSuchPartition(
+            f"{list(values)} are not the values of a partition of {record.name}, which is"
+            f" partitioned by {columns or 'nothing'}"
+        )
+    nulls: Mapping[str, str | None] = {DEFAULT_PARTITION: None}
+    return partition_name(
+        {column: nulls.get(value, value) for column, value in zip(columns, values, strict=True)}
+    )
+
+
+def partition(record: TableRecord, name: str) -> Any:
+    """Raises UnsupportedStatement."""
+    database, short = split(record.name)
+    return load().Partition(
+        values=values_of(record, name),
+        dbName=database,
+        tableName=short,
+        createTime=record.created // 1000,
+        lastAccessTime=0,
+        sd=descriptor(record, f"{record.location}/{name}"),
+        parameters={},
+        privileges=nobody(),
+        catName=CATALOG,
+        writeId=0,
+    )
+
+
+# --- lists of ids -------------------------------------------------------------------------------
+
+
+def txn_list(seen: ValidTxnList) -> Any:
+    ids = sorted({*seen.open, *seen.aborted})
+    return load().GetOpenTxnsResponse(
+        txn_high_water_mark=seen.high_watermark,
+        open_txns=ids,
+        min_open_txn=seen.open[0] if seen.open else None,
+        abortedBits=_bits(ids, seen),
+    )
+
+
+def write_id_list(name: str, listed: ValidWriteIdList) -> Any:
+    ids = sorted({*listed.open, *listed.aborted})
+    return load().TableValidWriteIds(
+        fullTableName=name,
+        writeIdHighWaterMark=listed.high_watermark,
+        invalidWriteIds=ids,
+        minOpenWriteId=listed.open[0] if listed.open else None,
+        abortedBits=_bits(ids, listed),
+    )
+
+
+def _bits(ids: Sequence[int], listed: ValidTxnList | ValidWriteIdList) -> bytes:
+    """One bit for each id, the lowest bit first: set if the id is aborted (java.util.BitSet)."""
+    bits = bytearray((len(ids) + 7) // 8)
+    for number, id_ in enumerate(ids):
+        if listed.is_aborted(id_):
+            bits[number // 8] |= 1 << (number % 8)
+    return bytes(bits)

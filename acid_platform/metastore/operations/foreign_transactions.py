@@ -1,0 +1,85 @@
+"""Transactions that another engine drives through the gateway (P34).
+
+Such an engine keeps no handle here: it names its transaction in each call, asks again and again for
+a lock that waits, and reads under a transaction list that it was given before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.records import LockRequest, TouchedTable
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LockProgress:
+    """A lock request by its id: granted, or still waiting."""
+
+    ext: int
+    acquired: bool
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLock(Operation[LockProgress]):
+    """Asks for locks, all or none, and answers at once. `txn` 0: no transaction holds them.
+
+    A request that waits goes on waiting after the answer; `CheckLock` tells how it stands.
+    """
+
+    op = "request_lock"
+
+    txn: int
+    locks: tuple[LockRequest, ...]
+    zero_wait: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLock(Operation[LockProgress]):
+    """How a lock request stands; keeps it and its transaction alive (L12)."""
+
+    op = "check_lock"
+    reads = True
+
+    ext: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetTxnList(Operation[ValidTxnList]):
+    """The transactions as a snapshot of this moment sees them, without a lease (S1)."""
+
+    op = "txn_list"
+    answers = "valid_txns"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class GetWriteIdsUnder(Operation[list[ValidWriteIdList]]):
+    """What a snapshot with this transaction list sees of each table (S7 to S9).
+
+    Its files are kept for it only if an open transaction has a lock of the table (P34).
+    """
+
+    op = "write_ids_under"
+    answers = "lists"
+    reads = True
+
+    tables: tuple[str, ...]
+    valid_txns: ValidTxnList
+
+
+@dataclass(frozen=True, slots=True)
+class GetTouched(Operation[list[TouchedTable]]):
+    """The tables in which an open transaction has a write id or a lock of a write."""
+
+    op = "touched"
+    answers = "tables"
+    reads = True
+
+    txn: int

@@ -1,0 +1,101 @@
+"""Transactions that another engine drives through the gateway: its lock requests are polled, its
+snapshots are lists, and nobody reports its writes (P34)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acid_platform.errors import NoSuchLock, SnapshotExpired
+from acid_platform.metastore.operations.foreign_transactions import (
+    CheckLock,
+    GetTouched,
+    GetTxnList,
+    GetWriteIdsUnder,
+    LockProgress,
+    RequestLock,
+)
+from acid_platform.metastore.records import TouchedEntity, TouchedTable
+from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
+from acid_platform.metastore.rules.state import Txn
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import TxnState, TxnType, ValidTxnList, ValidWriteIdList
+
+_WAIT = 24 * 3600.0
+"""Seconds. A request ends much earlier if its transaction, or the request itself, gets no heartbeat
+for `hive.txn.timeout`."""
+
+
+def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
+    """Asks for locks and answers at once, also if the request has to wait.
+
+    Raises what `locking.enqueue` raises; LockNotAcquired only for a blocked read with `zero_wait`.
+    """
+    asker = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
+    if operation.txn:
+        asker = require_open(turn, operation.txn)
+    # This request is answered now, so what waits needs a name of its own.
+    waiting = replace(turn, request_id=f"{turn.request_id}/lock")
+    try:
+        locking.enqueue(waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False)
+    except Parked:
+        return LockProgress(turn.state.next_lock - 1, False)
+    return LockProgress(turn.state.next_lock - 1, True)
+
+
+def check_lock(turn: Turn, operation: CheckLock) -> LockProgress:
+    """Raises NoSuchLock for a request that ended: withdrawn, refused, or with its transaction."""
+    entry = turn.state.locks.get(operation.ext)
+    if entry is None:
+        raise NoSuchLock(f"lock {operation.ext} is not held and does not wait; lock again")
+    beats = turn.state.heartbeats if entry.txn_id else turn.state.lock_beats
+    touch(beats, entry.txn_id or entry.ext, turn.steady)
+    return LockProgress(entry.ext, entry.acquired)
+
+
+def txn_list_now(turn: Turn, _operation: GetTxnList) -> ValidTxnList:
+    return txn_list(turn.state)
+
+
+def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteIdList]:
+    """The list of each table. Raises NoSuchTable, and SnapshotExpired for a list so old that the
+    write ids of its open transactions may be forgotten: they would count as committed (P5)."""
+    state, seen = turn.state, operation.valid_txns
+    if seen.open and seen.min_open < low_mark(state):
+        raise SnapshotExpired(
+            f"the transaction list {str(seen)[:80]} is too old: transaction {seen.min_open}, which"
+            " is open in it, ended before every open snapshot; lock the tables and ask for a new"
+            " list"
+        )
+    return [write_ids(state.table(name), seen) for name in operation.tables]
+
+
+def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
+    state, txn = turn.state, require_open(turn, operation.txn)
+    components = state.components.get(txn.txn_id, ())
+    table_ids = dict.fromkeys((*(one.table_id for one in components), *txn.wrote))
+    return [
+        TouchedTable(
+            state.name_of(table_id),
+            state.tables[table_id].by_txn.get(txn.txn_id, 0),
+            tuple(
+                TouchedEntity(one.partition, one.dynamic)
+                for one in components
+                if one.table_id == table_id
+            ),
+        )
+        for table_id in table_ids
+        if table_id in state.tables
+    ]
+
+
+HANDLERS: Handlers = {
+    RequestLock: request_lock,
+    CheckLock: check_lock,
+    GetTxnList: txn_list_now,
+    GetWriteIdsUnder: write_ids_under,
+    GetTouched: touched,
+}

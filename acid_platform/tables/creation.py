@@ -1,0 +1,34 @@
+"""Making a new, empty table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
+from acid_platform.tables.adoption import new_location
+from acid_platform.tables.declaration import Declaration
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+
+def create(
+    metastore: Metastore,
+    name: str,
+    declared: Declaration,
+    location: str | None = None,
+    if_not_exists: bool = False,
+) -> TableRecord:
+    """Registers the table and makes its directory; a missing database is made.
+
+    `location`: see `adoption.new_location`. Raises InvalidDefinition, TableExists,
+    WarehouseNotWritable.
+    """
+    metastore.create_database(name.partition(".")[0], if_not_exists=True)
+    where = new_location(metastore, name, location)
+    make_root(*Files.of(where))  # before anybody can commit into it (P27)
+    record = metastore.create_table(name, where, *declared.arguments, if_not_exists=if_not_exists)
+    make_root(*Files.of(record.location))
+    return record

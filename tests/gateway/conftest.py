@@ -1,0 +1,51 @@
+"""A gateway in this process, before a warehouse that needs no Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.server import Bounds, Server
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+from tests.gateway.clients import connected
+
+
+@contextmanager
+def serving(
+    warehouse: Warehouse, bounds: Bounds | None = None, wait: float = 0.05
+) -> Iterator[Server]:
+    """A gateway that answers during the block."""
+    server = Gateway(warehouse.metastore, lock_wait=wait).listen("127.0.0.1", 0, bounds)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    path: Path = tmp_path_factory.mktemp("gateway") / "wh"
+    with temporary_warehouse(path, engine="local") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server(warehouse: Warehouse) -> Iterator[Server]:
+    with serving(warehouse) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Any]:
+    with connected(server.address) as opened:
+        yield opened

@@ -1,0 +1,92 @@
+"""`acid gateway` as a process: it starts, survives nothing and loses nothing, and stops (P34)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from acid_platform.cli.main import main
+from acid_platform.gateway import protocol
+from acid_platform.warehouse import Warehouse
+from tests.gateway.clients import INSERT, Statement, connected, files, insert_events
+
+Running = tuple[subprocess.Popen[str], tuple[str, int]]
+
+
+@contextmanager
+def running(warehouse: Path) -> Iterator[Running]:
+    """The command, and where it listens."""
+    command = [sys.executable, "-m", "acid_platform", "gateway", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*command, "--warehouse", str(warehouse), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        host, _, port = json.loads(process.stdout.readline())["listens"][9:].rpartition(":")
+        yield process, (host, int(port))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_P34_a_killed_gateway_loses_nothing_and_a_stopped_one_ends_at_once(
+    warehouse: Warehouse,
+) -> None:
+    table = warehouse.create_table("db.killed", "id int, v string")
+    with running(Path(warehouse.path)) as (process, address), connected(address) as client:
+        statement = Statement(client)
+        statement.lock(table.name, INSERT)
+        write_id = statement.allocate(table.name)
+        rows = insert_events(write_id, [(1, "a")])
+        files(client, table.name).inserts(f"d{write_id}", rows)
+        process.kill()
+        process.wait()
+        with pytest.raises(Exception, match=r"."):
+            statement.commit()
+    assert table.count() == 0
+    with running(Path(warehouse.path)) as (process, address), connected(address) as client:
+        statement.client = client
+        statement.commit()
+        assert table.count() == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stdout is not None
+        assert "stopped" in json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("listen", ["9083", "localhost:", ":9083", "localhost:port", "x:99999"])
+def test_an_address_that_is_none_is_refused(warehouse: Warehouse, listen: str) -> None:
+    told = CliRunner().invoke(
+        main, ["gateway", "--listen", listen, "--warehouse", str(warehouse.path)]
+    )
+    assert told.exit_code == 1 and "HOST:PORT" in told.output
+
+
+def test_a_port_that_is_taken_is_named(warehouse: Warehouse) -> None:
+    with running(Path(warehouse.path)) as (_, (host, port)):
+        told = CliRunner().invoke(
+            main, ["gateway", "--listen", f"{host}:{port}", "--warehouse", str(warehouse.path)]
+        )
+    assert told.exit_code == 1 and f"can't listen on {host}:{port}" in told.output
+
+
+def test_without_the_extra_the_command_names_it(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    protocol.load.cache_clear()
+    monkeypatch.setitem(sys.modules, "thriftpy2", None)
+    told = CliRunner().invoke(main, ["gateway", "--warehouse", str(warehouse.path)])
+    monkeypatch.undo()
+    protocol.load()
+    assert told.exit_code == 1 and "acid-platform[gateway]" in told.output

@@ -1,0 +1,263 @@
+"""What other engines define through the gateway, and what is refused rather than lost (P34)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from acid_platform.gateway import shapes
+from acid_platform.warehouse import Warehouse
+from tests.gateway.clients import (
+    EXCLUSIVE,
+    INSERT,
+    SELECT,
+    Statement,
+    files,
+    insert_events,
+    m,
+    new_partition,
+    shown,
+    trino_insert,
+)
+
+
+def declared(
+    name: str, columns: Sequence[tuple[str, str]] = (("id", "int"), ("v", "string"))
+) -> Any:
+    """A table as Trino sends it for CREATE TABLE … WITH (transactional = true)."""
+    storage = shapes.STORAGE["orc"]
+    return m.Table(
+        dbName="made",
+        tableName=name,
+        owner="ann",
+        tableType="MANAGED_TABLE",
+        partitionKeys=[],
+        parameters={
+            "transactional": "true",
+            "trino_version": "476",
+            "trino_query_id": "20261123_1",
+            "STATS_GENERATED_VIA_STATS_TASK": "workaround",
+        },
+        sd=m.StorageDescriptor(
+            cols=[m.FieldSchema(name=column, type=kind) for column, kind in columns],
+            inputFormat=storage.reads,
+            outputFormat=storage.writes,
+            serdeInfo=m.SerDeInfo(name=name, serializationLib=storage.serde, parameters={}),
+            numBuckets=0,
+            bucketCols=[],
+            sortCols=[],
+        ),
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database(warehouse: Warehouse) -> None:
+    warehouse.metastore.create_database("made")
+
+
+def test_P34_a_table_is_made_written_altered_and_dropped(client: Any, warehouse: Warehouse) -> None:
+    client.create_table(declared("life"))
+    record = warehouse.metastore.table("made.life")
+    assert record.columns == (("id", "int"), ("v", "string"))
+    assert record.properties == {"transactional": "true"}
+    trino_insert(client, "made.life", [(1, "a")])
+    new = shown(client, "made.life")
+    new.sd.cols.append(m.FieldSchema(name="w", type="bigint"))
+    new.parameters["numRows"] = "1"
+    client.alter_table_with_environment_context("made", "life", new, None)
+    assert warehouse.table("made.life").to_arrow().to_pylist() == [{"id": 1, "v": "a", "w": None}]
+    new = shown(client, "made.life")
+    new.tableName, new.parameters["owner.team"] = "later", "x"
+    client.alter_table("made", "life", new)
+    assert warehouse.metastore.table("made.later").properties["owner.team"] == "x"
+    assert warehouse.table("made.later").count() == 1
+    client.drop_table("made", "later", True)
+    with pytest.raises(m.NoSuchObjectException):
+        shown(client, "made.later")
+    with pytest.raises(m.NoSuchObjectException):
+        client.drop_table("made", "later", True)
+
+
+def test_P34_statistics_that_an_engine_sets_change_nothing(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("counted"))
+    before = warehouse.metastore.table("made.counted")
+    new = shown(client, "made.counted")
+    new.parameters |= {"numRows": "5", "totalSize": "9", "transient_lastDdlTime": "1"}
+    client.alter_table("made", "counted", new)
+    assert warehouse.metastore.table("made.counted") == before
+
+
+def test_P28_an_alter_that_did_not_see_the_last_one_is_refused(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("raced"))
+    first, second = (shown(client, "made.raced") for _ in range(2))
+    first.sd.cols.append(m.FieldSchema(name="a", type="int"))
+    second.sd.cols.append(m.FieldSchema(name="b", type="int"))
+    client.alter_table("made", "raced", first)
+    with pytest.raises(m.MetaException) as refused:
+        client.alter_table("made", "raced", second)
+    assert "altered since it was read" in refused.value.message
+    assert [name for name, _ in warehouse.metastore.table("made.raced").columns] == ["id", "v", "a"]
+
+
+def external(table: Any) -> None:
+    table.parameters["EXTERNAL"] = "TRUE"
+
+
+def plain(table: Any) -> None:
+    del table.parameters["transactional"]
+
+
+def commented(table: Any) -> None:
+    table.sd.cols[0].comment = "the key"
+
+
+def as_text(table: Any) -> None:
+    table.sd.serdeInfo.serializationLib = shapes.STORAGE["text"].serde
+
+
+def as_csv(table: Any) -> None:
+    table.sd.serdeInfo.serializationLib = "org.apache.hadoop.hive.serde2.OpenCSVSerde"
+
+
+def as_view(table: Any) -> None:
+    table.tableType = "VIRTUAL_VIEW"
+
+
+def ordered(table: Any) -> None:
+    table.sd.sortCols = [m.Order(col="id", order=1)]
+
+
+def elsewhere(table: Any) -> None:
+    table.dbName = "nowhere"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (external, "transactional = true"),
+        (plain, "transactional = true"),
+        (commented, "comment of column id"),
+        (as_text, "hold no row identities"),
+        (as_csv, "OpenCSVSerde"),
+        (as_view, "acid sql"),
+        (ordered, "SORTED BY"),
+        (elsewhere, "no database nowhere"),
+    ],
+)
+def test_P34_what_can_not_be_kept_is_refused(
+    client: Any, warehouse: Warehouse, change: Any, told: str
+) -> None:
+    table = declared("refused")
+    change(table)
+    with pytest.raises((m.InvalidObjectException, m.NoSuchObjectException)) as refused:
+        client.create_table(table)
+    assert told in refused.value.message
+    assert "made.refused" not in [one.name for one in warehouse.metastore.tables()]
+
+
+@pytest.mark.parametrize("what", ["location", "order", "drop", "serde", "kind"])
+def test_P34_an_alter_that_would_misread_files_is_refused(
+    client: Any, warehouse: Warehouse, what: str
+) -> None:
+    if "made.kept" not in [one.name for one in warehouse.metastore.tables()]:
+        client.create_table(declared("kept", [("id", "int"), ("v", "string"), ("w", "int")]))
+    before = warehouse.metastore.table("made.kept")
+    new = copy.deepcopy(shown(client, "made.kept"))
+    match what:
+        case "location":
+            new.sd.location += "_other"
+        case "order":
+            new.sd.cols = [new.sd.cols[number] for number in (1, 0, 2)]
+        case "drop":
+            new.sd.cols = new.sd.cols[:2]
+        case "serde":
+            new.sd.serdeInfo.serializationLib = shapes.STORAGE["parquet"].serde
+        case _:
+            new.sd.cols[0].type = "string" if new.sd.cols[0].type != "int" else "boolean"
+    with pytest.raises(m.InvalidOperationException):
+        client.alter_table("made", "kept", new)
+    assert warehouse.metastore.table("made.kept") == before
+
+
+def test_P34_a_directory_with_files_becomes_no_new_table(client: Any, warehouse: Warehouse) -> None:
+    """As when CREATE TABLE AS SELECT sends the table after its files."""
+    from tests.acid_files import AcidTable
+
+    AcidTable(warehouse_root(warehouse) / "made.db" / "filled", "id int").raw("o", [1])
+    with pytest.raises(m.InvalidObjectException) as refused:
+        client.create_table(declared("filled"))
+    assert "holds data" in refused.value.message
+
+
+def warehouse_root(warehouse: Warehouse) -> Any:
+    from pathlib import Path
+
+    return Path(warehouse.path)
+
+
+def test_P22_a_drop_under_hives_own_lock_is_hives_transaction(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("locked"))
+    statement = Statement(client)
+    statement.lock("made.locked", SELECT, EXCLUSIVE)
+    client.drop_table_with_environment_context("made", "locked", True, None)
+    statement.commit()
+    assert "made.locked" not in [one.name for one in warehouse.metastore.tables()]
+
+
+def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse) -> None:
+    table = declared("split")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    for name in ("p=1", "p=a b", "p=__HIVE_DEFAULT_PARTITION__"):
+        client.add_partition(new_partition(client, "made.split", name))
+    assert client.get_partition("made", "split", ["a b"]).values == ["a b"]
+    moved = new_partition(client, "made.split", "p=9")
+    moved.sd.location += "_elsewhere"
+    with pytest.raises(m.InvalidObjectException):
+        client.add_partition(moved)
+    client.drop_partition("made", "split", ["a b"], True)
+    with pytest.raises(m.NoSuchObjectException):
+        client.drop_partition("made", "split", ["a b"], True)
+    names = client.get_partition_names("made", "split", -1)
+    assert names == ["p=1", "p=__HIVE_DEFAULT_PARTITION__"]
+    trino_insert(client, "made.split", [(1, "a")], "p=a b")
+    assert warehouse.table("made.split").count() == 1
+
+
+def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -> None:
+    client.create_database(m.Database(name="fresh", parameters={"trino_query_id": "1"}))
+    assert "fresh" in warehouse.metastore.databases()
+    with pytest.raises(m.AlreadyExistsException):
+        client.create_database(m.Database(name="fresh"))
+    with pytest.raises(m.InvalidObjectException):
+        client.create_database(m.Database(name="commented", description="told"))
+    inside = declared("inside")
+    inside.dbName = "fresh"
+    client.create_table(inside)
+    with pytest.raises(m.InvalidOperationException):
+        client.drop_database("fresh", True, False)
+    client.drop_database("fresh", True, True)
+    assert "fresh" not in warehouse.metastore.databases()
+
+
+def test_P34_a_write_into_a_dropped_table_does_not_commit(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("gone"))
+    statement = Statement(client)
+    component_lock = statement.lock("made.gone", INSERT)
+    write_id = statement.allocate("made.gone")
+    files(client, "made.gone").inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    assert component_lock.state == 1
+    # The drop waits for the writer's lock, so the writer comes first.
+    statement.commit()
+    assert warehouse.table("made.gone").count() == 1

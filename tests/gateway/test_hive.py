@@ -1,0 +1,295 @@
+"""What Hive 4.0.1 sends, replayed: sessions, locks that wait, overwrites, compactions (P34)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acid_platform.gateway.server import Server
+from acid_platform.metastore.records import LockRequest
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+from acid_platform.warehouse import Warehouse
+from tests.acid_files import P
+from tests.gateway.clients import (
+    ACQUIRED,
+    EXCL_WRITE,
+    EXCLUSIVE,
+    INSERT,
+    NOT_ACQUIRED,
+    SELECT,
+    SHARED_READ,
+    SHARED_WRITE,
+    UPDATE,
+    WAITING,
+    Statement,
+    connected,
+    files,
+    insert_events,
+    m,
+    shown,
+    trino_insert,
+)
+
+READ_ONLY = 2
+
+
+def test_P34_a_session_begins(client: Any, warehouse: Warehouse) -> None:
+    warehouse.create_table("db.session", "id int, v string", partitioned_by=["p int"])
+    assert client.set_ugi("ann", ["staff"]) == ["ann"]
+    assert client.get_all_functions().functions == []
+    assert client.get_database_req(m.GetDatabaseRequest(name="DB")).name == "db"
+    with pytest.raises(m.NoSuchObjectException):
+        client.get_database("nowhere")
+    assert "session" in client.get_tables("db", "*")
+    assert client.get_config_value("metastore.txn.timeout", "x") == "300s"
+    assert client.get_config_value("hive.nonsense", "given") == "given"
+    table = shown(client, "db.session")
+    assert [column.name for column in table.sd.cols] == ["id", "v"]
+    assert [column.name for column in table.partitionKeys] == ["p"]
+    assert table.parameters["transactional"] == "true" and table.tableType == "MANAGED_TABLE"
+    assert [column.name for column in client.get_schema("db", "session")] == ["id", "v", "p"]
+    with pytest.raises(m.NoSuchObjectException) as missing:
+        client.get_table("db", "sesion")
+    assert "db.sesion" in missing.value.message
+
+
+def test_P34_a_client_that_does_not_know_write_ids_gets_a_hint_and_no_table(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """As Spark's Hive client asks: it would read deleted and aborted rows."""
+    warehouse.create_table("db.hidden", "id int, v string")
+    for ask in (
+        lambda: client.get_table("db", "hidden"),
+        lambda: client.get_table_req(m.GetTableRequest(dbName="db", tblName="hidden")),
+    ):
+        with pytest.raises(m.MetaException) as refused:
+            ask()
+        assert "deleted or never committed" in refused.value.message
+    assert "hidden" in client.get_all_tables("db")
+
+
+def test_P34_views_are_shown_with_their_query(client: Any, warehouse: Warehouse) -> None:
+    warehouse.create_table("db.below", "id int")
+    warehouse.sql("CREATE VIEW db.above AS SELECT id FROM db.below WHERE id > 3")
+    view = client.get_table("db", "above")
+    assert view.tableType == "VIRTUAL_VIEW" and "below" in view.viewExpandedText
+    assert client.get_tables_by_type("db", "*", "VIRTUAL_VIEW") == ["above"]
+    kinds = {one.tableName: one.tableType for one in client.get_table_meta("db", "*", None)}
+    assert kinds["above"] == "VIRTUAL_VIEW" and kinds["below"] == "MANAGED_TABLE"
+
+
+def test_P34_a_lock_waits_and_is_granted_later(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    warehouse.create_table("db.waited", "id int, v string")
+    with connected(server.address) as other:
+        holder, waiter = Statement(client), Statement(other)
+        assert holder.lock("db.waited", SELECT, EXCLUSIVE).state == ACQUIRED
+        asked = waiter.lock("db.waited", INSERT, SHARED_WRITE)
+        assert asked.state == WAITING
+        assert waiter.check(asked.lockid).state == WAITING
+        held = client.show_locks(m.ShowLocksRequest(dbname="db", tablename="waited")).locks
+        assert [(one.txnid, one.state) for one in held] == [
+            (holder.id, ACQUIRED),
+            (waiter.id, WAITING),
+        ]
+        holder.commit()
+        assert waiter.check(asked.lockid).state == ACQUIRED
+        assert waiter.allocate("db.waited") == 1
+        waiter.commit()
+
+
+def test_P34_a_lock_waits_for_our_own_writer_too(client: Any, warehouse: Warehouse) -> None:
+    warehouse.create_table("db.ours", "id int, v string")
+    lock = LockRequest("db.ours", LockType.EXCLUSIVE, Operation.SELECT)
+    with warehouse.metastore.begin(locks=[lock]) as ours:
+        waiter = Statement(client)
+        asked = waiter.lock("db.ours", SELECT)
+        assert asked.state == WAITING
+        ours.commit()
+        assert waiter.check(asked.lockid).state == ACQUIRED
+        waiter.commit()
+
+
+def test_P34_a_waiting_request_is_withdrawn_by_unlock(client: Any, warehouse: Warehouse) -> None:
+    warehouse.create_table("db.withdrawn", "id int, v string")
+    holder, waiter = Statement(client), Statement(client)
+    held = holder.lock("db.withdrawn", SELECT, EXCLUSIVE)
+    asked = waiter.lock("db.withdrawn", SELECT)
+    client.unlock(m.UnlockRequest(lockid=asked.lockid))
+    with pytest.raises(m.NoSuchLockException):
+        waiter.check(asked.lockid)
+    with pytest.raises(m.TxnOpenException):
+        client.unlock(m.UnlockRequest(lockid=held.lockid))
+    holder.commit()
+    waiter.commit()
+
+
+def test_P34_a_lock_without_a_transaction_lives_by_its_heartbeats(
+    client: Any, warehouse: Warehouse
+) -> None:
+    warehouse.create_table("db.alone", "id int, v string")
+    component = m.LockComponent(
+        type=SHARED_READ, level=2, dbname="db", tablename="alone", operationType=SELECT
+    )
+    given = client.lock(m.LockRequest(component=[component], user="ann", hostname="h"))
+    assert given.state == ACQUIRED
+    client.heartbeat(m.HeartbeatRequest(lockid=given.lockid))
+    client.unlock(m.UnlockRequest(lockid=given.lockid))
+    with pytest.raises(m.NoSuchLockException):
+        client.heartbeat(m.HeartbeatRequest(lockid=given.lockid))
+
+
+def test_P34_a_read_that_may_not_wait_is_not_acquired(client: Any, warehouse: Warehouse) -> None:
+    warehouse.create_table("db.zero", "id int, v string")
+    holder, reader = Statement(client), Statement(client, kind=READ_ONLY)
+    holder.lock("db.zero", SELECT, EXCLUSIVE)
+    component = m.LockComponent(
+        type=SHARED_READ, level=2, dbname="db", tablename="zero", operationType=SELECT
+    )
+    answer = client.lock(
+        m.LockRequest(
+            component=[component],
+            txnid=reader.id,
+            user="ann",
+            hostname="h",
+            zeroWaitReadEnabled=True,
+        )
+    )
+    assert answer.state == NOT_ACQUIRED and "does not queue" in answer.errorMessage
+    holder.abort()
+    reader.abort()
+
+
+def test_P34_the_write_ids_of_a_statement_without_tables(client: Any) -> None:
+    request = m.GetValidWriteIdsRequest(fullTableNames=["_dummy_database._dummy_table"])
+    (listed,) = client.get_valid_write_ids(request).tblValidWriteIds
+    assert (listed.writeIdHighWaterMark, listed.invalidWriteIds) == (0, [])
+
+
+def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    table = warehouse.create_table("db.overwritten", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b")])
+    with connected(server.address) as other:
+        first, second = Statement(client), Statement(other)
+        assert first.lock(table.name, UPDATE, EXCL_WRITE).state == ACQUIRED
+        write_id = first.allocate(table.name)
+        files(client, table.name).inserts(f"b{write_id}", insert_events(write_id, [(9, "z")]))
+        first.commit()
+        assert table.to_arrow().column("id").to_pylist() == [9]
+        # An insert that was begun before has a lower write id: the base would hide its rows.
+        assert second.lock(table.name, INSERT, SHARED_WRITE).state == ACQUIRED
+        own = second.allocate(table.name)
+        files(client, table.name).inserts(f"d{own}", insert_events(own, [(3, "c")]))
+        second.commit()
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [3, 9]
+    row = warehouse.metastore.history(table.name)[1]
+    assert row["overwrite"] and row["directory"] == f"base_{write_id:07d}"
+
+
+def test_P34_an_overwrite_without_rows_empties_the_table(client: Any, warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.emptied", "id int, v string")
+    trino_insert(client, table.name, [(1, "a")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, EXCL_WRITE)
+    write_id = statement.allocate(table.name)
+    files(client, table.name).marker(f"b{write_id}")
+    statement.commit()
+    assert table.count() == 0 and table.to_arrow().num_rows == 0
+
+
+def test_P34_the_insert_of_an_insert_only_table_is_counted_from_its_footers(
+    client: Any, warehouse: Warehouse
+) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = warehouse.create_table(
+        "db.plain",
+        "id int, v string",
+        properties={"transactional_properties": "insert_only", "acid.format": "parquet"},
+    )
+    statement = Statement(client)
+    statement.lock(table.name, INSERT, SHARED_WRITE)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name).file(f"d{write_id}").parent
+    where.mkdir(parents=True)
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"]})
+    parquet.write_table(rows, where / "000000_0")
+    statement.commit()
+    assert table.to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
+    assert warehouse.metastore.history(table.name)[0]["rows"] == 2
+
+
+def test_P34_compactions_go_to_our_queue(client: Any, warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.compacted", "id int, v string")
+    for number in range(3):
+        trino_insert(client, table.name, [(number, "a")])
+    request = m.CompactionRequest(dbname="db", tablename="compacted", type=2)
+    first = client.compact2(request)
+    assert (first.accepted, first.state) == (True, "initiated")
+    again = client.compact2(request)
+    assert (again.accepted, again.id) == (False, first.id)
+    listed = client.show_compact(m.ShowCompactRequest()).compacts
+    (row,) = [one for one in listed if one.id == first.id]
+    assert (row.tablename, row.type, row.state) == ("compacted", 2, "initiated")
+
+
+def test_P34_a_transaction_that_timed_out_can_not_commit(client: Any, warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.late", "id int, v string")
+    statement = Statement(client)
+    statement.lock(table.name, INSERT)
+    write_id = statement.allocate(table.name)
+    files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    warehouse.metastore.abort_transactions([statement.id], "no heartbeat")
+    assert set(statement.heartbeat().aborted) == {statement.id}
+    with pytest.raises(m.TxnAbortedException):
+        client.heartbeat(m.HeartbeatRequest(txnid=statement.id))
+    with pytest.raises(m.TxnAbortedException):
+        statement.commit()
+    assert table.count() == 0
+
+
+def test_P34_deletes_of_a_merge_are_found_beside_its_inserts(
+    client: Any, warehouse: Warehouse
+) -> None:
+    table = warehouse.create_table("db.merged", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b")])
+    statement = Statement(client)
+    components = [
+        m.LockComponent(
+            type=SHARED_WRITE,
+            level=2,
+            dbname="db",
+            tablename="merged",
+            operationType=operation,
+            isTransactional=True,
+        )
+        for operation in (INSERT, UPDATE)
+    ]
+    client.lock(m.LockRequest(component=components, txnid=statement.id, user="ann", hostname="h"))
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    where.deletes(f"D{write_id}", [(1, P, 0)], write_id)
+    where.inserts(f"d{write_id}.1", insert_events(write_id, [(1, "A")]))
+    where.inserts(f"d{write_id}.2", [(write_id, P + 1, 0, 3, "c")])
+    statement.commit()
+    read = table.to_arrow().sort_by("id").to_pylist()
+    assert [row["v"] for row in read] == ["A", "b", "c"]
+
+
+def test_P34_a_directory_with_a_foreign_partition_spelling_is_refused(
+    client: Any, warehouse: Warehouse
+) -> None:
+    table = warehouse.create_table("db.spelled", "id int, v string", partitioned_by=["p int"])
+    statement = Statement(client)
+    statement.lock(table.name, INSERT, dynamic=True)
+    write_id = statement.allocate(table.name)
+    files(client, table.name).inserts(f"P=1/d{write_id}", insert_events(write_id, [(1, "a")]))
+    with pytest.raises(m.TxnAbortedException) as refused:
+        statement.commit()
+    assert "P=1" in refused.value.message

@@ -1,0 +1,269 @@
+"""What arrives at the port: frames, limits, nonsense, unknown calls, many clients (P34)."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TApplicationException, TMessageType
+from thriftpy2.transport import TMemoryBuffer
+
+from acid_platform.gateway.framing import Limits, Malformed, read_message
+from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.protocol import Call, known_calls
+from acid_platform.gateway.server import Bounds, Server
+from acid_platform.warehouse import Warehouse
+from tests.gateway.clients import connected, m
+from tests.gateway.conftest import serving
+
+FEW = Limits(bytes=4096, values=100, depth=10)
+
+
+def message(name: str, *arguments: Any, sequence: int = 7) -> bytes:
+    """A call as a client writes it."""
+    buffer = TMemoryBuffer()
+    protocol = TBinaryProtocol(buffer)
+    protocol.write_message_begin(name, TMessageType.CALL, sequence)
+    given = getattr(m.ThriftHiveMetastore, f"{name}_args", None)
+    if given is not None:
+        fields = [given.thrift_spec[number][1] for number in sorted(given.thrift_spec)]
+        given(**dict(zip(fields, arguments, strict=True))).write(protocol)
+    else:
+        buffer.write(b"\0")
+    protocol.write_message_end()
+    return bytes(buffer.getvalue())
+
+
+def framed(content: bytes) -> bytes:
+    return struct.pack("!I", len(content)) + content
+
+
+def cut(content: bytes, limits: Limits = FEW) -> list[bytes]:
+    """The messages in a stream of bytes."""
+    stream, found = BytesIO(content), []
+    while (one := read_message(stream.read, limits)) is not None:
+        found.append(one.payload)
+    return found
+
+
+CALLS = (
+    message("get_all_databases"),
+    message("get_table_req", m.GetTableRequest(dbName="db", tblName="t")),
+    message("get_partitions_by_names", "db", "t", ["p=1", "p=2"]),
+    message("add_write_ids_to_min_history", 3, {"db.t": 4}),
+    message(
+        "lock",
+        m.LockRequest(
+            component=[m.LockComponent(type=1, level=2, dbname="db", tablename="t")],
+            txnid=1,
+            user="a",
+            hostname="b",
+        ),
+    ),
+    message("heartbeat_txn_range", m.HeartbeatTxnRangeRequest(min=1, max=3)),
+)
+
+
+def test_P34_messages_are_cut_out_of_a_stream_whole() -> None:
+    assert cut(b"".join(CALLS)) == [*CALLS]
+    assert cut(b"".join(map(framed, CALLS))) == [*CALLS]
+    assert cut(CALLS[0] + framed(CALLS[1])) == [*CALLS[:2]]
+
+
+def field(kind: int, content: bytes) -> bytes:
+    """A call with one argument of this wire type."""
+    return CALLS[0][:-1] + struct.pack("!BH", kind, 1) + content + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        (CALLS[1][:-3], "ended inside a message"),
+        (b"\x80\x01", "ended inside a message"),
+        (framed(CALLS[1])[:-3], "ended inside a frame"),
+        (framed(CALLS[1] + b"xx"), "2 bytes after its message"),
+        (framed(b"GET / HTTP/1.1\r\n\r\n"), "not with a message"),
+        (b"GET / HTTP/1.1\r\n\r\n", "not HTTP or TLS"),
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00", "not HTTP or TLS"),
+        (b"\x01\x00\x00\x00\x06GSSAPI", "hive.metastore.sasl.enabled=false"),
+        (struct.pack("!I", 5000), "at most 4,096 bytes"),
+        (b"\x80\x01\x00\x02" + CALLS[0][4:], "type 2 is not a call"),
+        (b"\x80\x01\x00\x01" + struct.pack("!i", 3000), "the name of a call has 3,000 bytes"),
+        (b"\x80\x01\x00\x01" + struct.pack("!i", -1), "negative size"),
+        (field(11, struct.pack("!i", -5)), "negative size"),
+        (field(11, struct.pack("!i", 1 << 30)), "more than 4,096 bytes"),
+        (field(15, struct.pack("!bi", 10, 1 << 29)), "more than 100 values"),
+        (field(15, struct.pack("!bi", 10, 99) + b"x" * 80), "ended inside a message"),
+        (field(13, struct.pack("!bbi", 11, 11, 51)), "more than 100 values"),
+        (field(15, struct.pack("!bi", 1, 5)), "unknown type 1"),
+        (field(16, b""), "unknown type 16"),
+        (field(12, b"\x0c\0\1" * 30 + b"\0" * 31), "deeper than 10 levels"),
+        (field(15, b"\x0f\0\0\0\1" * 30), "deeper than 10 levels"),
+        (field(12, b"\2\0\1\0" * 200 + b"\0"), "more than 100 values"),
+    ],
+)
+def test_P34_what_is_no_message_within_the_limits_is_refused(stream: bytes, told: str) -> None:
+    with pytest.raises(Malformed, match=told):
+        cut(stream)
+
+
+def mutations(seed: int, count: int) -> Iterator[bytes]:
+    """Messages and frames with flipped, cut, repeated and inserted bytes."""
+    dice = random.Random(seed)
+    for _ in range(count):
+        content = bytearray(dice.choice(CALLS))
+        if dice.random() < 0.3:
+            content = bytearray(framed(bytes(content)))
+        for _ in range(dice.randint(1, 4)):
+            at = dice.randrange(len(content) + 1)
+            match dice.randrange(5):
+                case 0 if at < len(content):
+                    content[at] ^= 1 << dice.randrange(8)
+                case 1 if at < len(content):
+                    content[at] = dice.choice((0, 1, 2, 11, 12, 13, 14, 15, 127, 128, 255))
+                case 2:
+                    del content[at : at + dice.randint(1, 8)]
+                case 3:
+                    content[at:at] = dice.randbytes(dice.randint(1, 8))
+                case _:
+                    content[at:at] = content[: dice.randint(1, 16)]
+        yield bytes(content)
+
+
+class _Silent:
+    """A metastore that refuses every call."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def refuse(*_: Any, **__: Any) -> Any:
+            from acid_platform.errors import NoSuchTable
+
+            raise NoSuchTable(f"no {name}")
+
+        return refuse
+
+
+def swallow(gateway: Gateway, stream: bytes) -> int:
+    """Answers the messages of a stream as a connection does; returns how many there were."""
+    source, answered = BytesIO(stream), 0
+    try:
+        while (one := read_message(source.read, FEW)) is not None:
+            answer = gateway.answer(one.payload, "test")
+            assert answer[:2] == b"\x80\x01" and answer[3] in (2, 3)
+            answered += 1
+    except Malformed:
+        pass
+    return answered
+
+
+def fuzz(count: int, seed: int = 1) -> int:
+    gateway = Gateway(_Silent(), lock_wait=0)  # type: ignore[arg-type]
+    return sum(swallow(gateway, stream) for stream in mutations(seed, count))
+
+
+def test_P34_mutated_messages_never_crash_the_gateway(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL")
+    assert fuzz(3_000) > 300
+
+
+@pytest.mark.slow
+def test_P34_100000_mutated_messages_never_crash_the_gateway(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("CRITICAL")
+    assert fuzz(100_000, seed=2) > 10_000
+
+
+def test_P34_every_declared_call_decodes_and_answers() -> None:
+    gateway = Gateway(_Silent(), lock_wait=0)  # type: ignore[arg-type]
+    for name in sorted(known_calls()):
+        spec = getattr(m.ThriftHiveMetastore, f"{name}_args").thrift_spec
+        payload = message(name, *[None] * len(spec))
+        assert Call.decode(payload).name == name
+        assert gateway.answer(payload, "test")[3] in (2, 3)
+
+
+def test_P34_an_unknown_call_is_named_in_the_answer(client: Any, server: Server) -> None:
+    with socket.create_connection(server.address) as raw:
+        for name in ("get_time_machine", "answer", "_metastore", "listen"):
+            raw.sendall(message(name))
+            protocol = TBinaryProtocol(TMemoryBuffer(raw.recv(65536)))
+            told, kind, sequence = protocol.read_message_begin()
+            assert (told, kind, sequence) == (name, TMessageType.EXCEPTION, 7)
+            error = TApplicationException()
+            error.read(protocol)
+            assert error.type == TApplicationException.UNKNOWN_METHOD and name in error.message
+    assert "default" in client.get_all_databases()
+
+
+def test_P34_framed_and_unframed_clients_are_served_at_one_port(server: Server) -> None:
+    for frames in (False, True):
+        with connected(server.address, frames) as opened:
+            assert "default" in opened.get_all_databases()
+            assert opened.get_databases("def*") == ["default"]
+
+
+def test_P34_nonsense_ends_only_its_own_connection(client: Any, server: Server) -> None:
+    with socket.create_connection(server.address, timeout=10) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert raw.recv(100) == b""
+    assert client.get_all_databases()
+
+
+def test_P34_connections_are_limited_and_slow_messages_end(warehouse: Warehouse) -> None:
+    with serving(warehouse, Bounds(connections=2, message_seconds=0.2)) as few:
+        with connected(few.address) as one, connected(few.address) as two:
+            assert one.get_all_databases() == two.get_all_databases()
+            with socket.create_connection(few.address, timeout=10) as third:
+                assert third.recv(1) == b""
+        await_connections(few, 0)
+        with socket.create_connection(few.address, timeout=10) as slow:
+            slow.sendall(CALLS[0][:5])
+            assert slow.recv(1) == b""
+        with connected(few.address) as idle:
+            time.sleep(0.4)  # an idle connection is no slow message
+            assert idle.get_all_databases()
+
+
+def await_connections(server: Server, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while server.connections != count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_P34_many_clients_at_once(server: Server) -> None:
+    told: list[list[str]] = []
+
+    def ask() -> None:
+        with connected(server.address) as opened:
+            told.extend(opened.get_all_databases() for _ in range(5))
+
+    threads = [threading.Thread(target=ask) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 150 and all("default" in answer for answer in told)
+
+
+def test_P34_stop_ends_idle_connections_at_once(warehouse: Warehouse) -> None:
+    with serving(warehouse) as server, connected(server.address) as idle:
+        assert idle.get_all_databases()
+        began = time.monotonic()
+        server.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_P34_the_interface_is_part_of_the_package() -> None:
+    import acid_platform.gateway as package
+
+    assert (Path(package.__file__).parent / "hive_metastore.thrift").exists()

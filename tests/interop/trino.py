@@ -1,0 +1,169 @@
+"""A Trino server of its own on this machine, with one catalog: the gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+VERSION = "476"
+ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
+_OLDEST_JAVA = 24
+_MEMORY = "1500m"
+
+
+class Unavailable(Exception):
+    """This engine can't be had here; the text says why and what would help."""
+
+
+class Failed(Exception):
+    """Trino answered a statement with an error."""
+
+
+def java_home() -> Path:
+    """A JDK that is new enough. Raises Unavailable."""
+    places = [os.environ.get("TRINO_JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]
+    for place in places:
+        release = Path(place, "release")
+        if place and release.exists():
+            (line,) = [one for one in release.read_text().split("\n") if "JAVA_VERSION=" in one]
+            if int(line.split('"')[1].split(".")[0]) >= _OLDEST_JAVA:
+                return Path(place)
+    raise Unavailable(f"Trino {VERSION} needs a JDK {_OLDEST_JAVA} or newer: set TRINO_JAVA_HOME")
+
+
+def server_directory(home: Path) -> Path:
+    """The unpacked server below `home`; Maven fetches it once. Raises Unavailable."""
+    unpacked = home / f"trino-server-{VERSION}"
+    if (unpacked / "lib").exists():
+        return unpacked
+    archive = home / f"trino-server-{VERSION}.tar.gz"
+    if not archive.exists():
+        if shutil.which("mvn") is None:
+            raise Unavailable(f"put {archive.name} into {home}, or install Maven to fetch it")
+        got = subprocess.run(
+            ["mvn", "-q", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={home}"],
+            capture_output=True,
+            text=True,
+        )
+        if got.returncode:
+            raise Unavailable(f"Maven could not fetch {ARTIFACT}: {got.stdout[-400:]}")
+    with tarfile.open(archive) as packed:
+        wanted = (one for one in packed if "/plugin/" not in one.name or "/plugin/hive" in one.name)
+        packed.extractall(home, wanted, filter="tar")
+    return unpacked
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Trino:
+    """A running server; `metastore` is the address of the gateway."""
+
+    def __init__(self, home: Path, work: Path, metastore: tuple[str, int]) -> None:
+        server, java = server_directory(home), java_home()
+        self.port = _free_port()
+        plugins = work / "plugin"
+        (work / "catalog").mkdir(parents=True)
+        plugins.mkdir()
+        (plugins / "hive").symlink_to(server / "plugin" / "hive")
+        files = {
+            "config.properties": "coordinator=true\nnode-scheduler.include-coordinator=true\n"
+            f"http-server.http.port={self.port}\ndiscovery.uri=http://127.0.0.1:{self.port}\n"
+            "query.max-memory=600MB\nquery.max-memory-per-node=500MB\n"
+            "memory.heap-headroom-per-node=300MB\ntask.concurrency=2\ntask.max-worker-threads=4\n"
+            "catalog.management=static\n",
+            "node.properties": "node.environment=interop\n",
+            "log.properties": "io.trino=WARN\n",
+            "catalog/acid.properties": "connector.name=hive\nhive.metastore=thrift\n"
+            "hive.metastore.uri=thrift://{}:{}\n".format(*metastore)
+            + "fs.hadoop.enabled=true\nhive.security=allow-all\nhive.metastore-cache-ttl=0s\n"
+            "hive.non-managed-table-writes-enabled=true\nhive.timestamp-precision=NANOSECONDS\n"
+            "hive.hive-views.enabled=true\n",
+        }
+        for name, content in files.items():
+            (work / name).write_text(content)
+        command = [
+            str(java / "bin" / "java"),
+            f"-Xmx{_MEMORY}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+EnableDynamicAgentLoading",
+            "-Djdk.attach.allowAttachSelf=true",
+            "-Djdk.nio.maxCachedBufferSize=2000000",
+            "-Dnode.environment=interop",
+            f"-Dconfig={work}/config.properties",
+            f"-Dnode.config={work}/node.properties",
+            f"-Dlog.levels-file={work}/log.properties",
+            f"-Dcatalog.config-dir={work}/catalog",
+            "-Dnode.id=interop",
+            f"-Dnode.data-dir={work}/data",
+            f"-Dplugin.dir={plugins}",
+            "-cp",
+            f"{server}/lib/*",
+            "io.trino.server.TrinoServer",
+        ]
+        self.log = work / "trino.log"
+        self._process = subprocess.Popen(
+            command,
+            cwd=work,
+            stdout=self.log.open("wb"),
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "HADOOP_USER_NAME": "root"},
+        )
+
+    def await_start(self, seconds: float = 240.0) -> None:
+        """Waits until a statement of the catalog can be run. Raises Unavailable."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with suppress(OSError, Failed):
+                if self.sql("SELECT 1") == [[1]]:
+                    return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = self.log.read_text(errors="replace")[-1500:]
+                raise Unavailable(f"Trino did not start: {tail}")
+            time.sleep(0.5)
+
+    def sql(self, statement: str, user: str = "ann") -> list[list[Any]]:
+        """The rows of a statement; their values as Trino's JSON has them. Raises Failed."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/statement",
+            data=statement.encode(),
+            headers={
+                "X-Trino-User": user,
+                "X-Trino-Catalog": "acid",
+                "X-Trino-Schema": "db",
+                "X-Trino-Time-Zone": "UTC",
+            },
+        )
+        rows: list[list[Any]] = []
+        while True:
+            with urllib.request.urlopen(request, timeout=300) as reply:
+                answer = json.load(reply)
+            if "error" in answer:
+                error = answer["error"]
+                raise Failed(f"{error['errorName']}: {error['message']}")
+            rows += answer.get("data", [])
+            if "nextUri" not in answer:
+                return rows
+            request = urllib.request.Request(answer["nextUri"], headers={"X-Trino-User": user})
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

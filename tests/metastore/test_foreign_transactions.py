@@ -1,0 +1,152 @@
+"""Transactions that another engine drives: locks that are polled, lists without a lease (P34)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acid_platform.errors import (
+    LockNotAcquired,
+    NoSuchLock,
+    NoSuchTable,
+    ReadOnlyTxn,
+    SnapshotExpired,
+    TxnAborted,
+)
+from acid_platform.metastore.codec import encode
+from acid_platform.metastore.records import LockRequest
+from acid_platform.transactions import TxnType, ValidTxnList
+from tests.metastore.world import DELETE, INSERT, SELECT, UPDATE, E, R, W, World
+
+
+def opened(world: World, kind: TxnType = TxnType.DEFAULT) -> int:
+    (txn,) = world.call("open_batch", count=1, kind=kind.value, info={})["txns"]
+    number: int = txn
+    return number
+
+
+def ask(world: World, txn: int, *locks: LockRequest, zero_wait: bool = False) -> dict[str, Any]:
+    return world.call(
+        "request_lock", txn=txn, locks=[encode(lock) for lock in locks], zero_wait=zero_wait
+    )
+
+
+def lists(world: World, seen: ValidTxnList, *tables: str) -> list[str]:
+    answer: list[str] = world.call("write_ids_under", tables=tables, valid_txns=str(seen))["lists"]
+    return answer
+
+
+def now(world: World) -> ValidTxnList:
+    return ValidTxnList.parse(world.call("txn_list")["valid_txns"])
+
+
+def test_P34_a_lock_request_is_answered_at_once_and_granted_later(world: World) -> None:
+    holder = world.begin(LockRequest("t", E))
+    txn = opened(world)
+    asked = ask(world, txn, LockRequest("t", W, INSERT))
+    assert asked["acquired"] is False
+    assert world.call("check_lock", ext=asked["ext"])["acquired"] is False
+    assert world.call("touched", txn=txn)["tables"] == []
+    world.commit(holder)
+    assert world.call("check_lock", ext=asked["ext"])["acquired"] is True
+    assert ask(world, txn, LockRequest("t", W, UPDATE))["acquired"] is True
+    (touched,) = world.call("touched", txn=txn)["tables"]
+    assert touched["table"] == "default.t" and touched["write_id"] == 1
+
+
+def test_L12_a_waiting_request_lives_by_its_checks(world: World) -> None:
+    world.begin(LockRequest("t", E))
+    asked = {True: 0, False: 0}
+    for checked in asked:
+        asked[checked] = ask(world, 0, LockRequest("t", R))["ext"]
+    for _ in range(7):
+        world.tick(100_000)
+        world.call("heartbeat", txns=[1])
+        world.call("check_lock", ext=asked[True])
+    with pytest.raises(NoSuchLock):
+        world.call("check_lock", ext=asked[False])
+    assert world.call("check_lock", ext=asked[True])["acquired"] is False
+
+
+def test_P34_the_request_of_an_aborted_transaction_is_gone(world: World) -> None:
+    world.begin(LockRequest("t", E))
+    txn = opened(world)
+    asked = ask(world, txn, LockRequest("t", R))
+    world.call("abort", txn=txn, reason="test")
+    with pytest.raises(NoSuchLock):
+        world.call("check_lock", ext=asked["ext"])
+    with pytest.raises(TxnAborted):
+        ask(world, txn, LockRequest("t", R))
+
+
+def test_L10_a_read_that_may_not_wait_leaves_no_request(world: World) -> None:
+    world.begin(LockRequest("t", E))
+    with pytest.raises(LockNotAcquired):
+        ask(world, opened(world), LockRequest("t", R), zero_wait=True)
+    assert len(world.call("locks")["rows"]) == 1
+
+
+def test_P34_a_read_only_transaction_gets_no_lock_of_a_write(world: World) -> None:
+    with pytest.raises(ReadOnlyTxn):
+        ask(world, opened(world, TxnType.READ_ONLY), LockRequest("t", W, INSERT))
+
+
+def test_P34_a_lock_keeps_the_tables_files(world: World) -> None:
+    world.insert()
+    reader = opened(world)
+    ask(world, reader, LockRequest("t", R, SELECT))
+    world.overwrite()
+    world.compact()
+    assert world.ready() == [] and world.blocked()[0]["holders"][0]["txn"] == reader
+    world.call("commit", txn=reader, writes=[])
+    assert len(world.ready()) == 1
+
+
+def test_P34_a_list_of_transactions_gives_the_write_ids_of_its_moment(world: World) -> None:
+    world.create("u")
+    reader = opened(world)
+    ask(world, reader, LockRequest("t", R, SELECT))
+    before = world.write()
+    seen = now(world)
+    assert set(seen.open) == {before.id, reader}
+    world.commit(before, world.report(before))
+    world.insert()
+    assert lists(world, seen, "t") == ["default.t:1:1:1:"]
+    assert lists(world, now(world), "t", "u") == [
+        "default.t:2:9223372036854775807::",
+        "default.u:0:9223372036854775807::",
+    ]
+    with pytest.raises(NoSuchTable):
+        lists(world, seen, "t", "nowhere")
+
+
+def test_P5_a_list_whose_open_transactions_may_be_forgotten_is_refused(world: World) -> None:
+    writer = world.write()
+    seen = now(world)
+    assert lists(world, seen, "t") == ["default.t:1:1:1:"]
+    world.commit(writer, world.report(writer))
+    # Nobody keeps what is needed to answer: as soon as it is purged, write id 1 would be visible.
+    with pytest.raises(SnapshotExpired):
+        lists(world, seen, "t")
+
+
+def test_P34_touched_says_what_was_locked_and_what_was_not(world: World) -> None:
+    world.create("p", partitioned=True)
+    world.create("u")
+    txn = opened(world)
+    ask(
+        world,
+        txn,
+        LockRequest("t", W, DELETE),
+        LockRequest("p", W, INSERT, None, True),
+        LockRequest("u", R, SELECT),
+    )
+    world.call("allocate", txn=txn, table="u")
+    touched = {one["table"]: one for one in world.call("touched", txn=txn)["tables"]}
+    assert {name: one["entities"] for name, one in touched.items()} == {
+        "default.t": [{"partition": None, "dynamic": False}],
+        "default.p": [{"partition": None, "dynamic": True}],
+        "default.u": [],
+    }
+    assert touched["default.u"]["write_id"] == 1
