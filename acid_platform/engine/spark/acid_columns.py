@@ -76,12 +76,12 @@ class AcidColumns:
         """
         where = uris[0] if len(uris) == 1 else f"{commonpath(uris)} ({len(uris)} files)"
         message = f"{NO_INSERT} {where}: "
+        others: list[str] = []
         if self.complete:
             keys = " | ".join(schema.ACID_COLUMNS[1:5])
             whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.INSERT_EVENT}"
             wrong = f"if({schema.OPERATION} <> {schema.INSERT_EVENT}, {schema.OPERATION}, -1)"
             error = f"concat({sql_string(message)}, {wrong})"
-            others = []
         else:
             keys = " | ".join(name for name in _IDS if name in self.decoded)
             whole = f"coalesce({keys}, -1) >= 0"

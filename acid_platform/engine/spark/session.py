@@ -49,7 +49,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # What opening a file costs, in bytes read. With Spark's 4 MB, a few tiny files beside large
         # ones make so large tasks that one of them reads all of the large files.
-        "spark.sql.files.openCostInBytes": "262144",
+        "spark.sql.files.openCostInBytes": "65536",
         # A read names each file. Spark lists more than 32 paths in a job with a task for each.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         "spark.ui.enabled": "false",
