@@ -940,7 +940,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.table",
         "table.dropped <= self.oldest",
         "True",
-        seed=362,
+        seed=704,
     ),
     Edit(
         "P28",
@@ -957,7 +957,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.partitions",
         "dropped <= self.oldest",
         "True",
-        seed=270,
+        seed=1188,
     ),
     Edit(
         "P28",
