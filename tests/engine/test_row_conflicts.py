@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acid_platform.errors import AcidError, SettingRefused, WriteConflict
+from acid_platform.storage.changed_rows import deleted_rows
+from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.transaction import Transaction
 from acid_platform.warehouse import Warehouse
@@ -182,6 +184,24 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 
 _NUMBERS = itertools.count()
+
+
+def test_P38_the_files_name_the_rows_that_the_writer_has_named(shared: Warehouse) -> None:
+    """Spark's write path does not hand out the rows: they are read from the published files."""
+    table = shared.create_table("db.files", "id int, v string", partitioned_by=["p int"])
+    for first in (0, 1000):
+        table.insert([{"id": first + n, "v": "new", "p": n % 2} for n in range(1000)])
+    with shared.transaction() as txn:
+        txn.table("db.files").update({"v": "'one'"}, "id % 7 = 0 or id between 300 and 400")
+        named = {report.partition: report.rows for report in txn._work._changed.reports()}
+        files, location = Files.of(table.location)
+        for report in txn.reports:
+            if report.directory.startswith("delete"):
+                assert report.contents is not None
+                directory = f"{location}/{report.partition}/{report.directory}"
+                found = deleted_rows(files, directory, report.contents).row_set(1 << 20)
+                assert found == named.pop(report.partition)
+    assert not named
 
 
 @settings(

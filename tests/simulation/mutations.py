@@ -942,7 +942,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.table",
         "table.dropped <= self.oldest",
         "True",
-        seed=362,
+        seed=704,
     ),
     Edit(
         "P28",
