@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan, require_files
+from acid_platform.engine.recent import Recent
 from acid_platform.errors import (
     MetastoreUnavailable,
     NoSuchTxn,
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
     from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.snapshot.directory import AcidDirectory
+
+MOST_SCANS = 16
+"""Scans of a lease that are kept to be used again, with the keys of deleted rows."""
 
 
 class Leases:
@@ -145,7 +150,7 @@ class Leases:
         _end(lease)
 
     def _newest(self, tables: Sequence[str]) -> Held | None:
-        """A held lease that sees what a new one would see of the tables, renewed; None without."""
+        """A held lease that sees what a new one would see of the tables (P11), renewed; or None."""
         names = {table_name(name) for name in tables}
         with self._guard:
             known = [held for held in self._held if held.ours and names <= held.tables]
@@ -164,7 +169,7 @@ class Leases:
         replaced = []
         with self._guard:
             for held in self._held:
-                if _same_files(held.opened, fresh.opened):
+                if held.opened.items() <= fresh.opened.items():
                     replaced.append(held.lease)
                     held.lease = fresh.lease
             self._held = [*(held for held in self._held if held.lease is not fresh.lease), fresh]
@@ -173,15 +178,16 @@ class Leases:
 
 
 class Held:
-    """A lease with the scans that were opened under it."""
+    """A lease, and what was opened under it."""
 
     def __init__(self, lease: Lease, tables: frozenset[str]) -> None:
         self.lease = lease
         """It may become a newer lease that protects the same files."""
         self.tables = tables
         """The tables that it protects from its start."""
-        self.opened: list[TableScan] = []
-        self.scans: dict[tuple[str, str | None], TableScan] = {}
+        self.opened: dict[tuple[str, str, str], AcidDirectory] = {}
+        """What was opened of each location and partition at a list of write ids."""
+        self.scans: Recent[tuple[str, str | None], TableScan] = Recent(MOST_SCANS)
         """By table and condition; to be used again."""
         self._process = os.getpid()
 
@@ -234,16 +240,19 @@ class FreshRead:
         self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None
     ) -> TableScan:
         held, key = self._held, (record.name, where)
-        if explicit is None and key in held.scans:
-            require_files(held.scans[key], record.name)
-            return held.scans[key]
+        known = held.scans.get(key) if explicit is None else None
+        if known is not None:
+            require_files(known, record.name)
+            return known
         write_ids = explicit or self.lease.valid_write_ids(record.name)
         layout = self._layout(record, self.lease)
         scan = open_scan(layout, write_ids, self.lease.valid_txns, where)
         scan = replace(scan, still_open=held.check)
-        held.opened.append(scan)
+        for entity in scan.entities:
+            what = (scan.location, entity.partition, str(explicit or ""))
+            held.opened[what] = entity.directory
         if explicit is None:
-            held.scans[key] = scan
+            held.scans.put(key, scan)
         return scan
 
 
@@ -260,12 +269,3 @@ def _ended_on_error(lease: Lease) -> Iterator[None]:
     except BaseException:
         _end(lease)
         raise
-
-
-def _same_files(left: list[TableScan], right: list[TableScan]) -> bool:
-    return len(left) == len(right) and all(
-        scan.location == other.location
-        and [(entity.partition, entity.directory) for entity in scan.entities]
-        == [(entity.partition, entity.directory) for entity in other.entities]
-        for scan, other in zip(left, right, strict=True)
-    )

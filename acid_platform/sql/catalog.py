@@ -56,6 +56,15 @@ class Catalog:
     def views(self) -> dict[str, ViewRecord]:
         return {view.name: view for view in self._seen.views()}
 
+    @property
+    def metastore_id(self) -> int:
+        """Tells the tables of one warehouse in this process from those of another."""
+        return id(self._metastore)
+
+    def all_tables(self, names: Iterable[str]) -> bool:
+        """Whether all the full names are known to be tables."""
+        return all(name in self._tables for name in names)
+
     def view_query(self, full: str) -> str | None:
         view = None if full in self._tables else self.views.get(full)
         return view.query if view else None

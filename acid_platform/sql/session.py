@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.config import Settings, Treatment, setting
+from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import Result
 from acid_platform.errors import (
     AcidError,
@@ -53,6 +54,13 @@ Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 
 
+LONGEST_KEPT = 10_000
+"""Characters of a script whose parsed queries are kept for the next time.
+
+Nobody changes the tree of a query; those of other statements are changed while they run.
+"""
+
+
 class SqlSession:
     """The SQL session of a warehouse handle: its current database and its open transaction."""
 
@@ -60,6 +68,7 @@ class SqlSession:
         self._warehouse = warehouse
         self._txn: Transaction | None = None
         self.current_database = "default"
+        self._parsed: Recent[str, tuple[tuple[Written, Statement], ...]] = Recent(256)
         self._views: set[str] = set()
         """Names that were views when they were last read."""
 
@@ -78,7 +87,12 @@ class SqlSession:
         rolls it back, as in Hive. `engine`: see Warehouse.using. Raises UnsupportedStatement,
         InvalidExpression and whatever the statements raise.
         """
-        statements = [(written, parse(written)) for written in split(script)]
+        statements = self._parsed.get(script)
+        if statements is None:
+            statements = tuple((written, parse(written)) for written in split(script))
+            queries = all(isinstance(statement, Query) for _, statement in statements)
+            if queries and len(script) <= LONGEST_KEPT:
+                self._parsed.put(script, statements)
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:

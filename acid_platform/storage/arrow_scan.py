@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow as pa
 
@@ -72,6 +73,11 @@ class ArrowScan:
         Raises CorruptFile, UnsupportedLayout.
         """
         workers = threads or min(8, os.cpu_count() or 1)
+        if sum(len(entity.sources.inserts) for entity in self.entities) == 1:
+            first, *others = islice(self._work(workers), 2)
+            if not others:  # a thread of its own would only have to be started
+                yield from first()
+                return
         pool = ThreadPoolExecutor(workers)
         ahead: deque[Future[list[pa.RecordBatch]]] = deque()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,7 @@ def hive_type(arrow: pa.DataType) -> HiveType:
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
 
 
+@lru_cache(1024)
 def arrow_type(hive: HiveType, timestamps: str = "us") -> pa.DataType:
     """The Arrow type of a Hive type.
 

@@ -19,7 +19,9 @@ from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.errors import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.storage import arrow_scan as module
-from acid_platform.storage.arrow_types import partition_value
+from acid_platform.storage import column_shares, source_read
+from acid_platform.storage import deletes as deletes_module
+from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys
 from acid_platform.storage.orc import read_stripe
 from acid_platform.storage.orc_rows import key_runs
@@ -225,13 +227,13 @@ def test_column_selection_order_and_case(tmp_path: Path) -> None:
 
 def test_only_wanted_columns_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[list[str]] = []
-    keep = module.read_stripe
+    keep = source_read.read_stripe
 
     def watched(*args: Any) -> pa.RecordBatch:
         decoded.append(args[5])
         return keep(*args)
 
-    monkeypatch.setattr(module, "read_stripe", watched)
+    monkeypatch.setattr(source_read, "read_stripe", watched)
     table = AcidTable(tmp_path, "a int, b string, c int").inserts("d1", [(1, P, 0, 1, "x", 2)])
     table.read(columns=["b"])
     assert decoded.pop() == ["operation", "row.b"]
@@ -301,13 +303,13 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     stripes = orc.ORCFile(str(table.file("d1"))).nstripes
     assert stripes > 4
     started: list[int] = []
-    keep = module.read_stripe
+    keep = source_read.read_stripe
 
     def watched(*args: Any) -> pa.RecordBatch:
         started.append(args[4])
         return keep(*args)
 
-    monkeypatch.setattr(module, "read_stripe", watched)
+    monkeypatch.setattr(source_read, "read_stripe", watched)
     scan = arrow_scan(table.layout, write_ids("9:M::"), txns())
     batches = scan.batches(threads=1)
     first = next(batches)
@@ -348,15 +350,57 @@ keys = st.tuples(
 
 
 @settings(max_examples=200)
-@given(st.lists(keys, max_size=40), st.sets(keys, max_size=20))
+@given(st.lists(keys, max_size=40), st.sets(keys, max_size=20), st.booleans(), st.booleans())
 def test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted(
-    rows: list[tuple[int, int, int]], gone: set[tuple[int, int, int]]
+    rows: list[tuple[int, int, int]], gone: set[tuple[int, int, int]], few: bool, ascend: bool
 ) -> None:
+    """Rows in any order: those of a file ascend, and then deleted keys are looked up among them."""
+
     def columns(found: list[tuple[int, int, int]]) -> list[np.ndarray]:
         return [np.array([row_id[i] for row_id in found], np.int64) for i in range(3)]
 
+    if ascend:
+        rows = sorted(set(rows))
     deleted = DeletedRows(DeleteKeys(*columns(sorted(gone))))
-    assert deleted.survivors(*columns(rows)).tolist() == [row not in gone for row in rows]
+    with pytest.MonkeyPatch.context() as patched:
+        if not few:
+            patched.setattr(deletes_module, "_MOST_RUNS", 0)
+        assert deleted.survivors(*columns(rows)).tolist() == [row not in gone for row in rows]
+
+
+KINDS = {
+    "i": "int", "l": "bigint", "d": "double", "n": "decimal(12,2)", "t": "timestamp",
+    "y": "date", "s": "string", "c": "char(4)", "a": "array<int>", "o": "struct<x:int,y:string>",
+}  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([*KINDS]), unique=True), st.integers(1, 9))
+def test_the_shares_of_the_threads_are_all_columns_once(names: list[str], threads: int) -> None:
+    fields = [(name, arrow_type(parse_type(kind))) for name, kind in KINDS.items()]
+    stored = pa.schema([("rowId", pa.int64()), ("row", pa.struct(fields))])
+    wanted = ["rowId", *(f"row.{name}" for name in names)]
+    shares = column_shares.shares(wanted, stored, threads)
+    assert sorted(name for share in shares for name in share) == sorted(wanted)
+    assert 1 <= len(shares) <= threads and all(shares)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_P33_threads_that_share_the_columns_find_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(module, "SPLIT_BYTES", 1)
+    table = AcidTable(tmp_path, "a int, b string, c double, o struct<x:int,y:string>")
+    rows = [(1, P, at, at, f"b{at}", at / 3, {"x": at, "y": None}) for at in range(500)]
+    gone = [(1, P, at) for at in range(0, 500, 7)]
+    table.inserts("d1", rows).deletes("D2", gone, current=2)
+    scan = arrow_scan(table.layout, write_ids("2:M::"), txns(), row_id=True, where="a > 20")
+    found = scan.table(threads)
+    kept = [row for row in rows if row[2] % 7 and row[3] > 20]
+    assert found.column("a").to_pylist() == [row[3] for row in kept]
+    assert found.column("b").to_pylist() == [row[4] for row in kept]
+    assert found.column("c").to_pylist() == [row[5] for row in kept]
+    assert found.column("o").to_pylist() == [row[6] for row in kept]
+    assert [key["rowid"] for key in found.column("row__id").to_pylist()] == [r[2] for r in kept]
 
 
 ROWS = [(1, P, 3), (1, P, 4), (1, P, 5)]
@@ -383,7 +427,7 @@ def test_P15_deleted_rows_are_counted_without_decoding_where_statistics_tell_all
     table.deletes("D3", deleted, current=3)
     stripes = []
     monkeypatch.setattr(
-        module, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
+        source_read, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
     )
     assert table.count() == len(set(keys) - set(deleted))
     assert bool(stripes) is decoded

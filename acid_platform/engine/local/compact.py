@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -60,7 +61,9 @@ class LocalCompaction:
         raise NeedsSpark(f"{self._plan.location}: {INSERT_ONLY}")
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
-        return profile(self._work, inputs), profile(self._work, outputs)
+        with ThreadPoolExecutor(2) as pool:
+            expected, actual = pool.map(partial(profile, self._work), (inputs, outputs))
+        return expected, actual
 
 
 def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:

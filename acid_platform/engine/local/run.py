@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.queries import QueryTranslator
+from acid_platform.engine.local.relations import Block
 from acid_platform.engine.local.results import LocalResult
-from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.sources import Source, columns_of
 from acid_platform.engine.local.types import duckdb_type
 from acid_platform.engine.queries import Sources
+from acid_platform.engine.recent import Recent
 from acid_platform.errors import NeedsSpark, UnknownColumn
 
 if TYPE_CHECKING:
@@ -28,6 +31,37 @@ def query(
 
     Raises NeedsSpark, InvalidExpression.
     """
+    given = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
+    known = _TRANSLATED.get((text, given))
+    translated = known or _translate(text, sources)
+    opened = {
+        name: partial(Source, sources[placeholder], translated.filtered)
+        for name, placeholder in translated.opened.items()
+    }
+    block = translated.block
+    result = LocalResult(block.sql, block.columns, opened, session, reason)
+    if known is None:
+        _bind(result)
+        _TRANSLATED.put((text, given), translated)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Translated:
+    """A query in DuckDB's SQL, which DuckDB has accepted; `opened` and `filtered` are those of
+    QueryTranslator."""
+
+    block: Block
+    opened: dict[str, str]
+    filtered: bool
+
+
+_TRANSLATED: Recent[object, _Translated] = Recent(256)
+"""By the text and what it reads: names, columns with their types, and whether by the file's name.
+"""
+
+
+def _translate(text: str, sources: Sources) -> _Translated:
     try:
         tree = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError as error:
@@ -39,13 +73,7 @@ def query(
         block = translator.query(tree, {})
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
-    opened = {
-        name: partial(Source, sources[placeholder], translator.filtered)
-        for name, placeholder in translator.opened.items()
-    }
-    result = LocalResult(block.sql, block.columns, opened, session, reason)
-    _bind(result)
-    return result
+    return _Translated(block, translator.opened, translator.filtered)
 
 
 def _bind(result: LocalResult) -> None:

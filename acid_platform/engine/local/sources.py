@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
@@ -50,7 +51,7 @@ class Source:
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         return pa.schema(
             [
@@ -117,9 +118,15 @@ def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
 
 
 def _predicate(scan: TableScan, where: str | None) -> ArrowPredicate | None:
-    if where is not None:
-        with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
-            return arrow_predicate(where, (*scan.columns, *scan.partition_columns), scan.location)
+    if where is None:
+        return None
+    return _known_predicate(where, (*scan.columns, *scan.partition_columns))
+
+
+@lru_cache(256)
+def _known_predicate(where: str, columns: tuple[Column, ...]) -> ArrowPredicate | None:
+    with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
+        return arrow_predicate(where, columns, "the table")
     return None
 
 

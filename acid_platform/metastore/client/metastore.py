@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from acid_platform.metastore.client.compaction import CompactionCalls
+from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.locks import LockCalls
 from acid_platform.metastore.client.shows import ShowCalls
@@ -25,7 +26,6 @@ from acid_platform.metastore.client.tables import TableCalls
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.client.transaction import (
     CompactionTransaction,
-    Heartbeats,
     Transaction,
 )
 from acid_platform.metastore.codec import encode

@@ -1,17 +1,27 @@
-"""What a statement of the local engine asks the metastore for."""
+"""What a statement of the local engine asks the metastore for, and what its lease is good for."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import (
+    AcidError,
+    CorruptFile,
+    NeedsSpark,
+    NoSuchTable,
+    SnapshotExpired,
+)
+from acid_platform.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
+from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
+from tests.storage.test_per_process import in_child
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +78,130 @@ def test_a_setting_that_a_session_changes_counts_in_its_transaction(warehouse: W
     finally:
         warehouse.sql("ROLLBACK")
         warehouse.metastore.set(name, str(256 << 20))
+
+
+# --- a lease is used again while a new one would see the same -----------------------------------
+
+SUM = "SELECT sum(id) AS s FROM db.r"
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> Iterator[Table]:
+    made = warehouse.create_table("db.r", "id int, v string")
+    made.insert([{"id": number, "v": "a"} for number in range(10)])
+    yield made
+    warehouse.release()
+    warehouse.drop_table("db.r")
+
+
+def answer(warehouse: Warehouse, text: str) -> object:
+    result: Any = warehouse.sql(text)
+    return result.collect()[0][0]
+
+
+def test_P11_a_read_of_what_has_not_changed_is_one_message(
+    warehouse: Warehouse, table: Table, asked: Counter[str]
+) -> None:
+    assert answer(warehouse, SUM) == 45
+    for text, expected in ((SUM, 45), ("SELECT count(*) AS n FROM db.r", 10)):
+        asked.clear()
+        assert answer(warehouse, text) == expected
+        assert asked == {"is_newest": 1}
+    assert answer(warehouse, "SELECT count(id) AS n FROM db.r WHERE id < 3") == 3
+    table.insert([{"id": 100, "v": "b"}])
+    assert answer(warehouse, SUM) == 145
+
+
+def test_P11_each_read_sees_all_that_was_committed_before(
+    warehouse: Warehouse, table: Table
+) -> None:
+    with Warehouse.open(warehouse.path, engine="local") as other:
+        for number in range(3):
+            other.table("db.r").insert([{"id": 1000, "v": "x"}])
+            assert answer(warehouse, SUM) == 45 + 1000 * (number + 1) - sum(range(number))
+            other.table("db.r").compact("major")
+            other.table("db.r").delete(f"id = {number}")
+            assert answer(warehouse, "SELECT count(*) AS n FROM db.r") == 10
+        other.table("db.r").add_columns("w int")
+        assert answer(warehouse, "SELECT count(w) AS n FROM db.r") == 0
+        other.sql("CREATE VIEW db.big AS SELECT id FROM db.r WHERE id > 500")
+        assert answer(warehouse, "SELECT count(*) AS n FROM db.big") == 3
+        other.sql("CREATE OR REPLACE VIEW db.big AS SELECT id FROM db.r WHERE id < 5")
+        assert answer(warehouse, "SELECT count(*) AS n FROM db.big") == 2
+        other.sql("DROP VIEW db.big")
+        other.create_table("db.big", "id int").insert([{"id": 7}])
+        assert answer(warehouse, "SELECT sum(id) AS n FROM db.big") == 7
+        warehouse.release()
+        other.drop_table("db.big")
+        with pytest.raises(NoSuchTable):
+            warehouse.sql("SELECT sum(id) AS n FROM db.big")
+
+
+def test_P26_a_file_that_goes_while_its_lease_holds_is_corrupt(
+    warehouse: Warehouse, table: Table
+) -> None:
+    result: Any = warehouse.sql(SUM)
+    files = Path(warehouse.metastore.table("db.r").location).glob("delta_*/bucket_*")
+    file = max(files, key=lambda file: file.stat().st_mtime_ns)  # others are of dropped tables
+    good = file.read_bytes()
+    file.unlink()
+    with pytest.raises(CorruptFile, match=r"bucket_.* is gone.*restore it"):
+        result.collect()
+    with pytest.raises(CorruptFile, match=r"bucket_.* is gone.*restore it"):
+        warehouse.sql(SUM)
+    file.write_bytes(good[:-1])
+    with pytest.raises(CorruptFile, match=r"has \d+ bytes"):
+        warehouse.sql(SUM)
+    file.write_bytes(good)
+    assert answer(warehouse, SUM) == 45 and result.collect() == [(45,)]
+    file.unlink()
+    warehouse.release()
+    with pytest.raises(SnapshotExpired, match="run the query again"):
+        result.collect()
+    file.write_bytes(good)
+
+
+def test_P29_a_lease_that_has_ended_is_not_used_again(warehouse: Warehouse, table: Table) -> None:
+    assert answer(warehouse, SUM) == 45
+    held = warehouse.leases._held[-1]
+    warehouse.abort_transactions([held.lease.id])
+    assert answer(warehouse, SUM) == 45
+    assert held not in warehouse.leases._held
+
+
+def test_P12_the_child_of_a_fork_takes_a_lease_of_its_own(
+    warehouse: Warehouse, table: Table
+) -> None:
+    assert answer(warehouse, SUM) == 45
+    mine = [held.lease.id for held in warehouse.leases._held]
+
+    def own() -> bool:
+        return answer(warehouse, SUM) == 45 and warehouse.leases._held[-1].lease.id not in mine
+
+    assert in_child(own)
+
+
+def test_P18_a_result_keeps_its_snapshot_when_a_newer_read_replaces_its_lease(
+    warehouse: Warehouse, table: Table
+) -> None:
+    old: Any = warehouse.sql(SUM)
+    with warehouse.transaction() as txn:
+        txn.table("db.t").insert([{"id": 50, "v": "b"}])
+    with pytest.raises(AcidError), warehouse.transaction() as failing:
+        failing.table("db.r").insert([{"id": 50, "v": "b"}])
+        failing.abort()
+        failing.commit()
+    new: Any = warehouse.sql(SUM)
+    table.insert([{"id": 1000, "v": "b"}])
+    assert (old.collect(), new.collect(), answer(warehouse, SUM)) == ([(45,)], [(45,)], 1045)
+
+
+def test_P12_many_different_reads_hold_one_lease_and_few_scans(
+    warehouse: Warehouse, table: Table
+) -> None:
+    table.delete("id = 0")
+    for number in range(2 * MOST_SCANS):
+        text = f"SELECT count(id) AS n FROM db.r WHERE id > {number}"
+        assert answer(warehouse, text) == max(0, 9 - number)
+    (held,) = [held for held in warehouse.leases._held if "db.r" in held.tables]
+    assert len(held.opened) == 1 and len(held.scans._known) == MOST_SCANS
