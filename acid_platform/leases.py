@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan, past_scan, require_files
+from acid_platform.engine.recent import Recent
 from acid_platform.errors import (
     MetastoreUnavailable,
     NoSuchTxn,
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
     from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.snapshot.directory import AcidDirectory
+
+MOST_SCANS = 16
+"""Scans of a lease that are kept to be used again, with the keys of deleted rows."""
 
 
 class Leases:
@@ -160,7 +165,7 @@ class Leases:
         _end(lease)
 
     def _newest(self, tables: Sequence[str]) -> Held | None:
-        """A held lease that sees what a new one would see of the tables, renewed; None without."""
+        """A held lease that sees what a new one would see of the tables (P11), renewed; or None."""
         names = {table_name(name) for name in tables}
         with self._guard:
             known = [held for held in self._held if held.ours and names <= held.tables]
@@ -179,7 +184,7 @@ class Leases:
         replaced = []
         with self._guard:
             for held in self._held:
-                if _same_files(held.opened, fresh.opened):
+                if held.opened.items() <= fresh.opened.items():
                     replaced.append(held.lease)
                     held.lease = fresh.lease
             self._held = [*(held for held in self._held if held.lease is not fresh.lease), fresh]
@@ -188,15 +193,16 @@ class Leases:
 
 
 class Held:
-    """A lease with the scans that were opened under it."""
+    """A lease, and what was opened under it."""
 
     def __init__(self, lease: Lease, tables: frozenset[str]) -> None:
         self.lease = lease
         """It may become a newer lease that protects the same files."""
         self.tables = tables
         """The tables that it protects from its start."""
-        self.opened: list[TableScan] = []
-        self.scans: dict[tuple[str, str | None], TableScan] = {}
+        self.opened: dict[tuple[str, str, str], AcidDirectory] = {}
+        """What was opened of each location and partition at a list of write ids."""
+        self.scans: Recent[tuple[str, str | None], TableScan] = Recent(MOST_SCANS)
         """By table and condition; to be used again."""
         self._process = os.getpid()
 
@@ -245,25 +251,38 @@ class FreshRead:
         self, wanted: Sequence[ScanRequest], explicit: ValidWriteIdList | None = None
     ) -> list[TableScan]:
         """Scans of several tables, in their order. Raises SnapshotExpired."""
-        return [self._scan(each, explicit) for each in wanted]
+        return [
+            self._scan(each.table, each.where, explicit)
+            if each.past is None
+            else self._past_scan(each.past, each.where)
+            for each in wanted
+        ]
 
-    def _scan(self, wanted: ScanRequest, explicit: ValidWriteIdList | None) -> TableScan:
-        held, record, where = self._held, wanted.table, wanted.where
-        if wanted.past is not None:
-            scan = past_scan(self._layout, self.lease, wanted.past, where)
-            held.opened.append(scan)
-            return scan
-        key = (record.name, where)
-        if explicit is None and key in held.scans:
-            require_files(held.scans[key], record.name)
-            return held.scans[key]
+    def _past_scan(self, past: PastTable, where: str | None) -> TableScan:
+        scan = past_scan(self._layout, self.lease, past, where)
+        return self._opened(scan, f"as of {past.pin.write_ids}")
+
+    def _opened(self, scan: TableScan, write_ids: str) -> TableScan:
+        """The scan, noted as opened under the lease at a list of write ids."""
+        for entity in scan.entities:
+            what = (scan.location, entity.partition, write_ids)
+            self._held.opened[what] = entity.directory
+        return replace(scan, still_open=self._held.check)
+
+    def _scan(
+        self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None
+    ) -> TableScan:
+        held, key = self._held, (record.name, where)
+        known = held.scans.get(key) if explicit is None else None
+        if known is not None:
+            require_files(known, record.name)
+            return known
         write_ids = explicit or self.lease.valid_write_ids(record.name)
         layout = self._layout(record, self.lease)
         scan = open_scan(layout, write_ids, self.lease.valid_txns, where)
-        scan = replace(scan, still_open=held.check)
-        held.opened.append(scan)
+        scan = self._opened(scan, str(explicit or ""))
         if explicit is None:
-            held.scans[key] = scan
+            held.scans.put(key, scan)
         return scan
 
 
@@ -280,12 +299,3 @@ def _ended_on_error(lease: Lease) -> Iterator[None]:
     except BaseException:
         _end(lease)
         raise
-
-
-def _same_files(left: list[TableScan], right: list[TableScan]) -> bool:
-    return len(left) == len(right) and all(
-        scan.location == other.location
-        and [(entity.partition, entity.directory) for entity in scan.entities]
-        == [(entity.partition, entity.directory) for entity in other.entities]
-        for scan, other in zip(left, right, strict=True)
-    )

@@ -64,6 +64,13 @@ Nobody changes the tree of a query; those of other statements are changed while 
 """
 
 
+LONGEST_KEPT = 10_000
+"""Characters of a script whose parsed queries are kept for the next time.
+
+Nobody changes the tree of a query; those of other statements are changed while they run.
+"""
+
+
 class SqlSession:
     """The SQL session of a warehouse handle: its current database and its open transaction."""
 

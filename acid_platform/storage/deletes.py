@@ -20,6 +20,7 @@ from acid_platform.storage.sources import open_source
 from acid_platform.transactions import ValidWriteIdList
 
 _THREADS = 8
+_SMALL_BYTES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,15 @@ def load_keys(
     if not sources:
         return NO_DELETES
     wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        parts = list(
-            pool.map(lambda source: _events(files, source, write_ids, own, wanted), sources)
-        )
+
+    def events(source: Source) -> tuple[np.ndarray, ...]:
+        return _events(files, source, write_ids, own, wanted)
+
+    if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
+        parts = list(map(events, sources))  # to start threads would take longer
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = list(pool.map(events, sources))
     *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     del parts  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
@@ -229,7 +235,10 @@ class DeletedRows:
         keep = np.ones(len(r), bool)
         if not len(r):
             return keep
-        # Usually there are few runs of equal (write id, bucket).
+        if w.min() == w.max() and b.min() == b.max():  # as in the file of an INSERT
+            gone = self._keys.of_group(int(w[0]), int(b[0]))
+            return _without(r, gone) if len(gone) else keep
+        # Otherwise there are usually few runs of equal (write id, bucket).
         edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
         heads = np.concatenate([[0], edges])
         if len(heads) > _MOST_RUNS:

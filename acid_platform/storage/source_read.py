@@ -24,6 +24,7 @@ from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
 from acid_platform.storage.calendars import as_written
+from acid_platform.storage.column_shares import shares
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys, require_operation, valid_ids
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns, read_stripe, reading
@@ -339,37 +340,6 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pc.struct_field(inner, [inner.type.get_field_index(field)])
 
 
-def shares(names: Sequence[str], stored: pa.Schema, threads: int) -> list[list[str]]:
-    """The columns for each thread, so that all take about the same time; at least one share."""
-    if threads < 2 or len(names) < 2:
-        return [list(names)]
-    costs = {name: _cost(stored, name) for name in names}
-    made: list[list[str]] = [[] for _ in range(threads)]
-    taken = [0] * len(made)
-    for name in sorted(names, key=lambda name: -costs[name]):
-        least = taken.index(min(taken))
-        made[least].append(name)
-        taken[least] += costs[name]
-    return [share for share in made if share]
-
-
-def _cost(stored: pa.Schema, name: str) -> int:
-    """How long a column takes to decode, where 1 is an integer; measured on TPC-H's lineitem."""
-    at = stored.get_field_index(name)
-    if at < 0:
-        root, _, field = name.partition(".")
-        kind = stored.field(root).type.field(field).type
-    else:
-        kind = stored.field(at).type
-    if pa.types.is_nested(kind):
-        return 20
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return 1
-    if pa.types.is_floating(kind) or pa.types.is_date(kind):
-        return 2
-    return 5
-
-
 def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
 
@@ -397,5 +367,4 @@ def _numbers(array: pa.Array, path: str) -> np.ndarray:
             f"{path} has a row with NULL in an ACID column ({', '.join(schema.ACID_COLUMNS[:5])});"
             " restore the file"
         )
-    numbers: np.ndarray = values_of(array).astype(np.int64, copy=False)
-    return numbers
+    return values_of(array)

@@ -143,9 +143,13 @@ GROUP = Group(
             "P11",
             "Every read has a snapshot that is kept alive; who asks for a table for the first"
             " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
-            " fewer rows.",
-            ("metastore.rules.lock_requests",),
+            " fewer rows. A lease is used for another read only if a new snapshot would see the"
+            " same declarations, rows and directories.",
+            ("metastore.rules.lock_requests", "metastore.rules.reading", "leases"),
             (
+                "test_P11_a_change_of_what_is_seen_ends_the_use_of_a_lease",
+                "test_P11_a_lease_that_is_still_used_sees_what_a_new_one_sees",
+                "test_P11_each_read_sees_all_that_was_committed_before",
                 "test_P11_first_asked_after_a_cleaning",
                 "test_P11_a_table_first_asked_for_after_a_cleaning_has_all_its_files",
             ),
@@ -341,6 +345,7 @@ GROUP = Group(
                 "test_P26_a_snapshot_is_given_the_files_of_each_commit",
                 "test_P26_a_committed_file_that_is_not_what_it_was_is_an_error_and_no_missing_row",
                 "test_P26_what_no_commit_named_is_not_read",
+                "test_P26_a_file_that_goes_while_its_lease_holds_is_corrupt",
             ),
         ),
         Rule(

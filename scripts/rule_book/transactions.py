@@ -69,7 +69,7 @@ GROUP = Group(
         Rule(
             "T9",
             "A client sends heartbeats for its open transactions at half of `hive.txn.timeout`.",
-            ("metastore.client.transaction", "config:Settings.heartbeat_interval"),
+            ("metastore.client.heartbeats", "config:Settings.heartbeat_interval"),
             ("test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds",),
         ),
         Rule(

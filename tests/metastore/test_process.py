@@ -31,7 +31,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, wire
 from acid_platform.metastore.client import link, start
-from acid_platform.metastore.client.transaction import Heartbeats
+from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations.transactions import (
     Alive,

@@ -10,7 +10,8 @@ import pytest
 
 from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
 from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
-from acid_platform.metastore.client.transaction import Heartbeats, Transaction
+from acid_platform.metastore.client.heartbeats import Heartbeats
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.operations.tables import CreateDatabase

@@ -19,8 +19,8 @@ from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.errors import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.storage import arrow_scan as module
+from acid_platform.storage import column_shares, source_read
 from acid_platform.storage import deletes as deletes_module
-from acid_platform.storage import source_read
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.deletes import DeletedRows, DeleteKeys
 from acid_platform.storage.orc import read_stripe
@@ -379,7 +379,7 @@ def test_the_shares_of_the_threads_are_all_columns_once(names: list[str], thread
     fields = [(name, arrow_type(parse_type(kind))) for name, kind in KINDS.items()]
     stored = pa.schema([("rowId", pa.int64()), ("row", pa.struct(fields))])
     wanted = ["rowId", *(f"row.{name}" for name in names)]
-    shares = source_read.shares(wanted, stored, threads)
+    shares = column_shares.shares(wanted, stored, threads)
     assert sorted(name for share in shares for name in share) == sorted(wanted)
     assert 1 <= len(shares) <= threads and all(shares)
 

@@ -19,6 +19,7 @@ from typing import Self, TypeVar
 
 from acid_platform.metastore.client.compaction import CompactionCalls
 from acid_platform.metastore.client.foreign_transactions import ForeignTransactionCalls
+from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.history import HistoryCalls
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.locks import LockCalls
@@ -27,7 +28,6 @@ from acid_platform.metastore.client.tables import TableCalls
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.client.transaction import (
     CompactionTransaction,
-    Heartbeats,
     Transaction,
 )
 from acid_platform.metastore.codec import encode

@@ -44,7 +44,8 @@ def is_newest(turn: Turn, operation: IsNewest) -> bool:
     """Whether a new snapshot would see the same declarations, partitions, rows and directories of
     the tables, and the same views, as the open transaction.
 
-    If so, its lease is renewed, as by a read (P12). Raises SnapshotExpired, TxnAborted, NoSuchTxn.
+    If so, its lease may serve another read (P11), and is renewed as by a read (P12). Raises
+    SnapshotExpired, TxnAborted, NoSuchTxn.
     """
     txn = require_open(turn, operation.txn)
     state = turn.state

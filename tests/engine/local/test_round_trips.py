@@ -16,6 +16,7 @@ from acid_platform.errors import (
     NoSuchTable,
     SnapshotExpired,
 )
+from acid_platform.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
@@ -193,3 +194,14 @@ def test_P18_a_result_keeps_its_snapshot_when_a_newer_read_replaces_its_lease(
     new: Any = warehouse.sql(SUM)
     table.insert([{"id": 1000, "v": "b"}])
     assert (old.collect(), new.collect(), answer(warehouse, SUM)) == ([(45,)], [(45,)], 1045)
+
+
+def test_P12_many_different_reads_hold_one_lease_and_few_scans(
+    warehouse: Warehouse, table: Table
+) -> None:
+    table.delete("id = 0")
+    for number in range(2 * MOST_SCANS):
+        text = f"SELECT count(id) AS n FROM db.r WHERE id > {number}"
+        assert answer(warehouse, text) == max(0, 9 - number)
+    (held,) = [held for held in warehouse.leases._held if "db.r" in held.tables]
+    assert len(held.opened) == 1 and len(held.scans._known) == MOST_SCANS
