@@ -281,7 +281,10 @@ def test_a_partition_gets_few_files(
 ) -> None:
     properties = {"acid.write.distribution": distribution} if distribution else {}
     table = warehouse.create_table(
-        f"db.spread_{distribution}", "id bigint", partitioned_by=["m int"], properties=properties
+        f"db.spread_{distribution or 'default'}",
+        "id bigint",
+        partitioned_by=["m int"],
+        properties=properties,
     )
     table.insert(spark.range(0, 4000, 1, 4).selectExpr("id", "cast(id % 40 AS int) AS m"))
     assert len(list(Path(table.location).glob("m=*/delta_*/bucket_*"))) == files
