@@ -177,6 +177,8 @@ def main() -> None:
     for size in arguments.rows:
         content = measure(arguments, size)
         wrong |= bool(content["failures"])
+        if not content["seconds"]:
+            sys.exit(f"{size:,} rows: nothing was measured in time, so no result was written")
         content = {"date": datetime.date.today().isoformat(), **content}
         path = arguments.out / f"{content['date']}-peers-{size}.json"
         if arguments.add and path.exists():

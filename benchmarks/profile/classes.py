@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 PYTHON_PARTS: Mapping[str, str] = {
-    "py4j": "JVM calls",
-    "pyspark": "JVM calls",
-    "acid_platform.metastore": "metastore",
+    "py4j": "PySpark",
+    "pyspark": "PySpark",
+    "acid_platform.metastore": "metastore's client",
     "acid_platform.disk": "syncing files",
     "acid_platform.storage.durability": "publishing directories",
     "acid_platform.engine.publishing": "publishing directories",
@@ -89,7 +89,7 @@ JVM_PARTS: Mapping[str, str] = {
 ROWS = "rows between operators"
 
 THREAD_GROUPS: Mapping[str, str] = {
-    "Executor task l": "tasks",
+    "Executor task": "tasks",
     "C1 CompilerThre": "JIT compiler",
     "C2 CompilerThre": "JIT compiler",
     "GC Thread#": "GC",

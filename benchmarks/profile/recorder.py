@@ -98,7 +98,7 @@ class Sampler(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="sampler", daemon=True)
-        self.stacks: Counter[tuple[str, ...]] = Counter()
+        self.samples: list[tuple[float, tuple[str, ...]]] = []
         self._end = threading.Event()
         self._main = threading.main_thread().ident or 0
 
@@ -106,12 +106,13 @@ class Sampler(threading.Thread):
         while not self._end.wait(PERIOD):
             frame = sys._current_frames().get(self._main)
             if frame is not None:
-                self.stacks[tuple(reversed(list(_frames(frame))))] += 1
+                self.samples.append((time.time(), tuple(reversed(list(_frames(frame))))))
 
-    def stop(self) -> Counter[tuple[str, ...]]:
+    def stop(self) -> list[tuple[float, tuple[str, ...]]]:
+        """The seconds since the epoch and the stack of each sample."""
         self._end.set()
         self.join()
-        return self.stacks
+        return self.samples
 
 
 def _frames(frame: FrameType | None) -> Iterator[str]:
@@ -169,6 +170,8 @@ class Recording:
     parts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Sums over the executions: seconds and counts."""
     stacks: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    own: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """The stacks while neither a job ran nor a call was out."""
     cpu: dict[str, defaultdict[str, float]] = field(default_factory=dict)
     jfr: list[str] = field(default_factory=list)
     callers: dict[str, defaultdict[str, list[float]]] = field(
@@ -208,8 +211,11 @@ class Recorder:
             recording.jfr.append(file)
         recording.times.append((ended - began) / executions)
         recording.executions += executions
-        recording.stacks.update(stacks)
         jobs = self.jvm.jobs_since(jobs_before)
+        elsewhere = [job.interval for job in jobs]
+        elsewhere += kinds["metastore"].intervals + kinds["jvm"].intervals
+        recording.stacks.update(stack for _, stack in stacks)
+        recording.own.update(own(stacks, elsewhere))
         parts = recording.parts
         parts["jvm calls"] += kinds["jvm"].number
         parts["releases"] += kinds["release"].number
@@ -259,6 +265,19 @@ def divided(
         intervals += [(max(start, began), min(stop, ended)) for start, stop in more]
         sums.append(total([(start, stop) for start, stop in intervals if start < stop]))
     return {name: sums[at + 1] - sums[at] for at, name in enumerate(("jobs", "metastore", "jvm"))}
+
+
+def own(
+    samples: Sequence[tuple[float, tuple[str, ...]]], elsewhere: Sequence[Interval]
+) -> Iterator[tuple[str, ...]]:
+    """The stacks of the samples, in order of time, that are in none of the intervals."""
+    last, at, ordered = float("-inf"), 0, sorted(elsewhere)
+    for moment, stack in samples:
+        while at < len(ordered) and ordered[at][0] <= moment:
+            last = max(last, ordered[at][1])
+            at += 1
+        if moment > last:
+            yield stack
 
 
 def total(intervals: Sequence[Interval]) -> float:

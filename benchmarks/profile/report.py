@@ -11,8 +11,6 @@ Profile = Mapping[str, Any]
 MOST = 12
 """Causes of calls that are listed."""
 NOT_OURS = "no function of ours"
-IN_CALLS = ("JVM calls", "metastore")
-"""Parts of Python stacks whose time is measured at the calls themselves."""
 
 
 def wall(profile: Profile) -> dict[str, float]:
@@ -29,12 +27,8 @@ def wall(profile: Profile) -> dict[str, float]:
         "metastore": in_metastore,
     }
     left = max(seconds - sum(found.values()), 0.0)
-    shares = {part: share for part, share in profile["python"].items() if part not in IN_CALLS}
-    known = sum(shares.values())
-    for part, share in shares.items():
-        found[part] = left * share / known
-    if not known:
-        found["planning in Python"] = left
+    for part, share in (profile["python"] or {"planning in Python": 1.0}).items():
+        found[part] = left * share
     return found
 
 

@@ -123,7 +123,7 @@ def summary(recording: Recording, cores: int) -> dict[str, Any]:
         "wall": recording.times,
         "cores": cores,
         "parts": {name: value / number for name, value in recording.parts.items()},
-        "python": shares(recording.stacks),
+        "python": shares(recording.own),
         "cpu": dict(cpu),
         "callers": {
             kind: {cause: [len(all) / number, sum(all) / number] for cause, all in of.items()}

@@ -18,7 +18,7 @@ from benchmarks.profile.classes import (
     shares,
     thread_group,
 )
-from benchmarks.profile.recorder import divided, total
+from benchmarks.profile.recorder import divided, own, total
 from benchmarks.profile.report import markdown, wall
 
 
@@ -39,7 +39,7 @@ def test_the_metastores_calls_pass_the_method_that_is_counted() -> None:
 @pytest.mark.parametrize(
     ("stack", "part"),
     [
-        (("acid_platform.table:update", "py4j.clientserver:send_command"), "JVM calls"),
+        (("acid_platform.table:update", "py4j.clientserver:send_command"), "PySpark"),
         (("acid_platform.table:update",), PLANNING),
         (("acid_platform.engine.spark.write:_arrange", "threading:wait"), "footers"),
         (("acid_platform.disk:sync_paths", "concurrent.futures._base:result"), "syncing files"),
@@ -79,6 +79,12 @@ def test_a_moment_in_a_job_is_not_a_call_of_the_jvm() -> None:
     assert found == {"jobs": 4, "metastore": 1, "jvm": 2}
 
 
+def test_samples_in_a_job_or_a_call_are_not_pythons_own() -> None:
+    samples = [(float(at), (str(at),)) for at in range(8)]
+    found = own(samples, [(5.5, 6.5), (0.5, 3.5), (1, 2)])
+    assert [stack for (stack,) in found] == ["0", "4", "5", "7"]
+
+
 def test_the_parts_add_up_to_the_wall_clock() -> None:
     profile = {
         "wall": [1.0, 2.0],
@@ -89,9 +95,7 @@ def test_the_parts_add_up_to_the_wall_clock() -> None:
             "seconds in jobs": 0.7,
             "task seconds": 0.8,
         },
-        "python": shares(
-            {("acid_platform.table:x",): 3, ("acid_platform.disk:y",): 1, ("py4j.z:z",): 9}
-        ),
+        "python": shares({("acid_platform.table:x",): 3, ("acid_platform.disk:y",): 1}),
     }
     parts = wall(profile)
     assert sum(parts.values()) == pytest.approx(1.5)
