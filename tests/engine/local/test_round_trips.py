@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acid_platform.engine.recent import Recent
 from acid_platform.errors import (
     AcidError,
     CorruptFile,
@@ -18,6 +19,10 @@ from acid_platform.errors import (
 )
 from acid_platform.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
+from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.parse import parse
+from acid_platform.sql.reading import plan
+from acid_platform.sql.statements import Query
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -205,3 +210,64 @@ def test_P12_many_different_reads_hold_one_lease_and_few_scans(
         assert answer(warehouse, text) == max(0, 9 - number)
     (held,) = [held for held in warehouse.leases._held if "db.r" in held.tables]
     assert len(held.opened) == 1 and len(held.scans._known) == MOST_SCANS
+
+
+# --- a plan is used again while the declarations are the same ------------------------------------
+
+
+def test_P28_a_query_that_comes_again_is_planned_for_the_present_columns(
+    warehouse: Warehouse, table: Table
+) -> None:
+    text = "SELECT max(id) AS m FROM db.r"
+    assert [answer(warehouse, text) for _ in range(2)] == [9, 9]
+    warehouse.release()
+    warehouse.drop_table("db.r")
+    warehouse.create_table("db.r", "v string, id string").insert([{"id": "x", "v": "y"}])
+    assert [answer(warehouse, text) for _ in range(2)] == ["x", "x"]
+    everything: Any = warehouse.sql("SELECT * FROM db.r")
+    warehouse.table("db.r").add_columns("w int")
+    again: Any = warehouse.sql("SELECT * FROM db.r")
+    assert (everything.columns, again.columns) == (["v", "id"], ["v", "id", "w"])
+    assert again.collect() == [("y", "x", None)]
+
+
+def test_a_script_is_read_in_the_database_of_its_session(warehouse: Warehouse) -> None:
+    for number, name in enumerate(("one", "two")):
+        warehouse.sql(f"CREATE DATABASE IF NOT EXISTS {name}")
+        warehouse.create_table(f"{name}.same", "id int").insert([{"id": number}])
+    try:
+        for number, name in enumerate(("one", "two")):
+            warehouse.sql(f"USE {name}")
+            assert answer(warehouse, "SELECT max(id) AS m FROM same") == number
+    finally:
+        warehouse.sql("USE default")
+
+
+def test_P33_spark_gets_other_names_for_the_tables_of_a_plan_each_time(
+    warehouse: Warehouse, table: Table
+) -> None:
+    with warehouse.leases.fresh("db.r", "db.t") as read:
+        catalog = Catalog(warehouse.metastore, "default", read, read.tables)
+        query = parse("SELECT r.id, 'acid_' AS a FROM db.r JOIN db.t ON r.id = t.id")
+        assert isinstance(query, Query)
+        planned, known = (plan(catalog, query.tree, read.scans) for _ in range(2))
+    assert known.text == planned.text and [*known.reads] == [*planned.reads]
+    other = planned.renamed()
+    assert not set(other.reads) & set(planned.reads)
+    assert [read.scan for read in other.reads.values()] == [
+        read.scan for read in planned.reads.values()
+    ]
+    text = other.text
+    for name, before in zip(other.reads, planned.reads, strict=True):
+        assert name in text and before not in text
+        text = text.replace(name, before)
+    assert text == planned.text
+
+
+def test_what_was_computed_last_is_kept_and_what_was_not_asked_for_makes_room() -> None:
+    recent: Recent[int, str] = Recent(2)
+    recent.put(1, "a")
+    recent.put(2, "b")
+    assert recent.get(1) == "a"
+    recent.put(3, "c")
+    assert [recent.get(key) for key in (1, 2, 3)] == ["a", None, "c"]
