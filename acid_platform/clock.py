@@ -30,6 +30,12 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_seconds() -> float:
+    """A clock that also counts the time that this machine or process slept: a lease ends then."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
 class Clock(Protocol):
     def moment(self) -> Moment: ...
 

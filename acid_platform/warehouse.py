@@ -28,7 +28,13 @@ from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.places import absolute
-from acid_platform.metastore.records import ClientInfo, LockRequest, PartitionRecord, TableRecord
+from acid_platform.metastore.records import (
+    PLATFORM,
+    ClientInfo,
+    LockRequest,
+    PartitionRecord,
+    TableRecord,
+)
 from acid_platform.metastore.shown import Shown
 from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.durability import make_root
@@ -422,7 +428,7 @@ class Warehouse:
 
     def info(self) -> ClientInfo:
         """Who we are, as SHOW TRANSACTIONS tells it."""
-        return ClientInfo(getpass.getuser(), socket.gethostname(), "acid_platform", self._run_id)
+        return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self._run_id)
 
     def __repr__(self) -> str:
         return f"<Warehouse {self._path}>"

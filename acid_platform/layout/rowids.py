@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
@@ -49,5 +51,7 @@ def decode_bucket(prop: int) -> Bucket:
 
 def bucket_numbers(properties: np.ndarray) -> np.ndarray:
     """The bucket number in each property, (n,), of either version, int64 (n,)."""
+    import numpy as np  # late: commands that read no rows start without it
+
     coded = ((properties >> 29) & 7) == 1
     return np.where(coded, (properties >> 16) & 0xFFF, properties).astype(np.int64)

@@ -309,6 +309,10 @@ class PastTable:
     pin: Pin
 
 
+PLATFORM = "acid_platform"
+"""The agent of our own transactions; other agents are engines behind the gateway."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
     """Who opened a transaction."""

@@ -41,7 +41,7 @@ def test_the_metastores_calls_pass_the_method_that_is_counted() -> None:
     [
         (("acid_platform.table:update", "py4j.clientserver:send_command"), "PySpark"),
         (("acid_platform.table:update",), PLANNING),
-        (("acid_platform.engine.spark.write:_arrange", "threading:wait"), "footers"),
+        (("acid_platform.storage.recorded:recorded_file", "threading:wait"), "footers"),
         (("acid_platform.disk:sync_paths", "concurrent.futures._base:result"), "syncing files"),
         (("acid_platform.table:update", "pyarrow.lib:read"), PLANNING),
     ],

@@ -22,7 +22,13 @@ from acid_platform.metastore.operations.transactions import (
     CommitDone,
     Drop,
 )
-from acid_platform.metastore.records import EntityDirectory, HistoryRow, RowReport, WriteReport
+from acid_platform.metastore.records import (
+    PLATFORM,
+    EntityDirectory,
+    HistoryRow,
+    RowReport,
+    WriteReport,
+)
 from acid_platform.metastore.rules import events, history, locking, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
@@ -140,7 +146,7 @@ def finish(
             txn.user,
             txn.run_id,
             turn.now,
-            report.engine or txn.agent,
+            report.engine or ("" if txn.agent == PLATFORM else txn.agent),
             report.reason,
         )
         for table_id, partition, report in reported

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import logging
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from acid_platform.clock import elapsed_seconds
 from acid_platform.config import Settings
 from acid_platform.errors import (
     AcidError,
@@ -38,12 +38,6 @@ KEPT_BYTES = 64 << 20
 
 _MOST_BYTES = 4 << 20
 """The text of batches in one answer."""
-
-
-def elapsed_seconds() -> float:
-    """A clock that also counts the time that this machine or process slept: a lease ends then."""
-    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
 
 
 @dataclass(slots=True)

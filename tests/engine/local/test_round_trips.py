@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acid_platform import leases
 from acid_platform.engine.recent import Recent
 from acid_platform.errors import (
     AcidError,
@@ -164,6 +165,17 @@ def test_P26_a_file_that_goes_while_its_lease_holds_is_corrupt(
     with pytest.raises(SnapshotExpired, match="run the query again"):
         result.collect()
     file.write_bytes(good)
+
+
+def test_P29_a_process_that_slept_under_a_lease_that_is_used_again_asks_again(
+    warehouse: Warehouse, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answer(warehouse, SUM) == 45
+    now = [0.0]
+    monkeypatch.setattr(leases, "elapsed_seconds", lambda: now[0])
+    with pytest.raises(SnapshotExpired), warehouse.leases.fresh(table.name) as read:
+        warehouse.abort_transactions([read.lease.id])  # as after its timeout
+        now[0] = 3600.0
 
 
 def test_P29_a_lease_that_has_ended_is_not_used_again(warehouse: Warehouse, table: Table) -> None:
