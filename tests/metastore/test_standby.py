@@ -71,6 +71,7 @@ def test_P10_a_standby_takes_over_with_every_acknowledged_commit(
     assert (status["role"], status["term"], status["synchronous"]) == ("primary", 1, False)
 
 
+@pytest.mark.slow
 def test_P10_an_open_transaction_goes_on_at_the_standby(pair: tuple[Member, Member]) -> None:
     first, second = pair
     with Metastore.connect(both(first, second)) as client:
@@ -137,6 +138,7 @@ def test_P10_a_standby_that_was_away_catches_up(pair: tuple[Member, Member]) -> 
         _commit(client)
 
 
+@pytest.mark.slow
 def test_P10_a_standby_that_lacks_too_much_is_made_anew(
     members: list[Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +162,7 @@ def test_P10_a_standby_that_lacks_too_much_is_made_anew(
     assert not list(second.home.path.glob("replaced-*"))
 
 
+@pytest.mark.slow
 def test_P10_an_asynchronous_standby_is_promoted_only_by_command(members: list[Member]) -> None:
     first, second = members
     with first.local() as client:
@@ -199,6 +202,7 @@ def test_P10_a_change_to_asynchronous_ends_the_wait_for_the_standby(
         _commit(client)
 
 
+@pytest.mark.slow
 def test_P10_a_manual_standby_waits_for_the_command(members: list[Member]) -> None:
     first, second = members
     second.follow(first, automatic=False)
@@ -211,6 +215,7 @@ def test_P10_a_manual_standby_waits_for_the_command(members: list[Member]) -> No
         _commit(standby)
 
 
+@pytest.mark.slow
 def test_P10_a_primary_goes_on_without_a_standby_that_is_forgotten(
     pair: tuple[Member, Member], tmp_path: Path
 ) -> None:
@@ -248,6 +253,7 @@ def _forgotten(client: Metastore) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_P10_members_of_a_replication_must_listen(pair: tuple[Member, Member]) -> None:
     for member in pair:
         member.kill()
