@@ -28,6 +28,7 @@ from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 pytestmark = pytest.mark.spark
 
 Change = Callable[[pa.Table], pa.Table]
+OWNERS: dict[str, Any] = {"spark": SparkCompaction, "local": LocalCompaction}
 
 
 def with_column(table: pa.Table, name: str, change: Callable[[np.ndarray], object]) -> pa.Table:
@@ -151,7 +152,7 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     change: Change,
     named: Sequence[str],
 ) -> None:
-    owner = {"spark": SparkCompaction, "local": LocalCompaction}[compactor]
+    owner = OWNERS[compactor]
     merge = owner.merge
 
     def wrong(engine: Any, tasks: Sequence[Rewrite]) -> Records:
@@ -184,7 +185,7 @@ def test_C32_insert_only_tables_are_validated_too(
     change: Change,
     named: str,
 ) -> None:
-    owner = {"spark": SparkCompaction, "local": LocalCompaction}[compactor]
+    owner = OWNERS[compactor]
     copy = owner.copy
 
     def wrong(engine: Any, inputs: Any, staging: str) -> Records:
