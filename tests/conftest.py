@@ -43,8 +43,8 @@ MOSTLY_LOCAL = pytest.mark.parametrize(
 
 
 def compact_with(warehouse: Warehouse, engine: str) -> None:
-    """From now on this engine executes compactions of tables with full ACID, however small they
-    are; statements run as before."""
+    """From now on this engine executes compactions, however small they are, unless only the other
+    can; statements run as before."""
     limit = {"spark": "0", "local": str(1 << 40)}[engine]
     warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
 

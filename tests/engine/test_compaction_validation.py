@@ -12,9 +12,13 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from acid_platform.engine.compaction_outputs import Records
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.services.worker import work_once
+from acid_platform.snapshot.listing import FileEntry
+from acid_platform.storage.files import Files
+from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import Rewrite
 from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
@@ -24,6 +28,7 @@ from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 pytestmark = pytest.mark.spark
 
 Change = Callable[[pa.Table], pa.Table]
+OWNERS: dict[str, Any] = {"spark": SparkCompaction, "local": LocalCompaction}
 
 
 def with_column(table: pa.Table, name: str, change: Callable[[np.ndarray], object]) -> pa.Table:
@@ -86,8 +91,12 @@ def picture(table: Table) -> tuple[list[dict[str, Any]], list[str]]:
     return sorted(rows, key=str), sorted(map(str, Path(table.location).rglob("*")))
 
 
-def tampered(path: Path, change: Change) -> None:
-    orc.write_table(change(orc.read_table(str(path))), str(path))
+def tampered(path: str, change: Change, records: dict[str, FileEntry], deletes: bool) -> None:
+    """Changes a file that was written, and its record, as a wrong merge would have made them."""
+    orc.write_table(change(orc.read_table(path)), path)
+    if path in records:
+        name = records[path].path
+        records[path] = recorded_file(Files.of(path)[0], path, name, deletes=deletes)
 
 
 def refused(warehouse: Warehouse, table: Table, engine: str, kind: str, *named: str) -> None:
@@ -143,20 +152,22 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     change: Change,
     named: Sequence[str],
 ) -> None:
-    owner = {"spark": SparkCompaction, "local": LocalCompaction}[compactor]
+    owner = OWNERS[compactor]
     merge = owner.merge
 
-    def wrong(engine: Any, tasks: Sequence[Rewrite]) -> None:
-        merge(engine, tasks)
+    def wrong(engine: Any, tasks: Sequence[Rewrite]) -> Records:
+        records = dict(merge(engine, tasks))
         for task in tasks:
             if Path(task.output).parent.name.startswith(f"{prefix}_"):
-                tampered(Path(task.output), change)
+                tampered(task.output, change, records, task.delete_events)
+        return records
 
     monkeypatch.setattr(owner, "merge", wrong)
     compact_with(warehouse, compactor)
     refused(warehouse, table, compactor, kind, *named)
 
 
+@COMPACTORS
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -167,16 +178,25 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     ids=["row lost", "row twice", "value"],
 )
 def test_C32_insert_only_tables_are_validated_too(
-    warehouse: Warehouse, plain: Table, monkeypatch: pytest.MonkeyPatch, change: Change, named: str
+    warehouse: Warehouse,
+    plain: Table,
+    monkeypatch: pytest.MonkeyPatch,
+    compactor: str,
+    change: Change,
+    named: str,
 ) -> None:
-    copy = SparkCompaction.copy
+    owner = OWNERS[compactor]
+    copy = owner.copy
 
-    def wrong(engine: SparkCompaction, inputs: Any, staging: str) -> None:
-        copy(engine, inputs, staging)
-        tampered(next(Path(staging).glob("base_*/[0-9]*")), change)
+    def wrong(engine: Any, inputs: Any, staging: str) -> Records:
+        records = dict(copy(engine, inputs, staging))
+        [path] = Path(staging).glob("base_*/[0-9]*")
+        tampered(str(path), change, records, deletes=False)
+        return records
 
-    monkeypatch.setattr(SparkCompaction, "copy", wrong)
-    refused(warehouse, plain, "spark", "major", named)
+    monkeypatch.setattr(owner, "copy", wrong)
+    compact_with(warehouse, compactor)
+    refused(warehouse, plain, compactor, "major", named)
 
 
 def test_C32_the_same_table_is_compacted_by_a_right_merge(

@@ -7,9 +7,17 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.errors import AnalysisException
 
-from acid_platform.engine.spark.failures import translated
-from acid_platform.errors import SparkMisconfigured
+from acid_platform.engine.spark.failures import of_files, translated
+from acid_platform.errors import (
+    AcidError,
+    CorruptFile,
+    InvalidExpression,
+    SnapshotExpired,
+    SparkMisconfigured,
+    UnknownColumn,
+)
 
 SCRIPT = """
 import sys, time
@@ -53,3 +61,45 @@ def test_a_python_of_tasks_that_cannot_run_our_code_is_named(told: str, named: s
     assert isinstance(error, SparkMisconfigured)
     assert re.search(f"{named}.*PYSPARK_PYTHON", str(error), re.DOTALL)
     assert translated(Exception("ModuleNotFoundError: No module named 'mine'")) is None
+
+
+PLAN = """;
+'Project ['x]
++- Filter raise_error(USER_RAISED_EXCEPTION, map(errorMessage, [NO_INSERT] /w/bucket_0: -1))
+   +- Filter raise_error(USER_RAISED_EXCEPTION, map(errorMessage, [TOO_LONG] column v \
+of db.t takes char(2), a value has 3 characters))
+      +- Relation [a] orc file:/w/base_1/bucket_00000 does not exist
+acid_platform.errors.CorruptFile: a task of it
+"""
+"""A plan as it ends the text of an analysis error, with the messages of all tests on rows."""
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `x` cannot be resolved",
+            UnknownColumn,
+        ),
+        ("[MISSING_GROUP_BY] The query does not include a GROUP BY clause", InvalidExpression),
+        ("[DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES] Cannot resolve it", InvalidExpression),
+        ("[VIEW_NOT_FOUND] The view does not exist", InvalidExpression),
+    ],
+)
+def test_the_plan_of_an_analysis_error_tells_of_no_damage(told: str, kind: type[AcidError]) -> None:
+    error = AnalysisException(told + PLAN)
+    assert of_files(error) is None
+    assert type(translated(error)) is kind
+
+
+def test_what_rows_and_missing_files_tell_is_translated() -> None:
+    gone = "[PATH_NOT_FOUND] Path does not exist: file:/w/base_1/bucket_00000. SQLSTATE: 42K03"
+    assert isinstance(of_files(AnalysisException(gone)), SnapshotExpired)
+    assert (
+        of_files(Exception(f"[INTERNAL_ERROR] The planning failed.{PLAN.split('[TOO')[0]}")) is None
+    )
+    for raised in ("[USER_RAISED_EXCEPTION] ", "java.lang.RuntimeException: "):
+        error = of_files(
+            Exception(f"Job aborted: {raised}[NO_INSERT] file:/w/delta_1/bucket_0: -1")
+        )
+        assert isinstance(error, CorruptFile) and "/w/delta_1/bucket_0 lacks" in str(error)

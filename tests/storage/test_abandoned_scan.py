@@ -22,7 +22,7 @@ def test_closing_a_scan_waits_for_no_thread(monkeypatch: pytest.MonkeyPatch) -> 
         released.wait(60)
         return []
 
-    def work(_scan: ArrowScan) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+    def work(_scan: ArrowScan, _workers: int) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
         yield lambda: [pa.record_batch({"n": [1]})]
         yield slow
         yield slow

@@ -46,9 +46,13 @@ _DATA_EXCEPTION = re.compile(
 """SQLSTATE classes 21 and 22, such as a division by zero, an index out of bounds or a subquery with
 two rows; and the messages of `raise_error`."""
 
+_RAISED = r"(?:\[USER_RAISED_EXCEPTION\] |RuntimeException: )"
+"""Comes before the message of a `raise_error` that a row has reached. A plan or a code printed in
+another message has our messages too, as literals that no row has reached."""
+
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
-_TEXT_LOST = re.compile(r"\[TEXT_VALUE_LOST\] ([^\n]*)")
+_TEXT_LOST = re.compile(_RAISED + r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
     r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s"
@@ -64,30 +68,33 @@ _NO_MODULE = re.compile(
 
 OTHER_PARTITION = "[OTHER_PARTITION]"
 """Starts the message of a job that found a row of another partition than it writes."""
-_OTHER_PARTITION = re.compile(r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_OTHER_PARTITION = re.compile(
+    _RAISED + r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
+)
 NO_INSERT = "[NO_INSERT]"
 """Starts the message of a scan that found an event other than an insert: place, operation."""
-_NO_INSERT = re.compile(r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
+_NO_INSERT = re.compile(_RAISED + r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
 TOO_LONG = "[TOO_LONG]"
 """Starts the message of a job that found a text too long for its CHAR or VARCHAR column."""
-_TOO_LONG = re.compile(r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)")
+_TOO_LONG = re.compile(
+    _RAISED + r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)"
+)
 
 NOT_IN_ORC = "[NOT_IN_ORC]"
 """Starts the message of a job that found a timestamp that ORC files can't store."""
-_NOT_IN_ORC = re.compile(r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
+_NOT_IN_ORC = re.compile(_RAISED + r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
 
 
 def of_files(error: BaseException) -> AcidError | None:
     """The error if a Spark exception means that a data file is gone, unreadable or no ACID file."""
-    text = str(error)
+    text = _said(error)
+    if isinstance(error, AnalysisException):  # before any row was read
+        return _gone(text)
     if ours := _OURS.search(text):  # raised in a task
         kind: type[AcidError] = getattr(errors, ours[1], AcidError)
         return kind(ours[2])
-    if _MISSING_FILE.search(text) and (path := _ACID_FILE.search(text)):
-        return SnapshotExpired(
-            f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
-            " Cleaner removed files that newer snapshots don't need; call read() again"
-        )
+    if gone := _gone(text):
+        return gone
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), int(wrong[2]))
     if unreadable := _UNREADABLE.search(text):
@@ -98,11 +105,28 @@ def of_files(error: BaseException) -> AcidError | None:
     return None
 
 
+def _gone(text: str) -> SnapshotExpired | None:
+    if _MISSING_FILE.search(text) and (path := _ACID_FILE.search(text)):
+        return SnapshotExpired(
+            f"{path[0]} is gone: the read lease of this DataFrame has ended and the"
+            " Cleaner removed files that newer snapshots don't need; call read() again"
+        )
+    return None
+
+
+def _said(error: BaseException) -> str:
+    """What Spark says of the error. After the first line of an analysis error comes the query with
+    its plan, which has the paths of files and the messages of tests on their rows: neither tells
+    that anything is wrong with a file."""
+    text = str(error)
+    return _first_line(text) if isinstance(error, AnalysisException) else text
+
+
 def translated(error: BaseException) -> AcidError | None:
     """The platform's error for a Spark exception, or None if there is none."""
     if found := of_files(error):
         return found
-    text = str(error)
+    text = _said(error)
     if lacking := _NO_MODULE.search(text):
         return SparkMisconfigured(
             f"the Python of Spark's tasks can't run our code ({lacking[1] or lacking[2]}): let"
@@ -138,9 +162,9 @@ def translated(error: BaseException) -> AcidError | None:
             " was published: free space, or grant the permission, and run it again"
         )
     if isinstance(error, ParseException):
-        return InvalidExpression(f"not a SQL expression: {_first_line(text)}")
+        return InvalidExpression(f"not a SQL expression: {text}")
     if isinstance(error, AnalysisException):
-        return _unresolved(_first_line(text))
+        return _unresolved(text)
     return None
 
 
