@@ -959,7 +959,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.partitions",
         "dropped <= oldest",
         "True",
-        seed=311,
+        seed=163,
     ),
     Edit(
         "P28",
