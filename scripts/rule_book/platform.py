@@ -449,23 +449,6 @@ GROUP = Group(
             ),
         ),
         Rule(
-            "P38",
-            "Updates and deletes of one partition conflict only in a row that both changed: a"
-            " commit names its rows, and where it does not, or the table says so"
-            " (`acid.conflict.detection`), the partition counts.",
-            (
-                "transactions.row_sets",
-                "metastore.rules.write_set",
-                "engine.row_reports",
-            ),
-            (
-                "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
-                "test_P38_a_merge_that_inserts_keeps_the_partition_rule",
-                "test_P38_beyond_the_memory_the_oldest_commits_conflict_by_partition",
-                "test_P38_a_shortened_set_misses_no_row",
-            ),
-        ),
-        Rule(
             "P36",
             "A read as of a write id, a time or a tag gives exactly the rows, columns and"
             " partitions that the table had then, or an error that says since when its history"
@@ -482,6 +465,23 @@ GROUP = Group(
                 "test_P36_a_tag_keeps_its_files_until_it_is_dropped",
                 "test_P36_a_rollback_makes_the_rows_those_of_then",
                 "test_P36_a_rollback_conflicts_like_an_overwrite",
+            ),
+        ),
+        Rule(
+            "P38",
+            "Updates and deletes of one partition conflict only in a row that both changed: a"
+            " commit names its rows, and where it does not, or the table says so"
+            " (`acid.conflict.detection`), the partition counts.",
+            (
+                "transactions.row_sets",
+                "metastore.rules.write_set",
+                "engine.row_reports",
+            ),
+            (
+                "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
+                "test_P38_a_merge_that_inserts_keeps_the_partition_rule",
+                "test_P38_beyond_the_memory_the_oldest_commits_conflict_by_partition",
+                "test_P38_a_shortened_set_misses_no_row",
             ),
         ),
     ),

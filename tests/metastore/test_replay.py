@@ -200,7 +200,9 @@ def test_the_invariants_of_every_state(chosen: list[tuple[int, int, int]]) -> No
         entities = [(row.table_id, row.partition) for row in working]
         assert len(entities) == len(set(entities))
         for ext, entry in state.locks.items():
-            assert entry.ext == ext and state.txns[entry.txn_id].is_open
+            assert entry.ext == ext and (not entry.txn_id or state.txns[entry.txn_id].is_open)
+        alone = {ext for ext, entry in state.locks.items() if not entry.txn_id}
+        assert set(state.lock_beats) == alone, "a lock without a transaction has its own heartbeat"
         assert set(state.heartbeats) == {txn.txn_id for txn in state.open_txns()}
 
 

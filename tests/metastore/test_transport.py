@@ -202,9 +202,9 @@ def test_another_protocol_version_is_refused_by_both_ends(
             "proof": wire.proof(KEY.encode(), "client", asked["challenge"], "0"),
         }
         peer.sendall(wire.frame(json.dumps(said).encode()))
-        assert b"protocol 1 is not 4" in peer.recv(4096)
-    monkeypatch.setattr(wire, "PROTOCOL", 5)
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 4, this program 5"):
+        assert b"protocol 1 is not 5" in peer.recv(4096)
+    monkeypatch.setattr(wire, "PROTOCOL", 6)
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 5, this program 6"):
         Metastore.connect(service.uri)
 
 
@@ -430,7 +430,7 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     with Metastore.connect(home.path) as client:
         end(client)
     home.endpoint.write_text(json.dumps({**old, "pid": os.getpid()}))
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 4"):
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 5"):
         Metastore.connect(home.path)
 
 

@@ -773,7 +773,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "recorded_rows",
         "directories(state, (table_id, partition))",
         "state.directories.get((table_id, partition), {})",
-        seed=21,
+        seed=133,
     ),
     Edit(
         "P26",
@@ -959,7 +959,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.partitions",
         "dropped <= oldest",
         "True",
-        seed=311,
+        seed=163,
     ),
     Edit(
         "P28",

@@ -249,7 +249,30 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                     0, table.record.name, entity[1], f"{who}: it keeps what it shows (P36)"
                 )
             elif entity not in aborted_rows(state):
-                yield _entity_task(turn, table, entity[1], "history")
+                newest = _newest_merge(state, entity)
+                if newest < low_mark(state):
+                    yield _entity_task(turn, table, entity[1], "history")
+                    continue
+                # It would remove nothing and be done, and nobody would come back for the rest.
+                yield BlockedCleaning(
+                    0,
+                    table.record.name,
+                    entity[1],
+                    f"a snapshot may not see what transaction {newest} merged or replaced (P36)",
+                    tuple(holder(txn) for txn in state.open_txns() if txn.txn_id < newest),
+                )
+
+
+def _newest_merge(state: State, entity: Entity) -> int:
+    """The last transaction whose directory makes others obsolete."""
+    return max(
+        (
+            directory.txn
+            for directory in state.directories.get(entity, {}).values()
+            if directory.base or directory.compacted
+        ),
+        default=0,
+    )
 
 
 def _entity_task(turn: Turn, table: Table, partition: str | None, kind: str) -> CleaningTask:
