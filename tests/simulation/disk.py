@@ -7,7 +7,7 @@ the platform's code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
@@ -92,10 +92,16 @@ class Disk:
         return [place[1] for place in self.places if place[0] == location]
 
     def read(
-        self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
+        self,
+        place: Place,
+        write_ids: ValidWriteIdList,
+        txns: ValidTxnList,
+        floor: int,
+        me: int,
+        recorded: Container[str] | None = None,
     ) -> set[Tag]:
-        """The writes of others that transaction `me` finds."""
-        return self._select(place, write_ids, txns, floor, me).tags(write_ids)
+        """The writes of others that transaction `me` finds, in `recorded` directories or in all."""
+        return self._select(place, write_ids, txns, floor, me, recorded).tags(write_ids)
 
     def needed(
         self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
@@ -107,12 +113,19 @@ class Disk:
         }
 
     def _select(
-        self, place: Place, write_ids: ValidWriteIdList, txns: ValidTxnList, floor: int, me: int
+        self,
+        place: Place,
+        write_ids: ValidWriteIdList,
+        txns: ValidTxnList,
+        floor: int,
+        me: int,
+        recorded: Container[str] | None = None,
     ) -> Selection:
         known = [
             directory
             for directory in self.places.get(place, {}).values()
-            if directory.visibility or all(tag[1] != me for tag in directory.tags)
+            if (directory.visibility or all(tag[1] != me for tag in directory.tags))
+            and (recorded is None or directory.name in recorded)
         ]
         return select(known, write_ids, txns, floor)
 

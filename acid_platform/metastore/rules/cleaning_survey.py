@@ -111,10 +111,11 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
 
 def _kept(turn: Turn, row: CompactionTask) -> str:
     """Why past snapshots still need what the row replaced or dropped; empty if none does (P36)."""
-    table = turn.state.tables.get(row.table_id)
+    table = turn.state.known_table(row.table_id)
     if table is None:
         return ""
-    commit = next((past for past in _later(turn, table) if past.txn_id == row.txn_id), None)
+    later = () if table.dropped else _later(turn, table)
+    commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
         keep = history.retention(turn.state, table)
         return (

@@ -99,9 +99,13 @@ def after(table: Table, moment: int) -> Sequence[TableCommit]:
 
 
 def pins(state: State, table: Table) -> list[tuple[str, Pin]]:
-    """The snapshots that stay apart from the retention, with their holders."""
+    """The snapshots that stay apart from the retention, with their holders.
+
+    Of a dropped table, those of open transactions stay.
+    """
     table_id = table.record.table_id
-    held = [(f"tag {tag.name}", tag.pin) for tag in table.tags.values()]
+    tags = () if table.dropped else table.tags.values()
+    held = [(f"tag {tag.name}", tag.pin) for tag in tags]
     held += [
         (f"transaction {txn.txn_id}", pin)
         for txn in state.open_txns()
@@ -131,8 +135,9 @@ def pin_at(state: State, table: Table, moment: int) -> Pin:
     txns = ValidTxnList.of(now.high_watermark, hidden.union(now.open), now.aborted)
     seen = write_ids(table, now)
     opened = {past.write_id for past in later if past.write_id}.union(seen.open)
+    # Aborted ids at the top stay: the base of a compaction may have such a number.
     top, aborted = seen.high_watermark, set(seen.aborted)
-    while top > 0 and (top in opened or top in aborted):
+    while top > 0 and top in opened:
         top -= 1
     listed = ValidWriteIdList.of(table.record.name, top, _up_to(opened, top), _up_to(aborted, top))
     return Pin(table.record.table_id, moment, listed, txns)
