@@ -19,6 +19,9 @@ from acid_platform.errors import (
 from acid_platform.metastore import Metastore, address
 from acid_platform.metastore.client import start
 from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.operations.tables import GetDatabases
+from acid_platform.metastore.rules.turn import Reply
+from acid_platform.metastore.server.group_commit import Request
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.seeding import make_standby, require_made
 from acid_platform.metastore.server.server import Server
@@ -251,6 +254,20 @@ def _forgotten(client: Metastore) -> bool:
         return bool(client.forget_standby())
     except StandbyRefused:
         return False
+
+
+def test_P10_a_primary_that_was_suspended_in_a_round_sends_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, sent, leads = Home(tmp_path / "metastore"), list[Reply](), iter([True])
+    home.prepare()
+    with take_lock(home):
+        server = Server(home)
+        monkeypatch.setattr(server._replication, "leads", lambda: next(leads, False))
+        monkeypatch.setattr(server, "_send", sent.extend)
+        server._serve([Request("asked", GetDatabases())], due=False)
+        server._close()
+    assert not sent and [reply.request_id for reply in server._unsent] == ["asked"]
 
 
 @pytest.mark.slow

@@ -176,15 +176,14 @@ class Server:
         else:
             requests, self._held = [*self._held, *requests], []
             self._tell_role(wire.PRIMARY)
-            replies, requests = self.commits.answer_reads(requests)
-            if replies:
-                self._send(replies)
+            self._unsent, requests = self.commits.answer_reads(requests)
+            self._acknowledge()
             requests += self._take_follows(self._receive(0))
             if requests or due:
                 others = [
                     request for request in requests if type(request.operation) not in HANDLERS
                 ]
-                self._unsent = self.commits.round(others, self._waiting if due else None)
+                self._unsent += self.commits.round(others, self._waiting if due else None)
                 self._acknowledge()
         self._send(self._replication.answers(self.commits.last))
         own = [request for request in requests if type(request.operation) in HANDLERS]
@@ -194,8 +193,12 @@ class Server:
             self.commits.fold_if_due()
 
     def _acknowledge(self) -> None:
-        """Sends the answers of the last round once the standby has what they show."""
-        if self._unsent and self._replication.has(self.commits.last):
+        """Sends the answers once the standby has what they show, and can't have been promoted.
+
+        This process may have been suspended at any moment before, also after it took the requests.
+        """
+        replication = self._replication
+        if self._unsent and replication.has(self.commits.last) and replication.leads():
             replies, self._unsent = self._unsent, []
             self._send(replies)
 
@@ -281,7 +284,8 @@ class Server:
         self._send(Reply(request.id, refusal) for request in others)
         self._send(self._own(request) for request in own)
         if self._standby and standby.may_promote():
-            self._promote(standby, incomplete=False)
+            with suppress(StandbyRefused):  # the primary has answered after all
+                self._promote(standby, incomplete=False)
         self.outdated = standby.outdated
         if self.outdated:
             self.stop()
