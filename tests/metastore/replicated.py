@@ -15,7 +15,8 @@ from acid_platform.metastore.server.seeding import make_standby
 from tests.metastore.processes import free_port, until
 
 KEY = "0123456789abcdef-the-key"
-LEASE = "500ms"
+LEASE = "2s"
+"""Long enough that a busy machine does not make a standby take over by itself."""
 
 
 class Member:
