@@ -21,6 +21,7 @@ from acid_platform.metastore.client import start
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.operations.tables import GetDatabases
 from acid_platform.metastore.rules.turn import Reply
+from acid_platform.metastore.server import seeding
 from acid_platform.metastore.server.group_commit import Request
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.seeding import make_standby, require_made
@@ -321,3 +322,28 @@ def test_P10_the_commands_make_promote_and_restart_a_standby(
         assert "primary" in status and "term" in status
     finally:
         acid("stop")
+
+
+@pytest.mark.parametrize("at", ["write", "put_aside"])
+def test_P10_an_old_primary_that_became_a_standby_in_part_is_not_served(
+    members: list[Member], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str
+) -> None:
+    """Its own events may differ from the new primary's under the same numbers."""
+    first, _ = members
+    home = Home(tmp_path / "old")
+    home.prepare()
+
+    def crash(*_: object) -> str:
+        raise OSError("killed")
+
+    with take_lock(home):
+        Server(home)._close()
+        with monkeypatch.context() as killed, pytest.raises(OSError, match="killed"):
+            place = Membership if at == "write" else seeding
+            killed.setattr(place, at, crash)
+            make_standby(home, first.uri, replace_it=True)
+        with pytest.raises((MetastoreUnavailable, MetastoreIncompatible), match="interrupted"):
+            require_made(home)
+            Server(home)
+        make_standby(home, first.uri, replace_it=True)
+        assert require_made(home).role == "standby"

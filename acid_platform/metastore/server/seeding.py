@@ -45,12 +45,18 @@ def make_standby(home: Home, primary: str, automatic: bool = True, replace_it: b
             term = link.term
             client.backup(draft)
         _clean(draft)
-        # First of all it is no primary any more, and no standby that could be promoted.
+        # Until all is done, no metastore starts here: events of the old file may differ from the
+        # primary's under the same numbers.
+        home.unfinished.touch(0o600)
+        sync_path(home.path)
+        # It is no primary any more, and no standby that could be promoted.
         own = known.standby if known.role == STANDBY else f"{socket.gethostname()}-{_suffix()}"
         member = Membership(STANDBY, term, primary, own, synchronous=False, automatic=automatic)
         member.write(home)
         kept = put_aside(home)
         os.rename(draft, home.database)
+        sync_path(home.path)
+        home.unfinished.unlink()
         sync_path(home.path)
     finally:
         for leftover in (draft, journal.beside(draft), blocks.beside(draft)):
@@ -74,7 +80,7 @@ def make_again(home: Home) -> None:
 def require_made(home: Home) -> Membership:
     """The membership of a directory that can be served. Raises MetastoreUnavailable."""
     member = Membership.read(home)
-    if member.role == STANDBY and not home.made:
+    if member.role == STANDBY and (home.unfinished.exists() or not home.made):
         raise MetastoreUnavailable(
             f"making {home.path} a standby was interrupted; run `acid metastore standby --of"
             f" {member.primary}` again"

@@ -73,7 +73,8 @@ class Server:
         if home.unfinished.exists():
             raise MetastoreIncompatible(
                 f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
-                " --replace` again"
+                " --replace` again, or `acid metastore standby --of ADDRESS --replace` if that was"
+                " interrupted"
             )
         self._home = home
         self._place = _inodes(home)
@@ -174,7 +175,7 @@ class Server:
         if self._unsent or not self._replication.leads():
             requests = self._hold(requests)
         else:
-            requests, self._held = [*self._held, *requests], []
+            requests, self._held, self._held_since = [*self._held, *requests], [], None
             self._tell_role(wire.PRIMARY)
             self._unsent, requests = self.commits.answer_reads(requests)
             self._acknowledge()
