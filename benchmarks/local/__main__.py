@@ -137,15 +137,17 @@ def main() -> None:
     content = {
         "date": datetime.date.today().isoformat(),
         "fresh": fresh_processes(arguments.fresh),
-        "sizes": [measure(arguments, size, python) for size in arguments.rows],
         "machine": machine(),
     }
     path = RESULTS / f"{content['date']}-local"
-    save(path.with_suffix(".json"), content)
-    text = markdown(content)
+    sizes: list[dict[str, Any]] = []
+    for rows in arguments.rows:
+        sizes.append(measure(arguments, rows, python))
+        save(path.with_suffix(".json"), {**content, "sizes": sizes})
+    text = markdown({**content, "sizes": sizes})
     path.with_suffix(".md").write_text(text)
     print(text)
-    if any(size["failures"] for size in cast(list[dict[str, Any]], content["sizes"])):
+    if any(size["failures"] for size in sizes):
         sys.exit("an answer was wrong or missing: see the report")
 
 

@@ -16,6 +16,7 @@ from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWr
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
 from tests.simulation.manifests import check_ends, check_files, check_unrecorded
+from tests.simulation.newest import check_newest
 from tests.simulation.rules import Resource, Table, Txn, waits
 from tests.simulation.travellers import check_travellers
 
@@ -86,6 +87,7 @@ def check_whole(sim: Simulation) -> None:
     _overwrites(sim)
     check_unrecorded(sim)
     check_ends(sim)
+    check_newest(sim)
 
 
 def _overwrites(sim: Simulation) -> None:

@@ -30,6 +30,7 @@ from acid_platform.metastore.rules import (
     locking,
     machine,
     manifests,
+    reading,
     snapshots,
     time_travel,
     timers,
@@ -140,6 +141,12 @@ mapped = [row.write_id for row in table.writes if row.write_id <= high]
     if mapped and all(own in aborted or own in hidden for own in mapped):
         return ValidWriteIdList.of(table.record.name, min(mapped), (), (min(mapped),))
     return ValidWriteIdList.of("""
+
+_ALL_THAT_IS_SEEN = """\
+and write_ids(table, seen) == write_ids(table, now)
+        and seen_partitions(state, txn, table) == seen_partitions(state, None, table)
+        and _same_directories(state, seen, table)"""
+"""Each of the three notices a commit, so that without one of them the others do."""
 
 MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
@@ -352,6 +359,30 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "low_mark",
         "if first(departed.txn_id) < departed.closed",
         "if False",
+    ),
+    Edit(
+        "P29",
+        "a snapshot is called the newest although something was committed since",
+        reading,
+        "_same",
+        _ALL_THAT_IS_SEEN,
+        "and True",
+    ),
+    Edit(
+        "P29",
+        "a snapshot is called the newest although the table was changed since",
+        reading,
+        "_same",
+        "and record == table.record",
+        "and True",
+    ),
+    Edit(
+        "P29",
+        "a writer's own snapshot serves other reads",
+        reading,
+        "is_newest",
+        "seen is None or txn.kind is not TxnType.READ_ONLY",
+        "seen is None",
     ),
     Edit(
         "S1",

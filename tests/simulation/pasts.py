@@ -56,6 +56,10 @@ class Pasts(Upkeep):
         claim("P36", owner is None or owner.state == "c", "a past after", owner)
         return self._reader_at(owner.committed if owner else table.declared[0].since)
 
+    def reader_now(self) -> Txn:
+        """A reader whose snapshot sees everything that is committed."""
+        return self._reader_at(self.now)
+
     def _reader_at(self, moment: int) -> Txn:
         return Txn(_LAST, READ_ONLY, 0, 0, 0, 0, True, snapshot=moment + 1)
 
