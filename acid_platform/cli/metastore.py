@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,9 +20,13 @@ from acid_platform.errors import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.server.metrics import prometheus
 from acid_platform.metastore.wire import PRIMARY, STANDBY
 from acid_platform.tables import joining
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.server.point_in_time import Rebuilt
 
 
 @click.group(cls=Group)
@@ -189,6 +192,47 @@ def forget_standby(session: Session) -> None:
     )
 
 
+@metastore.command()
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--renew", is_flag=True, help="Make it anew for the same hosts.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=397,
+    show_default=True,
+    help="How long it lasts.",
+)
+@click.option(
+    "--to", "directory", metavar="DIR", help="Another directory than tls in the metastore's."
+)
+@command
+def certificate(
+    session: Session, hosts: tuple[str, ...], renew: bool, days: int, directory: str | None
+) -> None:
+    """Make a certificate for each HOST by which clients connect, or print the one that is there.
+
+    A service that listens with --listen uses it for TLS from its next start, and a renewed one from
+    the next connection. Clients and standbys need the ca.pem beside it in ACID_METASTORE_TLS_CA.
+    """
+    from acid_platform.metastore.certificates import make_certificate, read_certificate
+
+    if directory is None:
+        _require_own(session, "make its certificate")
+        home = Home(Path(session.place.metastore).resolve())
+        home.prepare()
+        where = home.tls
+    else:
+        where = Path(directory).absolute()
+    made = make_certificate(where, hosts, days) if hosts or renew else read_certificate(where)
+    fields = {**asdict(made), "hosts": ", ".join(made.hosts)}
+    for key in ("expires", "ca_expires"):
+        fields[key] = f"{fields[key]:%Y-%m-%d %H:%M:%S} UTC"
+    if session.json:
+        session.say_json(fields)
+        return
+    session.show([{"certificate": key, "value": value} for key, value in fields.items()])
+
+
 @metastore.command("sql")
 @click.argument("query")
 @command
@@ -213,7 +257,54 @@ def backup(session: Session, file: str) -> None:
 
 
 @metastore.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("place", metavar="[ARCHIVE]", required=False)
+@command
+def archive(session: Session, place: str | None) -> None:
+    """Print what an archive can restore; without ARCHIVE, the one that the metastore writes to."""
+    from acid_platform.metastore.server.archive import Archive
+    from acid_platform.metastore.server.coverage import windows
+
+    if place is None:
+        with session.metastore() as client:
+            place = client.settings().get("acid.metastore.archive", "")
+        if not place:
+            raise InvalidDefinition(
+                "this metastore writes to no archive; name one in the setting"
+                " acid.metastore.archive, or as the argument"
+            )
+    items = Archive(_place(place)).items()
+    rows: list[dict[str, Any]] = []
+    for history in sorted({item.history for item in items}):
+        own = [item for item in items if item.history == history]
+        rows += [
+            {
+                "history": history,
+                "from": utc_text(window.begin),
+                "until": utc_text(window.until),
+                "events": f"{window.first}-{window.last}",
+                "backups": window.bases,
+                "bytes": sum(item.size for item in own),
+            }
+            for window in windows(own)
+        ]
+    session.show(rows, empty=f"{place} holds no backup of a metastore")
+
+
+@metastore.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.option("--archive", "archived", metavar="DIR", help="Restore from this archive, not a FILE.")
+@click.option(
+    "--until",
+    metavar="WHEN",
+    help="With --archive: a time (UTC, unless it has a zone), the number of an event, or latest.",
+)
+@click.option("--history", default="", help="With --archive: which, if there are several.")
+@click.option(
+    "--to",
+    "target",
+    metavar="FILE",
+    help="With --archive: only write a backup as of then to the new FILE.",
+)
 @click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
 @click.option(
     "--moved-from",
@@ -222,8 +313,19 @@ def backup(session: Session, file: str) -> None:
     help="Where the warehouse was, if the backup is of a version that recorded absolute paths.",
 )
 @command
-def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
-    """Make the warehouse's metastore from a backup FILE. The metastore must not run.
+def restore(
+    session: Session,
+    file: str | None,
+    archived: str | None,
+    until: str | None,
+    history: str,
+    target: str | None,
+    replace: bool,
+    moved_from: str,
+) -> None:
+    """Make the warehouse's metastore from a backup FILE, or from an archive as of a moment.
+
+    The metastore must not run.
 
     The warehouse gets a new identity, and tables outside of its directory are read-only until
     `take-over`. Write ids above the backup's are in doubt: hidden, with their files kept, until
@@ -231,12 +333,32 @@ def restore(session: Session, file: str, replace: bool, moved_from: str) -> None
     """
     from acid_platform.tables.recovery import restore as restore_file
 
+    if bool(file) == bool(archived) or bool(archived) != bool(until):
+        raise InvalidDefinition("name a backup FILE, or --archive DIR and --until WHEN")
+    if not archived and (history or target):
+        raise InvalidDefinition("--history and --to belong to --archive DIR")
+    if target and archived and until:
+        made_file = _rebuild(archived, until, Path(target).absolute(), history)
+        session.say(asdict(made_file), _reached(made_file))
+        return
     _require_own(session, "restore")
-    done = restore_file(session.place, os.fspath(file), replace, moved_from)
+    if archived and until:
+        home = Home(Path(session.place.metastore).resolve())
+        home.prepare()
+        draft = home.path / f"archived.{os.getpid()}.duckdb"
+        try:
+            rebuilt = _rebuild(archived, until, draft, history)
+            done = restore_file(session.place, os.fspath(draft), replace, moved_from)
+        finally:
+            draft.unlink(missing_ok=True)
+        if not session.json:
+            click.echo(_reached(rebuilt))
+    else:
+        done = restore_file(session.place, os.fspath(file or ""), replace, moved_from)
     if session.json:
         session.say_json(asdict(done))
         return
-    made = datetime.fromtimestamp(done.made / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    made = utc_text(done.made)
     lines = [
         f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
         f" {done.next_txn}"
@@ -319,6 +441,25 @@ def rebuild(session: Session) -> None:
         return
     session.show([asdict(rebuilt) for rebuilt in rebuilt_tables], empty="no table was found")
     click.echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
+
+
+def _place(text: str) -> str:
+    """An archive's URI or absolute path."""
+    return text if "://" in text else str(Path(text).expanduser().absolute())
+
+
+def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
+    from acid_platform.metastore.server.archive import Archive
+    from acid_platform.metastore.server.point_in_time import Until, rebuild
+
+    return rebuild(Archive(_place(archived)), Until.parse(until), file, history)
+
+
+def _reached(rebuilt: Rebuilt) -> str:
+    return (
+        f"{rebuilt.path}: history {rebuilt.history} up to event {rebuilt.last}, of"
+        f" {utc_text(rebuilt.made)}; from {rebuilt.base} and {rebuilt.segments} segments"
+    )
 
 
 def _require_own(session: Session, what: str) -> None:

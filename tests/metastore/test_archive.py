@@ -1,0 +1,558 @@
+"""Archived segments of the journal, and restoring to a moment (P39)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acid_platform.cli.main import main
+from acid_platform.errors import BackupRefused
+from acid_platform.metastore import Metastore, address, schema
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.server import archive as files
+from acid_platform.metastore.server import archiver as module
+from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.archive import BASE, Archive, Item, digest, segment
+from acid_platform.metastore.server.archiver import Archiver
+from acid_platform.metastore.server.coverage import chains, covers, obsolete, windows
+from acid_platform.metastore.server.journal import Log, Record
+from acid_platform.metastore.server.membership import Membership
+from acid_platform.metastore.server.point_in_time import Until, rebuild
+from acid_platform.metastore.server.store import Store
+from tests.metastore.processes import until
+from tests.metastore.replicated import KEY, Member, both
+from tests.metastore.test_replay import Chaos, picture, prepared, steps
+
+Dump = dict[str, list[str]]
+
+
+class Killed(BaseException):
+    """SIGKILL at this point: nothing that follows in the process happens."""
+
+
+POINTS: tuple[tuple[Any, str], ...] = (
+    (module, "make_directory"),  # before a segment is written
+    (module.os, "rename"),  # it is written, and has no name yet; or the archive's copy has none
+    (Store, "fold"),  # it is sealed and not folded
+    (Log, "rewind"),  # it is folded, and the log is not rewound
+    (files.shutil, "copyfile"),  # it is not in the archive
+    (Path, "unlink"),  # it is in the archive, and here too
+)
+
+
+class Primary:
+    """A metastore's files and its archiver, without process and thread."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = Home(root / "metastore")
+        self.home.path.mkdir()
+        self.archive = Archive(str(root / "archive"))
+        self.world = prepared()
+        self.world.set("acid.metastore.archive", self.archive.where)
+        self.term = 0
+        self.written = 0
+        self.ended: Dump = {name: [] for name in schema.KEPT}
+        self.then: dict[int, tuple[dict[str, Any], Dump]] = {}
+        """The state after each event, and what had ended by then."""
+        self.open()
+
+    def open(self) -> None:
+        self.store = Store(self.home.database)
+        self.store.next_epoch()
+        clock = SimpleNamespace(
+            store=self.store,
+            state=self.world.state,
+            now_wall=self.world.clock.moment().wall,
+        )
+        with patch.object(Archiver, "_run", lambda _: None):
+            self.archiver = Archiver(self.home, clock, lambda: Membership(term=self.term))  # type: ignore[arg-type]
+
+    def append(self) -> None:
+        fresh = self.world.events[self.written :]
+        if not fresh:
+            return
+        self.store.append(fresh)
+        self.written = len(self.world.events)
+        for name, rows in state_rows.ended_rows(self.world.state).items():
+            known = set(self.ended[name])
+            self.ended[name] += [text for text in map(_text, rows) if text not in known]
+        ended = {name: sorted(rows) for name, rows in self.ended.items()}
+        self.then[self.store.last] = picture(self.world.state, over=False), ended
+
+    def fold(self) -> None:
+        self.archiver.seal()
+        self.store.fold(self.world.state, 0)
+        state_rows.forget_ended(self.world.state)
+        self.store.checkpoint()
+
+    def ship(self) -> None:
+        self.archiver._archive(self.archive, stopped=True)
+
+    def base(self) -> None:
+        """What the archiver asks its own metastore for."""
+        self.fold()
+        draft = self.home.path / "base.duckdb"
+        shutil.copyfile(self.home.database, draft)
+        moment = self.world.clock.moment().wall
+        with duckdb.connect(str(draft)) as copy:
+            copy.execute("DELETE FROM meta WHERE key = $1", [schema.LOG])
+            copy.execute("INSERT INTO meta VALUES ($1, $2)", [schema.MADE, str(moment)])
+        last, sums = self.store.last, digest([draft.read_bytes()])
+        history = self.store.history_id
+        self.archive.put(Item(BASE, history, self.term, 1, last, moment, sums), draft)
+
+    def crash(self, point: tuple[Any, str], step: Any) -> None:
+        """Kills the process at this point of the step, if it comes there, and starts it again."""
+        with patch.object(*point, side_effect=Killed()):
+            try:
+                step()
+            except Killed:
+                pass
+            else:
+                return
+        self.store._let_go()
+        self.open()
+
+
+def _text(row: object) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def contents(file: Path, directory: Path) -> tuple[dict[str, Any], Dump]:
+    copy = directory / "looked.duckdb"
+    shutil.copyfile(file, copy)
+    store = Store(copy)
+    state, events = store.load()
+    kept = {
+        name: sorted(map(_text, store._database.read(name, columns)))
+        for name, columns in schema.KEPT.items()
+    }
+    store.close()
+    copy.unlink()
+    assert not events
+    return picture(state, over=False), kept
+
+
+def every_row(file: Path) -> Dump:
+    with duckdb.connect(str(file), read_only=True) as opened:
+        return {
+            name: sorted(map(str, opened.execute(f'FROM "{name}"').fetchall()))
+            for name in schema.EVERY
+        }
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps, st.lists(st.integers(0, 11), min_size=60, max_size=60), st.randoms())
+def test_P39_restoring_to_an_event_gives_exactly_the_state_of_then(
+    chosen: list[tuple[int, int, int]], works: list[int], chance: Any
+) -> None:
+    """Whatever the segments, backups, promotions and kills in between."""
+    with TemporaryDirectory() as made:
+        root = Path(made)
+        primary = Primary(root)
+        chaos = Chaos(primary.world)
+        primary.append()
+        primary.base()
+        begin = primary.store.last
+        for step, work in zip(chosen, works, strict=False):
+            chaos.step(*step)
+            primary.append()
+            if work < 2:
+                primary.archiver.seal()
+            elif work < 4:
+                primary.fold()
+            elif work < 6:
+                primary.ship()
+            elif work == 6:
+                primary.base()
+            elif work == 7:
+                primary.archiver.seal()
+                primary.term += 1
+            elif work < 10:
+                point = POINTS[(step[1] + step[2]) % len(POINTS)]
+                primary.crash(point, chance.choice((primary.fold, primary.ship)))
+        primary.fold()
+        primary.ship()
+        wanted = [number for number in primary.then if number >= begin]
+        picked = {wanted[0], wanted[-1], *chance.sample(wanted, min(4, len(wanted)))}
+        for number in sorted(picked):
+            file = root / f"{number}.duckdb"
+            done = rebuild(primary.archive, Until(event=number), file)
+            assert done.last == number
+            assert contents(file, root) == primary.then[number]
+        primary.store.close()
+        assert every_row(root / f"{wanted[-1]}.duckdb") == every_row(primary.home.database)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+MINE, OTHER = "a" * 16, "b" * 16
+
+
+def batch(number: int, at: int, name: str = "") -> Record:
+    name = name or f"d{number}"
+    events = [
+        ["create_database", at, {"name": name}],
+        ["create_database", at, {"name": name + "x"}],
+    ]
+    return Record(2 * number - 1, 2 * number, json.dumps(events))
+
+
+class Place:
+    """An archive whose files a test writes; batch n has the events 2n-1 and 2n, at n seconds."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.archive = Archive(str(root / "archive"))
+
+    def segment(
+        self, low: int, high: int, term: int = 0, history: str = MINE, name: str = ""
+    ) -> Item:
+        records = [batch(number, 1000 * number, name) for number in range(low, high + 1)]
+        item, content = segment(history, term, 1000 * high + 500, records)
+        draft = self.root / "draft"
+        draft.write_bytes(content)
+        self.archive.put(item, draft)
+        return item
+
+    def base(self, after: int = 0, term: int = 0, history: str = MINE) -> Item:
+        """A backup with the first batches."""
+        draft = self.root / "base.duckdb"
+        store = Store(draft)
+        from acid_platform.metastore.rules.machine import Machine
+
+        state, _ = store.load()
+        machine = Machine(state)
+        for number in range(1, after + 1):
+            record = batch(number, 1000 * number)
+            machine.replay(store.append_batch(record))  # type: ignore[arg-type]
+        store.fold(state, 0)
+        store.made = 1000 * after + 1
+        store.close()
+        sums = digest([draft.read_bytes()])
+        item = Item(BASE, history, term, 1, 2 * after, 1000 * after + 1, sums)
+        self.archive.put(item, draft)
+        draft.unlink()
+        return item
+
+    def path(self, item: Item) -> Path:
+        return self.root / "archive" / item.history / item.name
+
+    def databases(self, text: str, history: str = "") -> list[str]:
+        """The databases after a restore to the moment, without the default one."""
+        file = self.root / "restored.duckdb"
+        file.unlink(missing_ok=True)
+        rebuild(self.archive, Until.parse(text), file, history)
+        with duckdb.connect(str(file), read_only=True) as opened:
+            rows = opened.execute("SELECT name FROM databases ORDER BY created, name").fetchall()
+        return [name for (name,) in rows if name != "default"]
+
+    def why_not(self, text: str, history: str = "") -> str:
+        with pytest.raises(BackupRefused) as refused:
+            self.databases(text, history)
+        assert not (self.root / "restored.duckdb").exists()
+        assert not list(self.root.glob(".*"))
+        return str(refused.value)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    yield Place(tmp_path)
+
+
+def test_P39_a_time_includes_what_happened_by_then(place: Place) -> None:
+    place.base()
+    place.segment(1, 2)
+    place.segment(3, 4)
+    assert place.databases("1970-01-01 00:00:02.999") == ["d1", "d1x", "d2", "d2x"]
+    assert place.databases("1970-01-01T01:00:03+01:00")[-1] == "d3x"
+    assert place.databases("1970-01-01 00:00:04.5")[-1] == "d4x"
+    assert place.databases("latest")[-1] == "d4x"
+    # An event in the middle of a batch: the batch is left out, since nobody saw a part of it.
+    assert place.databases("5") == place.databases("4") == ["d1", "d1x", "d2", "d2x"]
+    assert place.databases("0") == []
+    late = place.why_not("1970-01-01 00:00:04.501")
+    assert "every event up to 1970-01-01 00:00:04.500 UTC (event 8)" in late
+    assert "restore with --until 8" in late
+    assert "not up to event 9" in place.why_not("9")
+    assert "no backup from 1969-12-31 23:00:00.000 UTC or before" in place.why_not(
+        "1969-12-31 23:00"
+    )
+    assert "is no time such as" in place.why_not("yesterday")
+
+
+def test_P39_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
+    place.base()
+    place.segment(1, 2)
+    gone = place.segment(3, 3)
+    place.segment(4, 5)
+    kept = place.path(gone).read_bytes()
+    place.path(gone).unlink()
+    assert place.databases("4")[-1] == "d2x"
+    for text in ("8", "latest", "1970-01-01 00:00:05"):
+        why = place.why_not(text)
+        assert "events 5 to 6 are missing" in why and "restore with --until 4" in why
+    place.base(after=4)  # goes on after the gap
+    assert place.databases("latest")[-1] == "d5x"
+    assert "events 5 to 6 are missing" in place.why_not("7")
+    first, second = windows(place.archive.items())
+    assert (first.last, second.first, second.last) == (4, 8, 10)
+    place.path(gone).write_bytes(kept)
+    assert place.databases("6")[-1] == "d3x"
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "renamed"])
+def test_P39_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
+    place.base()
+    item = place.segment(1, 2)
+    path = place.path(item)
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    elif damage == "cut":
+        path.write_bytes(content[:-3])
+    else:
+        other = Item("segment", MINE, 0, 3, 4, item.made, item.digest)
+        path.rename(place.path(other))
+        place.segment(1, 1)
+    assert f"{MINE}/" in place.why_not("latest") and "damaged" in place.why_not("latest")
+
+
+def test_P39_a_damaged_backup_is_refused_until_it_is_removed(place: Place) -> None:
+    place.base()
+    place.segment(1, 3)
+    newer = place.base(after=2)
+    content = bytearray(place.path(newer).read_bytes())
+    content[5000] ^= 1
+    place.path(newer).write_bytes(content)
+    assert "is damaged: its checksum is wrong" in place.why_not("latest")
+    place.path(newer).unlink()
+    assert place.databases("latest")[-1] == "d3x"
+
+
+def test_P39_two_versions_of_an_event_are_refused(place: Place) -> None:
+    place.base()
+    place.segment(1, 2)
+    place.segment(1, 3)  # sealed again after a crash: the same events
+    assert place.databases("latest")[-1] == "d3x"
+    place.segment(2, 4, name="other")
+    assert "two versions of event 3" in place.why_not("latest")
+    assert place.databases("2") == ["d1", "d1x"]
+
+
+def test_P39_after_a_promotion_the_events_of_the_new_term_count(place: Place) -> None:
+    place.base()
+    place.segment(1, 4, name="lost")
+    place.segment(1, 2)
+    with pytest.raises(BackupRefused, match="two versions"):
+        place.databases("latest")
+    shutil.rmtree(place.root / "archive")
+    place.base()
+    place.segment(1, 2)
+    place.segment(3, 5, name="lost")  # acknowledged by nobody, or given up with --incomplete
+    place.base(after=4)  # of lost events
+    place.segment(3, 4, term=1)
+    place.segment(5, 6, term=2)
+    assert place.databases("latest")[4:] == ["d3", "d3x", "d4", "d4x", "d5", "d5x", "d6", "d6x"]
+    assert place.databases("1970-01-01 00:00:03")[-1] == "d3x"
+
+
+def test_P39_several_histories_are_not_guessed(place: Place) -> None:
+    place.base()
+    place.segment(1, 2)
+    place.base(history=OTHER)
+    place.segment(1, 1, history=OTHER, name="other")
+    why = place.why_not("latest")
+    assert MINE in why and OTHER in why and "--history" in why
+    assert place.databases("latest", OTHER) == ["other", "otherx"]
+    assert place.databases("4")[-1] == "d2x"  # only one has it
+    assert f"has no history {'c' * 16}" in place.why_not("latest", "c" * 16)
+
+
+def test_P39_the_retention_keeps_what_a_restore_needs(place: Place) -> None:
+    old, middle, new = place.base(), place.base(after=4), place.base(after=8)
+    parts = [place.segment(low, low + 1) for low in range(1, 10, 2)]
+    items = place.archive.items()
+    assert set(obsolete(items, 0)) == set()
+    assert {item.name for item in obsolete(items, middle.made)} == {
+        item.name for item in (old, *parts[:2])
+    }
+    assert {item.name for item in obsolete(items, new.made + 1)} == {
+        item.name for item in (old, middle, *parts[:4])
+    }
+    for item in obsolete(items, middle.made):
+        place.archive.remove(item)
+    assert [chain.last for chain in chains(place.archive.items())] == [20, 20]
+    assert place.databases("latest")[-1] == "d10x" and place.databases("10")[-1] == "d5x"
+    assert covers(place.archive.items(), parts[2]) and not covers(place.archive.items(), parts[0])
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+def _archiving(client: Metastore, where: Path) -> None:
+    for name, value in (
+        ("acid.metastore.archive", str(where)),
+        ("acid.metastore.archive.interval", "0.1s"),
+        ("acid.metastore.fold.transactions", "5"),
+        ("acid.metastore.fold.interval", "0.3s"),
+    ):
+        client.set(name, value)
+
+
+def _archived(client: Metastore) -> bool:
+    status = client.status()
+    assert not status["archive_error"]
+    last = client.query("SELECT value FROM meta WHERE key = 'log_seq'")[1][0][0]
+    return bool(status["archived_event"] == int(last) and not status["unarchived_segments"])
+
+
+def _commit(client: Metastore) -> None:
+    with client.begin():
+        pass
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
+def test_P39_no_event_is_missing_after_kills(
+    tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(address.KEY, KEY)
+    member, where = Member(tmp_path / "m").start(), tmp_path / "archive"
+    try:
+        with member.local() as client:
+            _archiving(client, where)
+            until(lambda: _archived(client))
+        for _ in range(kills):
+            with Metastore.connect(member.uri) as client:
+                began = time.monotonic()
+                while time.monotonic() - began < 0.3:
+                    _commit(client)
+            member.kill()
+            member.start()
+        with member.local() as client:
+            client.create_database("last")
+            until(lambda: _archived(client))
+            client.backup(tmp_path / "now.duckdb")
+            settings = client.settings()
+        rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
+        assert settings["acid.metastore.archive"] == str(where)
+        assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
+    finally:
+        member.kill()
+
+
+def test_P39_an_archive_that_is_away_loses_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(address.KEY, KEY)
+    where, held = tmp_path / "mount" / "archive", tmp_path / "mount"
+    held.write_text("not mounted")
+    member = Member(tmp_path / "m").start()
+    try:
+        with member.local() as client:
+            _archiving(client, where)
+            until(lambda: client.status()["archive_error"])
+            for _ in range(12):
+                _commit(client)
+            client.query("SELECT 1")  # folds
+            assert client.status()["unarchived_segments"] > 0
+            held.unlink()
+            until(lambda: not client.status()["archive_error"], 20)
+            until(lambda: _archived(client))
+            client.backup(tmp_path / "now.duckdb")
+        rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
+        assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
+    finally:
+        member.kill()
+
+
+def test_P39_a_promoted_standby_goes_on_with_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with what its primary had not archived before it died."""
+    monkeypatch.setenv(address.KEY, KEY)
+    first, second = Member(tmp_path / "first").start(), Member(tmp_path / "second")
+    where = tmp_path / "archive"
+    try:
+        with first.local() as client:
+            _archiving(client, where)
+            until(lambda: _archived(client))
+        second.follow(first)
+        until(second.is_synchronous)
+        (path,) = where.iterdir()
+        path.rename(tmp_path / "away")  # the primary can't archive any more
+        path.write_text("")
+        with Metastore.connect(both(first, second)) as client:
+            for number in range(12):
+                client.create_database(f"d{number}")
+                _commit(client)
+            time.sleep(0.5)
+            first.kill()
+            path.unlink()
+            (tmp_path / "away").rename(path)
+            client.create_database("after")
+        with second.local() as local:
+            until(lambda: _archived(local), 20)
+            local.backup(tmp_path / "now.duckdb")
+        (chain,) = chains(Archive(str(where)).items())
+        assert {part.item.term for part in chain.parts} == {0, 1}
+        rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
+        assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
+    finally:
+        for member in (first, second):
+            member.kill()
+
+
+def test_P39_the_commands_show_an_archive_and_restore_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse, where = tmp_path / "warehouse", tmp_path / "archive"
+    monkeypatch.setenv("ACID_WAREHOUSE", str(warehouse))
+    monkeypatch.delenv("ACID_METASTORE", raising=False)
+
+    def acid(*command: str) -> Result:
+        return CliRunner().invoke(main, ["metastore", *command])
+
+    assert acid("start").exit_code == 0
+    home = Home(warehouse / "_metastore")
+    assert "writes to no archive" in acid("archive").stderr
+    with Metastore.connect(home.path, autostart=False) as client:
+        _archiving(client, where)
+        client.create_database("early")
+        until(lambda: _archived(client))
+        early = client.status()["archived_event"]
+        client.create_database("late")
+        until(lambda: _archived(client))
+    (shown,) = json.loads(acid("archive", "--json").stdout)
+    assert shown["events"].endswith(f"-{early + 1}") or int(shown["events"].split("-")[1]) > early
+    assert acid("stop").exit_code == 0
+    assert "name a backup FILE, or --archive DIR and --until" in acid("restore").stderr
+    assert "--until" in acid("restore", "--archive", str(where)).stderr
+    both_given = ("restore", "--archive", str(where), "--until", str(early))
+    file = tmp_path / "then.duckdb"
+    assert acid(*both_given, "--to", str(file)).exit_code == 0 and file.exists()
+    assert "holds a metastore already" in acid(*both_given).stderr
+    os.chdir(tmp_path)
+    done = acid("restore", "--archive", "archive", "--until", str(early), "--replace")
+    assert done.exit_code == 0 and f"up to event {early}," in done.stdout, done.stderr
+    with Metastore.connect(home.path) as client:
+        assert client.databases() == ["default", "early"]
+        # The events differ from here on, so they are archived apart from those of before.
+        until(lambda: _archived(client), 20)
+        assert len({item.history for item in Archive(str(where)).items()}) == 2
+        client.stop()
