@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,52 +166,3 @@ def test_the_command_makes_shows_and_renews_a_certificate(
     renewed = json.loads(acid("--renew", "--days", "30").stdout)
     assert renewed["hosts"] == made["hosts"] and renewed["expires"] < made["expires"]
     assert Path(made["ca"]).read_bytes() == authority
-
-
-# --- machines that vanish -----------------------------------------------------------------------
-
-
-def test_P10_a_client_leaves_a_primary_that_is_silent_for_its_standby(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stopped process acknowledges bytes but answers nothing, as behind a dead disk."""
-    monkeypatch.setenv(address.KEY, KEY)
-    first, second = Member(tmp_path / "first").start(), Member(tmp_path / "second")
-    try:
-        second.follow(first)
-        until(second.is_synchronous)
-        with Metastore.connect(both(first, second)) as client:
-            client.databases()
-            first.pause()
-            began = time.monotonic()
-            client.create_database("after")
-            assert time.monotonic() - began < 12  # and not the 60 s of an answer
-            again = time.monotonic()
-            Metastore.connect(both(first, second)).close()
-            assert time.monotonic() - again < 6
-    finally:
-        first.resume()
-        for member in (first, second):
-            member.kill()
-
-
-def test_P10_a_connection_to_a_machine_that_vanished_ends_after_the_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(address.KEY, KEY)
-    monkeypatch.setenv(address.SILENCE, "5")
-    target = remote("tcp://127.0.0.1:7433")
-    assert target.silence == 5
-    with socket.create_server((HOST, 0)) as server:
-        sock = socket.create_connection(server.getsockname())
-        wire.tune(sock, target.silence)
-        with sock:
-            got = [
-                sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
-                for name in ("TCP_USER_TIMEOUT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
-            ]
-    assert got[0] == 5000 and got[1] + got[2] * got[3] == 5
-    for wrong in ("0", "soon", "nan"):
-        monkeypatch.setenv(address.SILENCE, wrong)
-        with pytest.raises(InvalidDefinition, match=r"number of seconds from 1 to 3600"):
-            remote("tcp://127.0.0.1:7433")
