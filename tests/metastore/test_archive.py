@@ -73,13 +73,14 @@ class Primary:
     def open(self) -> None:
         self.store = Store(self.home.database)
         self.store.next_epoch()
-        clock = SimpleNamespace(
+        clock: Any = SimpleNamespace(
             store=self.store,
             state=self.world.state,
             now_wall=self.world.clock.moment().wall,
         )
+        part: Any = SimpleNamespace(membership=Membership(term=self.term), leads=True)
         with patch.object(Archiver, "_run", lambda _: None):
-            self.archiver = Archiver(self.home, clock, lambda: Membership(term=self.term))  # type: ignore[arg-type]
+            self.archiver = Archiver(self.home, clock, part)
 
     def append(self) -> None:
         fresh = self.world.events[self.written :]
@@ -185,6 +186,7 @@ def test_P39_restoring_to_an_event_gives_exactly_the_state_of_then(
             elif work == 7:
                 primary.archiver.seal()
                 primary.term += 1
+                primary.archiver._leadership.membership = Membership(term=primary.term)
             elif work < 10:
                 point = POINTS[(step[1] + step[2]) % len(POINTS)]
                 primary.crash(point, chance.choice((primary.fold, primary.ship)))
@@ -199,6 +201,17 @@ def test_P39_restoring_to_an_event_gives_exactly_the_state_of_then(
             assert contents(file, root) == primary.then[number]
         primary.store.close()
         assert every_row(root / f"{wanted[-1]}.duckdb") == every_row(primary.home.database)
+
+
+def test_P39_only_who_leads_says_that_nothing_else_happened_by_now(tmp_path: Path) -> None:
+    """A standby may lack events of its primary that are older than its segment."""
+    primary = Primary(tmp_path)
+    primary.append()
+    primary.archiver._leadership.leads = False  # type: ignore[misc]
+    primary.archiver.seal()
+    (item,) = primary.archiver._unarchived()
+    assert item.made == primary.world.events[-1].at - 1
+    primary.store.close()
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Primaries that fall silent: stopped processes, and machines that vanish from the network (P10)."""
+"""Primaries that fall silent: stopped processes, and machines that leave the network (P10)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def ip(*command: str) -> str:
 
 
 class Machine:
-    """A network namespace, which can vanish: packets to it are lost, and nothing tells the sender."""
+    """A network namespace, which can vanish: packets to it are lost, and no sender is told."""
 
     def __init__(self) -> None:
         self.name = f"acid{secrets.token_hex(2)}"

@@ -110,6 +110,11 @@ def batches(item: Item, content: bytes) -> list[Record]:
     return records
 
 
+def moment_of(record: Record) -> int:
+    """When the batch was decided, in milliseconds UTC."""
+    return int(json.loads(record.text)[-1][1])
+
+
 def _head(history: str, term: int, first: int, last: int) -> str:
     fields = {"history": history, "term": term, "first": first, "last": last}
     return "acid metastore segment 1 " + json.dumps(fields)

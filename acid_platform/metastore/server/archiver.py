@@ -15,7 +15,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import duckdb
@@ -31,16 +30,18 @@ from acid_platform.metastore.server.archive import (
     Archive,
     Item,
     digest,
+    moment_of,
     segment,
 )
 from acid_platform.metastore.server.coverage import chains, covers, obsolete
 from acid_platform.metastore.server.group_commit import GroupCommit
-from acid_platform.metastore.server.membership import Membership
+from acid_platform.metastore.server.leadership import Leadership
 from acid_platform.metastore.wire import PRIMARY
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _LOOK_SECONDS = 1.0
 _LONGEST_PAUSE = 30.0
+_LIST_SECONDS = 10.0
 _END_SECONDS = 10.0
 _PART = 1 << 20
 
@@ -48,10 +49,9 @@ _PART = 1 << 20
 class Archiver:
     """The server's thread calls all methods but those of the thread itself."""
 
-    def __init__(
-        self, home: Home, commits: GroupCommit, membership: Callable[[], Membership]
-    ) -> None:
-        self._home, self._commits, self._membership = home, commits, membership
+    def __init__(self, home: Home, commits: GroupCommit, leadership: Leadership) -> None:
+        self._commits, self._leadership = commits, leadership
+        self._home = home
         self._changed = threading.Condition()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -63,6 +63,9 @@ class Archiver:
         self._archived = 0
         self._sealed = max((item.last for item in self._unarchived()), default=0)
         self._sealed_at = time.monotonic()
+        self._based = ""
+        """The archive that was found to have a backup."""
+        self._listed = float("-inf")
         self._learn()
 
     # --- the server's thread ------------------------------------------------------------------
@@ -74,7 +77,7 @@ class Archiver:
         self._interval = settings.integer("acid.metastore.archive.interval") / 1000
         self._base_interval = settings.integer("acid.metastore.archive.base.interval")
         self._retention = settings.integer("acid.metastore.archive.retention")
-        self._member = self._membership()
+        self._member = self._leadership.membership
         if self._where and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
             self._thread.start()
@@ -106,8 +109,11 @@ class Archiver:
         records = [record for record in store.records() if record.first > self._sealed]
         if not records:
             return
-        made = self._commits.now_wall
-        item, content = segment(self._history, self._membership().term, made, records)
+        # Only who leads knows that there is no other event by now.
+        last = moment_of(records[-1]) - 1
+        made = self._commits.now_wall if self._leadership.leads else last
+        term = self._leadership.membership.term
+        item, content = segment(self._history, term, made, records)
         make_directory(self._waiting, 0o700)
         draft = self._waiting / f".{item.name}.part"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -188,13 +194,15 @@ class Archiver:
             archive.put(item, path)
             self._archived = max(self._archived, item.last)
             path.unlink()
-        if not stopped:
+        if not stopped and (waiting or self._based != archive.where):
             self._keep_base(archive)
+            self._based = archive.where
 
     def _forget_archived(self, archive: Archive, waiting: list[Item]) -> None:
         """A standby's: what its primary has archived, or what a later backup must have."""
-        if not waiting:
+        if not waiting or time.monotonic() - self._listed < _LIST_SECONDS:
             return
+        self._listed = time.monotonic()
         archived = archive.items(self._history)
         now = time.time_ns() // 1_000_000
         for item in waiting:

@@ -58,6 +58,11 @@ class Leadership:
         return self.standby.membership if self.standby else self._replication.membership
 
     @property
+    def leads(self) -> bool:
+        """Whether nobody else can be the primary now."""
+        return self.standby is None and self._replication.leads()
+
+    @property
     def outdated(self) -> str:
         """Why this has to be made anew, if it is a standby."""
         return self.standby.outdated if self.standby else ""

@@ -6,7 +6,6 @@ another, as a standby does. Batches are never divided, since nobody ever saw a p
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zlib
@@ -22,7 +21,7 @@ from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import blocks, journal, state_rows
-from acid_platform.metastore.server.archive import Archive, Item, batches
+from acid_platform.metastore.server.archive import Archive, Item, batches, moment_of
 from acid_platform.metastore.server.coverage import Chain, chains
 from acid_platform.metastore.server.journal import Record
 from acid_platform.metastore.server.store import Store
@@ -185,7 +184,9 @@ def _advance(draft: Path, archive: Archive, chain: Chain, until: Until) -> tuple
         machine.replay(recorded)
         made, unfolded, done = chain.base.made, 0, False
         for records in _records(archive, chain):
-            wanted = [record for record in records if until.includes(record.last, _moment(record))]
+            wanted = [
+                record for record in records if until.includes(record.last, moment_of(record))
+            ]
             done = len(wanted) < len(records)
             if wanted:
                 joined = ",".join(record.text[1:-1] for record in wanted)
@@ -230,10 +231,6 @@ def _records(archive: Archive, chain: Chain) -> Iterator[list[Record]]:
                 fresh.append(record)
                 last = record.last
         yield fresh
-
-
-def _moment(record: Record) -> int:
-    return int(json.loads(record.text)[-1][1])
 
 
 def _fold(store: Store, state: State) -> None:

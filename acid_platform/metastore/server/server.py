@@ -71,7 +71,7 @@ class Server:
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
         self.reception = Reception(home, service, self.commits.bad)
         self.leadership = Leadership(home, membership, self.commits, self.reception, HANDLERS)
-        self.archiver = Archiver(home, self.commits, lambda: self.leadership.membership)
+        self.archiver = Archiver(home, self.commits, self.leadership)
         self.commits.before_fold = self.archiver.seal
         self.leadership.before_promotion = self.archiver.try_to_seal
         Endpoint(self.reception.address, os.getpid(), self.commits.epoch, PROTOCOL).publish(home)
