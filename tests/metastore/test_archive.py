@@ -464,9 +464,8 @@ def test_P39_no_event_is_missing_after_kills(
             client.create_database("last")
             until(lambda: _archived(client))
             client.backup(tmp_path / "now.duckdb")
-            settings = client.settings()
+        (_chain,) = chains(Archive(str(where)).items())  # a gap would have made a second backup
         rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
-        assert settings["acid.metastore.archive"] == str(where)
         assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
     finally:
         member.kill()
@@ -491,6 +490,7 @@ def test_P39_an_archive_that_is_away_loses_nothing_and_says_so(
             until(lambda: not client.status()["archive_error"], 20)
             until(lambda: _archived(client))
             client.backup(tmp_path / "now.duckdb")
+        (_chain,) = chains(Archive(str(where)).items())
         rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
         assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
     finally:

@@ -185,7 +185,9 @@ class Link:
         later request's."""
         patience = ANSWER_SECONDS + request.operation.patience
         connection = self._connection()
-        replaced = self.target.replaced and partial(self.target.replaced, connection.term)
+        replaced = None
+        if self.target.failover_seconds:
+            replaced = partial(self.target.replaced, connection.term)
         try:
             answer: Answer = json.loads(connection.exchange(request.message, patience, replaced))
             return answer

@@ -118,7 +118,9 @@ class Local:
         self.require_same()
         start(self.home, alone=alone)
 
-    replaced = None
+    def replaced(self, term: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """A directory has no standby."""
+        return False
 
     def require_same(self) -> None:
         """Raises WarehouseMoved: another metastore at this path belongs to somebody else (P31)."""

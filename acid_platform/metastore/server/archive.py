@@ -13,9 +13,10 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 from isal import isal_zlib
@@ -65,8 +66,8 @@ class Item:
         found = _NAME.fullmatch(name)
         if found is None:
             return None
-        numbers = (int(found[key]) for key in ("term", "first", "last", "made"))
-        return cls(found["kind"], history, *numbers, found["digest"], size)
+        term, first, last, made = (int(found[key]) for key in ("term", "first", "last", "made"))
+        return cls(found["kind"], history, term, first, last, made, found["digest"], size)
 
 
 def digest(parts: Iterable[bytes]) -> str:
@@ -93,7 +94,7 @@ def batches(item: Item, content: bytes) -> list[Record]:
     try:
         if digest([content]) != item.digest:
             raise ValueError("its checksum is wrong")
-        head, *lines = isal_zlib.decompress(content, wbits=_GZIP).decode().split("\n")
+        head, *lines = zlib.decompress(content, wbits=_GZIP).decode().split("\n")
         if head != _head(item.history, item.term, item.first, item.last):
             raise ValueError("it has the name of another segment")
         records = [_record(line) for line in lines]
@@ -102,7 +103,7 @@ def batches(item: Item, content: bytes) -> list[Record]:
             item.last + 1,
         ]:
             raise ValueError("it does not hold the events of its name")
-    except (ValueError, isal_zlib.error) as error:
+    except (ValueError, zlib.error) as error:
         raise BackupRefused(
             f"the segment {item.history}/{item.name} is damaged: {error}; put back the file, or"
             f" restore with --until {item.first - 1}"
@@ -154,7 +155,8 @@ class Archive:
         )
         items = []
         for info in found:
-            *_, directory, name = ("", *info.path.split("/"))
+            path = PurePosixPath(info.path)
+            directory, name = path.parent.name, path.name
             item = Item.parse(directory, name, info.size or 0)
             if item is not None and info.is_file and _HISTORY.fullmatch(directory):
                 items.append(item)
