@@ -311,6 +311,22 @@ def test_P39_a_time_includes_what_happened_by_then(place: Place) -> None:
     assert "is no time such as" in place.why_not("yesterday")
 
 
+def test_P39_an_archive_may_be_in_an_object_store(place: Place) -> None:
+    place.archive = Archive("mock:///bucket/prefix")  # Arrow's file system in memory
+    assert place.archive.items() == []
+    place.archive._system.create_dir(f"bucket/prefix/{MINE}")
+    place.base()
+    first = place.segment(1, 2)
+    place.segment(3, 3)
+    assert place.databases("latest")[-1] == "d3x"
+    place.archive.remove(first)
+    assert "events 1 to 4 are missing" in place.why_not("latest")
+    with pytest.raises(BackupRefused, match="can't be used"):
+        Archive("nothing://bucket/prefix")
+    with pytest.raises(BackupRefused, match="must be an absolute path or a URI"):
+        Archive("archive")
+
+
 def test_P39_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
     place.base()
     place.segment(1, 2)

@@ -17,14 +17,16 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from isal import isal_zlib
-from pyarrow import fs
 
 from acid_platform.disk import make_directory, sync_path
 from acid_platform.errors import BackupRefused
 from acid_platform.metastore.server.journal import Record
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _NAME = re.compile(
     r"(?P<kind>base|segment)-(?P<term>\d+)-(?P<first>\d{12,})-(?P<last>\d{12,})"
@@ -133,6 +135,8 @@ class Archive:
     """The files at a path or URI. Raises BackupRefused for a URI that can't be used."""
 
     def __init__(self, where: str) -> None:
+        from pyarrow import fs  # not loaded by every metastore
+
         self.where = where
         self._root: Path | None = None
         if "://" not in where or where.startswith("file://"):
@@ -145,11 +149,13 @@ class Archive:
             return
         try:
             self._system, self._path = fs.FileSystem.from_uri(where)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        except (ValueError, NotImplementedError, OSError) as error:  # Arrow's are of these
             raise BackupRefused(f"the archive {where} can't be used: {error}") from error
 
     def items(self, history: str = "") -> list[Item]:
         """What is archived of one history, or of all, in no order. Raises OSError."""
+        from pyarrow import fs
+
         found = self._system.get_file_info(
             fs.FileSelector(f"{self._path}/{history}".rstrip("/"), True, recursive=True)
         )
@@ -175,7 +181,9 @@ class Archive:
             os.rename(draft, target)
             sync_path(directory)
             return
-        with source.open("rb") as file, self._system.open_output_stream(target) as out:
+        # Arrow would compress the file again because of its name.
+        stream = self._system.open_output_stream(target, compression=None)
+        with source.open("rb") as file, stream as out:
             while part := file.read(_PART):
                 out.write(part)
 

@@ -17,11 +17,7 @@ import threading
 import time
 from contextlib import suppress
 
-import duckdb
-import pyarrow as pa
-
 from acid_platform.disk import make_directory, sync_path
-from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server.archive import (
@@ -172,7 +168,7 @@ class Archiver:
                 if self._where:
                     self._archive(Archive(self._where), stopped)
                 self.error, pause = "", _LOOK_SECONDS
-            except (OSError, AcidError, duckdb.Error, pa.ArrowException) as error:
+            except Exception as error:  # whatever a file system raises, the next attempt may work
                 self._failed(error)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             if stopped:
