@@ -57,7 +57,10 @@ class Archiver:
         self.error = ""
         """Why the last attempt to archive failed; empty if it did not."""
         self._archived = 0
-        self._sealed = max((item.last for item in self._unarchived()), default=0)
+        # Segments of an earlier term may hold events that were lost with it.
+        term = leadership.membership.term
+        sealed = (item.last for item in self._unarchived() if item.term == term)
+        self._sealed = max(sealed, default=0)
         self._sealed_at = time.monotonic()
         self._based = ""
         """The archive that was found to have a backup."""
