@@ -127,9 +127,10 @@ def _metastore(metastore: Metastore) -> CheckResult:
     failed = status["failed_writes"]
     if failed:
         text += f"; {failed} writes of its journal failed, see server.log there"
-    if status["tls_until"]:
+    # A process that an earlier version started does not say.
+    if status.get("tls_until"):
         text += f"; its certificate is valid until {status['tls_until']}"
-    late = bool(status["archive_error"])
+    late = bool(status.get("archive_error"))
     if late:
         text += (
             f"; {status['unarchived_segments']} segments of its journal can't be archived in"
