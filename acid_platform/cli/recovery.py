@@ -59,7 +59,7 @@ def archive(session: Session, place: str | None) -> None:
             {
                 "history": history,
                 "from": utc_text(window.begin),
-                "until": utc_text(window.until),
+                "until": utc_text(window.until) if window.until >= window.begin else "",
                 "events": f"{window.first}-{window.last}",
                 "backups": window.bases,
                 "bytes": sum(item.size for item in own),

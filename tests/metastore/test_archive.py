@@ -302,13 +302,22 @@ def test_P39_a_time_includes_what_happened_by_then(place: Place) -> None:
     assert place.databases("5") == place.databases("4") == ["d1", "d1x", "d2", "d2x"]
     assert place.databases("0") == []
     late = place.why_not("1970-01-01 00:00:04.501")
-    assert "every event up to 1970-01-01 00:00:04.500 UTC (event 8)" in late
+    assert "every event up to 1970-01-01 00:00:04.500 UTC, event 8, but not up to" in late
     assert "restore with --until 8" in late
-    assert "not up to event 9" in place.why_not("9")
+    assert "but not up to event 9" in place.why_not("9")
     assert "no backup from 1969-12-31 23:00:00.000 UTC or before" in place.why_not(
         "1969-12-31 23:00"
     )
     assert "is no time such as" in place.why_not("yesterday")
+
+
+def test_P39_a_backup_alone_does_not_tell_that_nothing_happened_since(place: Place) -> None:
+    made = place.base(after=2)
+    assert "every event up to event 4, but not up to" in place.why_not("1970-01-01 00:00:02.001")
+    assert place.databases("latest") == place.databases("4") == ["d1", "d1x", "d2", "d2x"]
+    place.segment(2, 2)  # sealed at 2.5 s, before anything else happened
+    assert place.databases("1970-01-01 00:00:02.5")[-1] == "d2x"
+    assert windows(place.archive.items())[0].begin == made.made
 
 
 def test_P39_an_archive_may_be_in_an_object_store(place: Place) -> None:

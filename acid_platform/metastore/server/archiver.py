@@ -161,21 +161,29 @@ class Archiver:
     # --- the thread ---------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause = _LOOK_SECONDS
+        failing_since: float | None = None
         while True:
-            with self._changed:
-                if not self._stopped:
-                    self._changed.wait(pause)
-                stopped = self._stopped
+            now = time.monotonic()
+            failing = now - failing_since if failing_since is not None else 0.0
+            stopped = self._pause(now + min(max(failing / 2, _LOOK_SECONDS), _LONGEST_PAUSE))
             try:
                 if self._where:
                     self._archive(Archive(self._where), stopped)
-                self.error, pause = "", _LOOK_SECONDS
+                self.error, failing_since = "", None
             except Exception as error:  # whatever a file system raises, the next attempt may work
                 self._failed(error)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                failing_since = failing_since or now
             if stopped:
                 return
+
+    def _pause(self, until: float) -> bool:
+        """Waits until then, or for a new segment unless the archive is away; returns whether to
+        stop."""
+        with self._changed:
+            while not self._stopped and (left := until - time.monotonic()) > 0:
+                if self._changed.wait(left) and not self.error:
+                    break
+            return self._stopped
 
     def _failed(self, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
@@ -188,14 +196,17 @@ class Archiver:
         if self._member.role != PRIMARY:
             self._forget_archived(archive, waiting)
             return
+        self._copy(archive, waiting)
+        if not stopped and (waiting or self._based != archive.where):
+            self._keep_base(archive)
+            self._based = archive.where
+
+    def _copy(self, archive: Archive, waiting: list[Item]) -> None:
         for item in waiting:
             path = self._waiting / item.name
             archive.put(item, path)
             self._archived = max(self._archived, item.last)
             path.unlink()
-        if not stopped and (waiting or self._based != archive.where):
-            self._keep_base(archive)
-            self._based = archive.where
 
     def _forget_archived(self, archive: Archive, waiting: list[Item]) -> None:
         """A standby's: what its primary has archived, or what a later backup must have."""
@@ -228,6 +239,8 @@ class Archiver:
                 checksum = digest(iter(lambda: file.read(_PART), b""))
             term, last = self._member.term, made.last_event
             base = Item(BASE, self._history, term, 1, last, made.made, checksum)
+            # Before the backup: they tell where the events of its term begin.
+            self._copy(archive, self._unarchived())
             archive.put(base, draft)
             self._archived = max(self._archived, last)
         finally:

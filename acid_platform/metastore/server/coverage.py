@@ -30,7 +30,7 @@ class Chain:
     last: int
     """The number of the last event."""
     until: int
-    """The moment up to which it has every event, in milliseconds UTC."""
+    """The moment up to which it has every event, in milliseconds UTC; 0 if that is not known."""
     missing: tuple[int, int] | None
     """The first and last number of the gap after which more is archived."""
 
@@ -121,15 +121,20 @@ def _chain(base: Item, items: Sequence[Item], begins: dict[int, int]) -> Chain:
         for item in items
         if item.kind == SEGMENT
     ]
-    later = [part for part in parts if part.last > base.last and part.last >= part.item.first]
+    counting = [part for part in parts if part.last >= part.item.first]
     # The events of a term come before those of the next one.
-    later.sort(key=lambda part: (part.item.term, part.item.first, part.last))
-    last, until, taken = base.last, base.made, list[Part]()
-    for part in later:
+    counting.sort(key=lambda part: (part.item.term, part.item.first, part.last))
+    last, taken, missing = base.last, list[Part](), None
+    for part in counting:
+        if part.last <= base.last:
+            continue
         if part.item.first > last + 1:
-            return Chain(base, tuple(taken), last, until, (last + 1, part.item.first - 1))
+            missing = (last + 1, part.item.first - 1)
+            break
         taken.append(part)
         last = max(last, part.last)
-        if part.last == part.item.last == last:
-            until = max(until, part.item.made)
-    return Chain(base, tuple(taken), last, until, None)
+    # A backup does not tell: other events may have come while it was made.
+    until = max(
+        (part.item.made for part in counting if part.last == part.item.last <= last), default=0
+    )
+    return Chain(base, tuple(taken), last, until, missing)

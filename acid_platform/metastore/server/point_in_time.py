@@ -159,8 +159,9 @@ def _why_not(archive: Archive, until: Until, near: Sequence[Chain]) -> str:
         )
     chain = near[-1]
     text = (
-        f"{archive.where} has every event up to {utc_text(chain.until)} (event {chain.last}), not"
-        f" up to {until}"
+        f"{archive.where} has every event up to"
+        f" {f'{utc_text(chain.until)}, ' if chain.until else ''}event {chain.last}, but not up to"
+        f" {until}"
     )
     if chain.missing:
         low, high = chain.missing
