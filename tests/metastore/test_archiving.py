@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -163,7 +162,7 @@ def test_P39_the_commands_show_an_archive_and_restore_from_it(
     file = tmp_path / "then.duckdb"
     assert acid(*both_given, "--to", str(file)).exit_code == 0 and file.exists()
     assert "holds a metastore already" in acid(*both_given).stderr
-    os.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path)
     done = acid("restore", "--archive", "archive", "--until", str(early), "--replace")
     assert done.exit_code == 0 and f"up to event {early}," in done.stdout, done.stderr
     with Metastore.connect(home.path) as client:
