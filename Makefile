@@ -163,7 +163,7 @@ chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="-
 
 .PHONY: failovers
 failovers: setup ## kill the primary metastore under eight writers: its standby has every commit (N=50)
-	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50)
+	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
 
 .PHONY: interop
 interop: setup ## a real Trino on our tables through the gateway; fetches 821 MB once (ARGS="--races 50")
@@ -203,6 +203,10 @@ dist: packages ## build the packages and notes of a release in build/dist (TAG=,
 .PHONY: bench-metastore
 bench-metastore: setup ## the metastore compared with SQLite and PostgreSQL (DURATION= seconds of the long run)
 	@$(TEST_STATE) exec $(PY) -m benchmarks.metastore --duration $(DURATION) $(ARGS)
+
+.PHONY: bench-transports
+bench-transports: setup ## the metastore over its socket, TCP and TLS, and while it archives
+	@$(TEST_STATE) exec $(PY) -m benchmarks.transports $(ARGS)
 
 .PHONY: bench-read
 bench-read: setup ## reads compared with plain ORC, by the published steps (8 million rows)

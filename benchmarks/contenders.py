@@ -69,7 +69,11 @@ class OurMetastore:
                     )
 
     def open_session(self) -> Session:
-        client = Metastore.connect(self.home)
+        return self.session_of(self.home)
+
+    @staticmethod
+    def session_of(where: Path | str) -> Session:
+        client = Metastore.connect(where)
 
         def transaction(table: int, partition: int) -> int | None:
             name, part = f"bench.t{table}", f"p={partition}"

@@ -127,7 +127,16 @@ def _metastore(metastore: Metastore) -> CheckResult:
     failed = status["failed_writes"]
     if failed:
         text += f"; {failed} writes of its journal failed, see server.log there"
-    return CheckResult("metastore", not failed, text)
+    # A process that an earlier version started does not say.
+    if status.get("tls_until"):
+        text += f"; its certificate is valid until {status['tls_until']}"
+    late = bool(status.get("archive_error"))
+    if late:
+        text += (
+            f"; {status['unarchived_segments']} segments of its journal can't be archived in"
+            f" {status['archive']}: {status['archive_error']}"
+        )
+    return CheckResult("metastore", not failed and not late, text)
 
 
 def settings_rows(metastore: Metastore) -> Iterator[Row]:

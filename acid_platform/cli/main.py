@@ -16,8 +16,8 @@ from acid_platform import __version__
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway import gateway
-from acid_platform.cli.metastore import metastore
 from acid_platform.cli.past import diff, rollback, tag
+from acid_platform.cli.recovery import metastore
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from acid_platform.cli.console import Group, Session, command
-from acid_platform.display.progress import progress
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
@@ -139,7 +136,7 @@ def standby(
     from acid_platform.metastore.endpoint import take_lock
     from acid_platform.metastore.server.seeding import make_standby, require_made
 
-    _require_own(session, "make a standby")
+    require_own(session, "make a standby")
     home = Home(Path(session.place.metastore).resolve())
     kept = ""
     if primary:
@@ -165,7 +162,7 @@ def standby(
 @command
 def promote(session: Session, incomplete: bool) -> None:
     """Make this standby the primary. The old primary must have stopped."""
-    _require_own(session, "promote it")
+    require_own(session, "promote it")
     running = _running(session)
     if running is None:
         raise MetastoreUnavailable(
@@ -189,6 +186,47 @@ def forget_standby(session: Session) -> None:
     )
 
 
+@metastore.command()
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--renew", is_flag=True, help="Make it anew for the same hosts.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=397,
+    show_default=True,
+    help="How long it lasts.",
+)
+@click.option(
+    "--to", "directory", metavar="DIR", help="Another directory than tls in the metastore's."
+)
+@command
+def certificate(
+    session: Session, hosts: tuple[str, ...], renew: bool, days: int, directory: str | None
+) -> None:
+    """Make a certificate for each HOST by which clients connect, or print the one that is there.
+
+    A service that listens with --listen uses it for TLS from its next start, and a renewed one from
+    the next connection. Clients and standbys need the ca.pem beside it in ACID_METASTORE_TLS_CA.
+    """
+    from acid_platform.metastore.certificates import make_certificate, read_certificate
+
+    if directory is None:
+        require_own(session, "make its certificate")
+        home = Home(Path(session.place.metastore).resolve())
+        home.prepare()
+        where = home.tls
+    else:
+        where = Path(directory).absolute()
+    made = make_certificate(where, hosts, days) if hosts or renew else read_certificate(where)
+    fields = {**asdict(made), "hosts": ", ".join(made.hosts)}
+    for key in ("expires", "ca_expires"):
+        fields[key] = f"{fields[key]:%Y-%m-%d %H:%M:%S} UTC"
+    if session.json:
+        session.say_json(fields)
+        return
+    session.show([{"certificate": key, "value": value} for key, value in fields.items()])
+
+
 @metastore.command("sql")
 @click.argument("query")
 @command
@@ -199,148 +237,12 @@ def metastore_sql(session: Session, query: str) -> None:
     session.show([dict(zip(columns, row, strict=True)) for row in rows], columns, empty="no rows")
 
 
-@metastore.command()
-@click.argument("file", type=click.Path(dir_okay=False))
-@command
-def backup(session: Session, file: str) -> None:
-    """Write everything that is committed to the new FILE, while others work."""
-    with session.metastore() as client:
-        made = client.backup(file)
-    session.say(
-        asdict(made),
-        f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to {made.last_txn}",
-    )
-
-
-@metastore.command()
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
-@click.option(
-    "--moved-from",
-    metavar="ROOT",
-    default="",
-    help="Where the warehouse was, if the backup is of a version that recorded absolute paths.",
-)
-@command
-def restore(session: Session, file: str, replace: bool, moved_from: str) -> None:
-    """Make the warehouse's metastore from a backup FILE. The metastore must not run.
-
-    The warehouse gets a new identity, and tables outside of its directory are read-only until
-    `take-over`. Write ids above the backup's are in doubt: hidden, with their files kept, until
-    `resolve`.
-    """
-    from acid_platform.tables.recovery import restore as restore_file
-
-    _require_own(session, "restore")
-    done = restore_file(session.place, os.fspath(file), replace, moved_from)
-    if session.json:
-        session.say_json(asdict(done))
-        return
-    made = datetime.fromtimestamp(done.made / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    lines = [
-        f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
-        f" {done.next_txn}"
-    ]
-    if done.open_txns:
-        lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
-    if done.kept:
-        lines.append(f"the old file is now {done.kept}")
-    if done.foreign:
-        lines.append(
-            f"read only, as another warehouse may use their directories, until `acid"
-            f" metastore take-over`: {', '.join(done.foreign)}"
-        )
-    for name, ids in done.doubtful.items():
-        lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
-    if done.doubtful:
-        lines.append(
-            "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
-        )
-    click.echo("\n".join(lines))
-
-
-@metastore.command()
-@click.argument("table", required=False)
-@click.option("--committed", metavar="IDS", default="", help="Such as 7,9-12.")
-@click.option("--aborted", metavar="IDS", default="", help="Such as 8.")
-@command
-def resolve(session: Session, table: str | None, committed: str, aborted: str) -> None:
-    """Say how write ids ended that a restore left in doubt; without TABLE, list them."""
-    with session.metastore() as client:
-        if table:
-            client.resolve_doubtful(table, _ids(committed), _ids(aborted))
-        left = client.doubtful()
-    session.show(
-        [{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
-        empty="no write id is in doubt",
-    )
-
-
-@metastore.command("take-over")
-@click.argument("table", required=False)
-@click.option(
-    "--moved-from",
-    metavar="ROOT",
-    default="",
-    help="Where the warehouse was, if an older version recorded absolute paths.",
-)
-@command
-def take_over(session: Session, table: str | None, moved_from: str) -> None:
-    """Allow writing to TABLE, or to all tables, outside of a copied warehouse's directory.
-
-    In a copy of a warehouse these tables are read-only, since the original may use the same
-    directories, and only one of the two may write there.
-    """
-    with session.metastore() as client:
-        moved = client.relocate(moved_from) if moved_from else []
-        taken = client.take_over(table) if table or not moved_from else []
-    rows = [{"taken over": name} for name in (*taken, *moved)]
-    session.show(rows, empty="no table is read-only")
-
-
-@metastore.command()
-@command
-def rebuild(session: Session) -> None:
-    """Make a new metastore from the tables' directories, if there is no backup.
-
-    Prints what the directories can't tell: aborted write ids, for example, count as committed.
-    Refused if there is a metastore.
-    """
-    from acid_platform.cli.rebuild import UNKNOWN
-    from acid_platform.cli.rebuild import rebuild as rebuild_from
-
-    _require_own(session, "rebuild")
-    with progress() as told:
-        rebuilt_tables = rebuild_from(session.place, told)
-    if session.json:
-        session.say_json(
-            {"tables": [asdict(rebuilt) for rebuilt in rebuilt_tables], "unknown": UNKNOWN}
-        )
-        return
-    session.show([asdict(rebuilt) for rebuilt in rebuilt_tables], empty="no table was found")
-    click.echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
-
-
-def _require_own(session: Session, what: str) -> None:
+def require_own(session: Session, what: str) -> None:
     if session.place.shared:
         raise InvalidDefinition(
             f"{session.place.metastore} is a service: {what} on its machine, with ACID_METASTORE"
             " set to its directory there"
         )
-
-
-def _ids(text: str) -> list[int]:
-    numbers: list[int] = []
-    for part in filter(None, text.replace(" ", "").split(",")):
-        low, _, high = part.partition("-")
-        if not low.isdecimal() or (high and not high.isdecimal()):
-            raise click.BadParameter(f"{part!r} is no write id and no range such as 9-12")
-        numbers += range(int(low), int(high or low) + 1)
-    return numbers
-
-
-def _ranges(ids: list[tuple[int, int]]) -> str:
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ids)
 
 
 def _running(session: Session) -> Metastore | None:

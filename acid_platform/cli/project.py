@@ -11,11 +11,13 @@ import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from acid_platform.metastore.address import FILES, SYSTEM
+
 MARK = "workspace.yaml"
 """The file that marks a project's directory: it names the definitions that Dagster loads."""
 
 _LINE = re.compile(r"(ACID_[A-Z0-9_]+|JAVA_HOME)=(.*)")
-_PATHS = ("ACID_WAREHOUSE", "ACID_METASTORE", "ACID_METASTORE_KEY_FILE")
+_PATHS = ("ACID_WAREHOUSE", "ACID_METASTORE", *FILES)
 
 
 def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
@@ -31,7 +33,7 @@ def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
     home = environment.get("ACID_HOME") or settings.get("ACID_HOME") or "var"
     settings.setdefault("ACID_WAREHOUSE", f"{home}/warehouse")
     for name, value in settings.items():
-        absolute = name in _PATHS and "://" not in value
+        absolute = name in _PATHS and "://" not in value and value != SYSTEM
         environment.setdefault(name, str(root / value) if absolute else value)
 
 

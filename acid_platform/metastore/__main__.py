@@ -3,7 +3,8 @@
 With `--detach` the process runs in the background. Once it serves, or has failed, the caller gets
 one line of JSON: `{"pid": ...}` or `{"error": [class, text]}`. With `--listen` it is a service for
 other machines: its clients need the key of ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE in this
-process, or else the content of `authkey` in the directory.
+process, or else the content of `authkey` in the directory. It uses TLS if there is a certificate:
+ACID_METASTORE_TLS_CERTIFICATE and ACID_METASTORE_TLS_KEY, or the files in `tls` in the directory.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acid_platform.errors import AcidError, MetastoreUnavailable
-from acid_platform.metastore.address import given_key
+from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.server.reception import Service
 
 
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
@@ -35,7 +40,7 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         )
         from acid_platform.metastore.server import seeding
 
-        service = (listen, given_key(os.environ) or home.authkey()) if listen else None
+        service = _service(home, listen) if listen else None
         seeding.require_made(home)
         server = Server(home, service=service)
     except AcidError as error:
@@ -65,6 +70,18 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
             except AcidError:
                 logging.getLogger(__name__).exception("the standby can't be made anew")
                 return 1
+
+
+def _service(home: Home, listen: str) -> Service:
+    """Raises MetastoreRefused for a key or a certificate that can't be used."""
+    from acid_platform.metastore.server.reception import Service
+
+    certificate = None
+    if home.tls.exists() or os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
+        from acid_platform.metastore.tls import Served
+
+        certificate = Served.found(home.tls, os.environ)
+    return Service(listen, given_key(os.environ) or home.authkey(), certificate)
 
 
 def tell(ready: int | None, message: object) -> None:

@@ -9,6 +9,13 @@ from acid_platform.errors import InvalidDefinition, MetastoreRefused
 
 TCP = "tcp://"
 KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"
+TLS_CA = "ACID_METASTORE_TLS_CA"
+TLS_CERTIFICATE, TLS_KEY = "ACID_METASTORE_TLS_CERTIFICATE", "ACID_METASTORE_TLS_KEY"
+SILENCE = "ACID_METASTORE_SILENCE"
+FILES = (KEY_FILE, TLS_CA, TLS_CERTIFICATE, TLS_KEY)
+"""The variables that name files."""
+SYSTEM = "system"
+"""As TLS_CA: the authorities that the machine trusts."""
 SHORTEST_KEY = 16
 
 
@@ -33,6 +40,15 @@ def parse_address(text: str) -> tuple[str, int]:
 
 def show_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def absolute_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name files, for a process in another directory."""
+    return {
+        name: str(Path(environment[name]).absolute())
+        for name in FILES
+        if environment.get(name) and not (name == TLS_CA and environment[name] == SYSTEM)
+    }
 
 
 def given_key(environment: Mapping[str, str]) -> bytes | None:

@@ -82,6 +82,16 @@ class Home:
     def log(self) -> Path:
         return self.path / "server.log"
 
+    @property
+    def tls(self) -> Path:
+        """The directory of the certificate of a service."""
+        return self.path / "tls"
+
+    @property
+    def unarchived(self) -> Path:
+        """The directory of the segments of the journal that the archive does not have yet."""
+        return self.path / "unarchived"
+
     def prepare(self) -> None:
         """Creates the directory for its owner only. Raises MetastoreIncompatible."""
         try:

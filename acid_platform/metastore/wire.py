@@ -16,10 +16,13 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from acid_platform.errors import MetastoreIncompatible
+
+if TYPE_CHECKING:
+    import ssl
 
 PROTOCOL = 5
 """Changes when old clients and new servers can't understand each other."""
@@ -32,6 +35,16 @@ LARGEST_GREETING = 512
 GREETING_SECONDS = 10.0
 """How long a client waits for each step of the server's part of the handshake."""
 
+LOOK_SECONDS = 2.0
+"""After so many seconds without an answer a client looks whether a standby has taken over, and
+again after as many."""
+
+SILENCE_SECONDS = 10.0
+"""After so many seconds without a sign of life from the other machine a connection ends."""
+
+NEEDS_TLS = b'{"refused": "tls"}'
+"""What a server with TLS says, in plain bytes, to a client that waits for its greeting."""
+
 _LENGTH = struct.Struct("!I")
 
 
@@ -41,6 +54,10 @@ class Malformed(Exception):
 
 class Refused(Exception):
     """The other end does not accept our key, or does not know it."""
+
+
+class NoTls(Exception):
+    """The server asks for TLS."""
 
 
 def frame(payload: bytes) -> bytes:
@@ -120,23 +137,33 @@ class Channel:
     Raises OSError (including TimeoutError), EOFError or Malformed, and can't be used afterwards.
     """
 
-    def __init__(self, sock: socket.socket, key: bytes) -> None:
+    def __init__(
+        self, sock: socket.socket, key: bytes, greeting_seconds: float = GREETING_SECONDS
+    ) -> None:
         self._sock = sock
         self._frames = Frames(LARGEST_MESSAGE)
         self._arrived: list[bytes] = []
         self._timeout: float | None = -1.0
         self.role, self.term = PRIMARY, 0
         try:
-            self._greet(key)
+            self._greet(key, greeting_seconds)
         except BaseException:
             sock.close()
             raise
 
-    def exchange(self, message: bytes, patience: float) -> bytes:
-        """The answer, within `patience` seconds."""
+    def exchange(
+        self, message: bytes, patience: float, replaced: Callable[[], bool] | None = None
+    ) -> bytes:
+        """The answer, within `patience` seconds.
+
+        While there is none, `replaced` is asked now and then whether another metastore has taken
+        over; then there will be none.
+        """
         self._wait_at_most(patience)
         self._sock.sendall(frame(message))
-        return self._receive(time.monotonic() + patience, patience)
+        if replaced is not None:
+            self._wait_at_most(min(LOOK_SECONDS, patience))
+        return self._receive(time.monotonic() + patience, patience, replaced)
 
     def close(self) -> None:
         self._sock.close()
@@ -154,9 +181,18 @@ class Channel:
             self._sock.settimeout(seconds)
             self._timeout = seconds
 
-    def _receive(self, deadline: float, patience: float) -> bytes:
+    def _receive(
+        self, deadline: float, patience: float, replaced: Callable[[], bool] | None = None
+    ) -> bytes:
         while not self._arrived:
-            data = self._sock.recv(1 << 18)
+            try:
+                data = self._sock.recv(1 << 18)
+            except TimeoutError:
+                if replaced is None or time.monotonic() > deadline:
+                    raise
+                if replaced():
+                    raise EOFError("another metastore has taken over") from None
+                continue
             if not data:
                 raise EOFError("the connection was closed")
             self._arrived.extend(self._frames.feed(data))
@@ -164,17 +200,20 @@ class Channel:
                 raise TimeoutError(f"no answer within {patience:.0f} s")
         return self._arrived.pop(0)
 
-    def _greet(self, key: bytes) -> None:
-        """Raises Refused, Malformed, MetastoreIncompatible, OSError, EOFError."""
-        self._wait_at_most(GREETING_SECONDS)
+    def _greet(self, key: bytes, seconds: float) -> None:
+        """Raises Refused, NoTls, Malformed, MetastoreIncompatible, OSError, EOFError."""
+        self._wait_at_most(seconds)
         self._frames.limit = LARGEST_GREETING
-        deadline = time.monotonic() + GREETING_SECONDS
-        theirs = read_greeting(self._receive(deadline, GREETING_SECONDS))
+        deadline = time.monotonic() + seconds
+        first = self._receive(deadline, seconds)
+        if first == NEEDS_TLS:
+            raise NoTls
+        theirs = read_greeting(first)
         require_protocol(theirs.get("acid"))
         own = challenge()
         asked = str(theirs.get("challenge"))
         self._sock.sendall(frame(greeting(own, proof(key, "client", asked, own))))
-        answer = read_greeting(self._receive(deadline, GREETING_SECONDS))
+        answer = read_greeting(self._receive(deadline, seconds))
         if "refused" in answer:
             raise Refused(str(answer["refused"]))
         if not proves(answer, proof(key, "server", asked, own)):
@@ -203,18 +242,42 @@ def dial_unix(path: str, key: bytes) -> Channel:
     return Channel(sock, key)
 
 
-def dial_tcp(host: str, port: int, key: bytes) -> Channel:
-    sock = socket.create_connection((host, port), timeout=GREETING_SECONDS)
-    tune(sock)
-    return Channel(sock, key)
+def dial_tcp(
+    host: str,
+    port: int,
+    key: bytes,
+    tls: ssl.SSLContext | None = None,
+    seconds: float = GREETING_SECONDS,
+    silence: float = SILENCE_SECONDS,
+) -> Channel:
+    """Connects within `seconds`, and as many for each step of the handshake.
+
+    With `tls`, the certificate must be valid for `host`: raises ssl.SSLError. The connection ends
+    after `silence` seconds in which the other machine acknowledges nothing.
+    """
+    sock = socket.create_connection((host, port), timeout=seconds)
+    tune(sock, silence)
+    if tls is not None:
+        sock = tls.wrap_socket(sock, server_hostname=host)
+    return Channel(sock, key, seconds)
 
 
-def tune(sock: socket.socket) -> None:
-    """Sends short messages without delay, and notices when the other machine has died."""
+def tune(sock: socket.socket, silence: float | None = None) -> None:
+    """Sends short messages without delay, and notices when the other machine has vanished: after
+    about `silence` seconds, or two minutes."""
     if sock.family == socket.AF_UNIX:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+    idle, interval, count = 60, 15, 4
+    options = {}
+    if silence is not None:
+        count = 3
+        interval = max(1, round(silence / 5))
+        idle = max(1, round(silence) - count * interval)
+        # Also for what was sent and is not acknowledged, where no keep-alive is sent.
+        options["TCP_USER_TIMEOUT"] = round(1000 * silence)
+    options |= {"TCP_KEEPIDLE": idle, "TCP_KEEPINTVL": interval, "TCP_KEEPCNT": count}
+    for name, value in options.items():
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

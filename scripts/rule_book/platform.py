@@ -484,5 +484,23 @@ GROUP = Group(
                 "test_P38_a_shortened_set_misses_no_row",
             ),
         ),
+        Rule(
+            "P39",
+            "Whatever the journal forgets is in the archive or waits for it; a metastore that is"
+            " restored to a moment or event has exactly the state of then, and where the archive"
+            " can't tell it, the restore is refused with what is missing.",
+            (
+                "metastore.server.archiver",
+                "metastore.server.coverage",
+                "metastore.server.point_in_time",
+            ),
+            (
+                "test_P39_restoring_to_an_event_gives_exactly_the_state_of_then",
+                "test_P39_no_event_is_missing_after_kills",
+                "test_P39_a_gap_is_refused_with_what_is_missing",
+                "test_P39_two_versions_of_an_event_are_refused",
+                "test_P39_a_promoted_standby_goes_on_with_the_archive",
+            ),
+        ),
     ),
 )

@@ -1,17 +1,19 @@
-"""`python -m tests.metastore.failovers TIMES`: primaries are killed under writers (P10).
+"""`python -m tests.metastore.failovers TIMES [--tls] [--results FILE]`: primaries are killed under
+writers (P10).
 
 Eight processes create databases, each name once. The primary is killed with SIGKILL, its standby
 takes over, and the old primary becomes the standby of the new one. After each kill every database
-whose creation was acknowledged must be there.
+whose creation was acknowledged must be there. The result is added to those in FILE (JSON).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
+import shutil
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -19,6 +21,8 @@ from pathlib import Path
 
 from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown
 from acid_platform.metastore import Metastore, address
+from acid_platform.metastore.certificates import make_certificate
+from benchmarks.results import machine, save
 from tests.metastore.processes import until
 from tests.metastore.replicated import KEY, Member, both
 
@@ -42,12 +46,16 @@ def write(uri: str, writer: int, log: Path, stop: Path) -> None:
                 acknowledged.write(json.dumps([name, txn, time.time(), seconds]) + "\n")
 
 
-def main(times: int) -> int:
+def main(times: int, tls: bool = False, results: Path | None = None) -> int:
     os.environ[address.KEY] = KEY
     with tempfile.TemporaryDirectory() as made:
         root = Path(made)
         stop, lost, pauses = root / "stop", 0, []
-        primary, standby = Member(root / "a").start(), Member(root / "b")
+        primary, standby = Member(root / "a"), Member(root / "b")
+        if tls:
+            os.environ[address.TLS_CA] = make_certificate(primary.home.tls, ["127.0.0.1"]).ca
+            shutil.copytree(primary.home.tls, standby.home.tls)
+        primary.start()
         with primary.local() as client:
             client.set("acid.metastore.idle.exit", "0s")
         standby.follow(primary)
@@ -91,7 +99,27 @@ def main(times: int) -> int:
             f"{times} kills, {_count(logs)} commits acknowledged, {lost} lost; commits went on"
             f" after {statistics.median(pauses):.2f} s (median), {max(pauses):.2f} s (longest)"
         )
+        if results is not None:
+            _save(results, times, tls, _count(logs), lost, pauses)
     return 1 if lost else 0
+
+
+def _save(
+    file: Path, times: int, tls: bool, acknowledged: int, lost: int, pauses: list[float]
+) -> None:
+    found = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "runs": []}
+    found["runs"].append(
+        {
+            "at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            "tls": tls,
+            "writers": WRITERS,
+            "kills": times,
+            "commits_acknowledged": acknowledged,
+            "lost": lost,
+            "seconds_until_commits_go_on": [round(pause, 2) for pause in pauses],
+        }
+    )
+    save(file, found)
 
 
 def _lines(logs: list[Path]) -> list[list[object]]:
@@ -125,4 +153,9 @@ def _missing(primary: Member, logs: list[Path]) -> list[object]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 50))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("times", type=int, nargs="?", default=50)
+    parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--results", type=Path)
+    chosen = parser.parse_args()
+    raise SystemExit(main(chosen.times, chosen.tls, chosen.results))

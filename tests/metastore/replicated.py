@@ -20,16 +20,20 @@ LEASE = "2s"
 
 
 class Member:
-    """One metastore, which keeps its port over restarts."""
+    """One metastore, which keeps its port over restarts.
 
-    def __init__(self, path: Path) -> None:
+    `inside`: the beginning of a command that starts another in a network namespace.
+    """
+
+    def __init__(self, path: Path, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> None:
         self.home = Home(path)
+        self.host, self.inside = host, inside
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def uri(self) -> str:
@@ -38,7 +42,8 @@ class Member:
     def start(self) -> Member:
         command = [sys.executable, "-m", "acid_platform.metastore", "--dir", str(self.home.path)]
         process = self.process = subprocess.Popen(
-            [*command, "--listen", self.address], env={**os.environ, address.KEY: KEY}
+            [*self.inside, *command, "--listen", self.address],
+            env={**os.environ, address.KEY: KEY},
         )
 
         def published() -> bool:

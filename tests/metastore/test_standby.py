@@ -262,11 +262,12 @@ def test_P10_a_primary_that_was_suspended_in_a_round_sends_no_answer(
     home.prepare()
     with take_lock(home):
         server = Server(home)
-        monkeypatch.setattr(server._replication, "leads", lambda: next(leads, False))
-        monkeypatch.setattr(server, "_send", sent.extend)
-        server._serve([Request("asked", GetDatabases())], due=False)
+        part = server.leadership
+        monkeypatch.setattr(part._replication, "leads", lambda: next(leads, False))
+        monkeypatch.setattr(server.reception, "send", sent.extend)
+        part.round([Request("asked", GetDatabases())], due=False)
         server._close()
-    assert not sent and [reply.request_id for reply in server._unsent] == ["asked"]
+    assert not sent and [reply.request_id for reply in part._unsent] == ["asked"]
 
 
 @pytest.mark.slow

@@ -380,7 +380,7 @@ def test_an_unfinished_handshake_is_dropped_after_a_time(monkeypatch: pytest.Mon
     monkeypatch.setattr(connections, "GREETING_SECONDS", 0.05)
     monkeypatch.setattr(connections, "SLOW_READER_SECONDS", 0.05)
     listener = socket.create_server(("127.0.0.1", 0))
-    served = connections.Connections([(listener, KEY.encode())])
+    served = connections.Connections([connections.Listener(listener, KEY.encode())])
     stranger = socket.create_connection(listener.getsockname())
     until(lambda: served.wait(0.01) == [] and served.any)
     until(lambda: served.wait(0.01) == [] and not served.any)

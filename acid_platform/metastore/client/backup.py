@@ -33,6 +33,8 @@ class Backup:
     rows: int
     bytes: int
     last_txn: int
+    last_event: int
+    """The number of the last event of the journal in it."""
 
 
 def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
@@ -86,7 +88,8 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
             draft.unlink()
         metastore.backup_end()
     last = int(begun.meta.get("next_txn", "1")) - 1
-    return Backup(str(path), made, sum(begun.rows.values()), path.stat().st_size, last)
+    rows, size = sum(begun.rows.values()), path.stat().st_size
+    return Backup(str(path), made, rows, size, last, int(begun.meta["log_seq"]))
 
 
 def _write(target: duckdb.DuckDBPyConnection, table: str, part: str) -> None:

@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from acid_platform.errors import (
@@ -184,8 +185,11 @@ class Link:
         later request's."""
         patience = ANSWER_SECONDS + request.operation.patience
         connection = self._connection()
+        replaced = None
+        if self.target.failover_seconds:
+            replaced = partial(self.target.replaced, connection.term)
         try:
-            answer: Answer = json.loads(connection.exchange(request.message, patience))
+            answer: Answer = json.loads(connection.exchange(request.message, patience, replaced))
             return answer
         except (EOFError, OSError, Malformed) as error:
             self.close()

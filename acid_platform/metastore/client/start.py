@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
+from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.endpoint import Home
 
 START_SECONDS = 30.0
@@ -63,7 +64,11 @@ def _start(home: Home, listen: str | None) -> bool:
                 stderr=err,
                 check=False,
                 cwd="/",
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={
+                    **os.environ,
+                    **absolute_files(os.environ),
+                    "PYTHONPATH": os.pathsep.join(paths),
+                },
                 timeout=START_SECONDS,
             )
         except subprocess.TimeoutExpired as error:

@@ -11,9 +11,11 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
     MetastoreIncompatible,
     MetastoreRefused,
     MetastoreUnavailable,
@@ -23,7 +25,9 @@ from acid_platform.metastore import wire
 from acid_platform.metastore.address import (
     KEY,
     KEY_FILE,
+    SILENCE,
     TCP,
+    TLS_CA,
     given_key,
     is_remote,
     parse_address,
@@ -32,7 +36,13 @@ from acid_platform.metastore.address import (
 from acid_platform.metastore.client.start import start
 from acid_platform.metastore.endpoint import Endpoint, Home
 
+if TYPE_CHECKING:
+    import ssl
+
 FAILOVER_SECONDS = 15.0
+
+_CONNECT_SECONDS = 3.0
+"""How long one of several addresses may take for each step until the next is tried."""
 
 
 class Target(Protocol):
@@ -62,6 +72,9 @@ class Target(Protocol):
     @property
     def failover_seconds(self) -> float:
         """How long a new connection waits for another metastore to take over."""
+
+    def replaced(self, term: int) -> bool:
+        """Whether another metastore has taken the place of the primary of this term."""
 
     def require_same(self) -> None:
         """Raises WarehouseMoved if the metastore that was reached before is no longer there."""
@@ -105,6 +118,10 @@ class Local:
         self.require_same()
         start(self.home, alone=alone)
 
+    def replaced(self, term: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """A directory has no standby."""
+        return False
+
     def require_same(self) -> None:
         """Raises WarehouseMoved: another metastore at this path belongs to somebody else (P31)."""
         if not self._key or self.home.unfinished.exists():
@@ -145,8 +162,13 @@ class Remote:
     key: bytes = field(repr=False)
     startable: bool = False
     patient: bool = True
+    tls: ssl.SSLContext | None = None
+    silence: float = wire.SILENCE_SECONDS
+    """Seconds without a sign of life of the machine after which a connection ends."""
     _term: int = 0
     """The highest term that a primary told; one with a lower term was replaced by its standby."""
+    _reached: tuple[str, int] | None = None
+    """The address of that primary, which is tried first."""
 
     @property
     def failover_seconds(self) -> float:
@@ -161,8 +183,9 @@ class Remote:
 
         Raises OSError if none has, MetastoreRefused, MetastoreIncompatible, and EOFError.
         """
-        reasons = []
-        for host, port in self.addresses:
+        reasons: list[str] = []
+        refusals: list[AcidError] = []
+        for host, port in sorted(self.addresses, key=lambda address: address != self._reached):
             try:
                 channel = self._dial(host, port)
             except (OSError, EOFError) as error:
@@ -170,23 +193,57 @@ class Remote:
                     raise
                 reasons.append(f"{show_address(host, port)}: {error}")
                 continue
+            except (MetastoreRefused, MetastoreIncompatible) as error:
+                refusals.append(error)
+                continue
             if channel.role in roles and channel.term >= self._term:
-                self._term = channel.term
+                self._term, self._reached = channel.term, (host, port)
                 return channel
             channel.close()
             reasons.append(f"{show_address(host, port)} {_why_not(channel.role)}")
-        raise ConnectionError("; ".join(reasons))
+        if refusals and not reasons:
+            raise refusals[0]
+        raise ConnectionError("; ".join([*reasons, *map(str, refusals)]))
+
+    def replaced(self, term: int) -> bool:
+        """Whether another address has a primary of a higher term."""
+        for host, port in self.addresses:
+            if self._term > term:
+                return True
+            if (host, port) == self._reached:
+                continue
+            try:
+                channel = self._dial(host, port)
+            except (OSError, EOFError, AcidError):
+                continue
+            channel.close()
+            if channel.role == wire.PRIMARY and channel.term > term:
+                self._term, self._reached = channel.term, (host, port)
+        return self._term > term
 
     def _dial(self, host: str, port: int) -> wire.Channel:
+        where = show_address(host, port)
+        seconds = wire.GREETING_SECONDS if len(self.addresses) == 1 else _CONNECT_SECONDS
         try:
-            return wire.dial_tcp(host, port, self.key)
+            return wire.dial_tcp(host, port, self.key, self.tls, seconds, self.silence)
+        except wire.NoTls as error:
+            raise MetastoreRefused(
+                f"the metastore at {where} asks for TLS: set {TLS_CA} to the file ca.pem of that"
+                " service, or to 'system' if this machine trusts its certificate"
+            ) from error
         except wire.Refused as error:
             raise MetastoreRefused(
-                f"the metastore at {self} refuses this client: {error}; {KEY} or {KEY_FILE} must"
+                f"the metastore at {where} refuses this client: {error}; {KEY} or {KEY_FILE} must"
                 " hold the key that the service was started with"
             ) from error
         except wire.Malformed as error:
-            raise MetastoreIncompatible(f"no metastore listens at {self}: {error}") from error
+            raise MetastoreIncompatible(f"no metastore listens at {where}: {error}") from error
+        except OSError as error:
+            if self.tls is not None:
+                from acid_platform.metastore import tls
+
+                tls.refuse(error, where)
+            raise
 
     def start(self, *, alone: bool = True) -> None:  # noqa: ARG002 (Target declares it)
         raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
@@ -246,4 +303,22 @@ def remote(text: str) -> Remote:
             f"{text} asks for a key: set {KEY}, or {KEY_FILE} to a file that holds it (`authkey` in"
             " the metastore's directory, unless the service was given another)"
         )
-    return Remote(addresses, key)
+    context = None
+    if os.environ.get(TLS_CA, "").strip():
+        from acid_platform.metastore.tls import client_context  # takes 20 ms
+
+        context = client_context(os.environ)
+    return Remote(addresses, key, tls=context, silence=_silence(os.environ.get(SILENCE, "")))
+
+
+def _silence(text: str) -> float:
+    """Raises InvalidDefinition."""
+    try:
+        seconds = float(text) if text.strip() else wire.SILENCE_SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 3600:
+        raise InvalidDefinition(
+            f"{SILENCE}={text!r} is refused; it is a number of seconds from 1 to 3600"
+        )
+    return seconds

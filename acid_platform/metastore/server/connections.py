@@ -13,8 +13,13 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acid_platform.metastore import wire
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.tls import Layer, Served
 
 _LOG = logging.getLogger("acid_platform.metastore")
 
@@ -27,16 +32,29 @@ SLOW_READER_SECONDS = 30.0
 MOST_STRANGERS = 128
 """The most connections with an unfinished handshake; a further one evicts the oldest."""
 
+SILENT_SECONDS = 2.0
+"""A connection to a port with TLS that has sent nothing by then is told that TLS is needed: whoever
+speaks TLS speaks first, and others wait for the metastore's greeting."""
+
 _READ = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listening socket, the key of its clients, and the certificate if they use TLS."""
+
+    sock: socket.socket
+    key: bytes
+    certificate: Served | None = None
 
 
 class Connection:
     """One connection."""
 
-    __slots__ = ("challenge", "closed", "frames", "key", "known", "out", "since", "sock")
+    __slots__ = ("challenge", "closed", "frames", "key", "known", "layer", "out", "since", "sock")
 
-    def __init__(self, sock: socket.socket, key: bytes) -> None:
-        self.sock, self.key = sock, key
+    def __init__(self, sock: socket.socket, key: bytes, layer: Layer | None = None) -> None:
+        self.sock, self.key, self.layer = sock, key, layer
         self.known = self.closed = False
         self.challenge = wire.challenge()
         self.frames = wire.Frames(wire.LARGEST_GREETING)
@@ -53,12 +71,12 @@ class Connection:
 class Connections:
     """All connections of the listeners, each with the key that its clients must know."""
 
-    def __init__(self, listeners: Sequence[tuple[socket.socket, bytes]]) -> None:
+    def __init__(self, listeners: Sequence[Listener]) -> None:
         self._selector = selectors.DefaultSelector()
         self._listeners = list(listeners)
-        for listener, key in self._listeners:
-            listener.setblocking(False)
-            self._selector.register(listener, selectors.EVENT_READ, key)
+        for listener in self._listeners:
+            listener.sock.setblocking(False)
+            self._selector.register(listener.sock, selectors.EVENT_READ, listener)
         self._bell_out, self._bell_in = os.pipe()
         for end in (self._bell_out, self._bell_in):
             os.set_blocking(end, False)
@@ -98,8 +116,8 @@ class Connections:
             elif endpoint is None:
                 with suppress(BlockingIOError):
                     os.read(self._bell_out, 4096)
-            elif isinstance(key.fileobj, socket.socket):
-                self._accept(key.fileobj, endpoint)
+            else:
+                self._accept(endpoint)
         self._drop_late()
         return messages
 
@@ -107,8 +125,13 @@ class Connections:
         """Sends what the connection accepts now, and the rest when it accepts more."""
         if connection.closed:
             return
-        waiting = bool(connection.out)
         data = wire.frame(payload)
+        self._transmit(
+            connection, data if connection.layer is None else connection.layer.sealed(data)
+        )
+
+    def _transmit(self, connection: Connection, data: bytes) -> None:
+        waiting = bool(connection.out)
         sent = 0
         if not waiting:
             try:
@@ -143,9 +166,9 @@ class Connections:
 
     def close(self, seconds: float = 1.0) -> None:
         """Accepts no more connections, sends unsent answers for so many seconds, and closes all."""
-        for listener, _ in self._listeners:
-            self._selector.unregister(listener)
-            listener.close()
+        for listener in self._listeners:
+            self._selector.unregister(listener.sock)
+            listener.sock.close()
         deadline = time.monotonic() + seconds
         while self._slow and time.monotonic() < deadline:
             for key, events in self._selector.select(0.05):
@@ -159,9 +182,9 @@ class Connections:
 
     # --- events -----------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket, key: bytes) -> None:
+    def _accept(self, listener: Listener) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, _ = listener.sock.accept()
         except (BlockingIOError, ConnectionError):
             return
         except OSError as error:
@@ -173,7 +196,8 @@ class Connections:
             return
         sock.setblocking(False)
         wire.tune(sock)
-        connection = Connection(sock, key)
+        layer = None if listener.certificate is None else listener.certificate.layer()
+        connection = Connection(sock, listener.key, layer)
         if len(self._strangers) >= MOST_STRANGERS:
             self.drop(next(iter(self._strangers)), f"{MOST_STRANGERS} unfinished handshakes")
         self._connections.add(connection)
@@ -192,6 +216,8 @@ class Connections:
             self.drop(connection)
             return
         try:
+            if connection.layer is not None:
+                data = self._opened(connection, connection.layer, data)
             for payload in connection.frames.feed(data):
                 if connection.known:
                     messages.append((connection, payload))
@@ -199,6 +225,16 @@ class Connections:
                     return
         except wire.Malformed as error:
             self.drop(connection, str(error))
+
+    def _opened(self, connection: Connection, layer: Layer, data: bytes) -> bytes:
+        """The plain bytes in what has arrived. Raises Malformed."""
+        try:
+            return layer.opened(data)
+        except OSError as error:  # SSLError is one
+            raise wire.Malformed(f"no TLS, or it was ended: {error}") from error
+        finally:
+            if leaving := layer.leaving():
+                self._transmit(connection, leaving)
 
     def _greeted(self, connection: Connection, payload: bytes) -> bool:
         """Whether the connection knows the key; if not, it is told so and dropped."""
@@ -237,6 +273,11 @@ class Connections:
 
     def _drop_late(self) -> None:
         now = time.monotonic()
+        for stranger in list(self._strangers):
+            silent = stranger.layer is not None and not stranger.layer.heard
+            if silent and now - stranger.since >= SILENT_SECONDS:
+                self._transmit(stranger, wire.frame(wire.NEEDS_TLS))
+                self.drop(stranger, "it waits for a greeting without TLS")
         # In the order in which they arrived.
         while self._strangers:
             oldest = next(iter(self._strangers))

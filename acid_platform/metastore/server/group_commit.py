@@ -58,6 +58,8 @@ class GroupCommit:
         self.store = Store(database)
         self.on_written: Callable[[Record], None] = lambda _record: None
         """Called with each batch that is durable."""
+        self.before_fold: Callable[[], None] = lambda: None
+        """Called before the log may be overwritten; if it raises OSError, the log stays."""
         self.epoch = self.store.next_epoch()
         self.counters = Counters()
         self._clock = clock
@@ -74,6 +76,11 @@ class GroupCommit:
     @property
     def state(self) -> State:
         return self.machine.state
+
+    @property
+    def now_wall(self) -> int:
+        """Milliseconds UTC, as events have them."""
+        return self._clock.moment().wall
 
     # --- requests ---------------------------------------------------------------------------
 
@@ -210,6 +217,7 @@ class GroupCommit:
         """Notices that the files were copied: the original may still be in use (P31)."""
         known, present = self.store.ground, self.store.ground_now
         if known is not None and not known.holds(present):
+            self.store.begin_history()
             events = self.machine.copied(self._clock.moment()).events
             if events:
                 _LOG.warning(
@@ -272,8 +280,12 @@ class GroupCommit:
         return len(self.state.ended) >= limit
 
     def fold(self) -> None:
-        """Brings the tables of the file up to date. Raises Error; the journal then simply grows."""
+        """Brings the tables of the file up to date.
+
+        Raises Error, OSError; the journal then simply grows.
+        """
         started = time.perf_counter()
+        self.before_fold()
         keep = self.state.settings.integer("acid.outcome.retention")
         self.store.fold(self.state, self._oldest_kept(keep))
         state_rows.forget_ended(self.state)

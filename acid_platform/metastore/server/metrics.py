@@ -79,6 +79,7 @@ _METRICS = (
     ("refused", "refused_connections_total", "counter", "Connections dropped for what they sent."),
     ("folds", "folds_total", "counter", "Folds of the journal into the tables."),
     ("failed_folds", "failed_folds_total", "counter", "Folds that failed; the journal goes on."),
+    ("unarchived_segments", "unarchived_segments", "gauge", "Segments that the archive lacks."),
     ("cpu_seconds", "process_cpu_seconds_total", "counter", "CPU time of the process."),
     ("resident_bytes", "process_resident_memory_bytes", "gauge", "Memory of the process."),
 )
@@ -108,6 +109,8 @@ def prometheus(status: Mapping[str, Any] | None) -> str:
     ]
     if status is not None:
         for name, metric, kind, text in _METRICS:
+            if name not in status:  # a process that an earlier version started
+                continue
             lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
         for name, metric, text in _HISTOGRAMS:
             durations, full = status[name], f"acid_metastore_{metric}"

@@ -25,7 +25,7 @@ from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.schema import MADE
 from acid_platform.metastore.server import blocks, journal
-from acid_platform.metastore.server.store import GROUND, Store
+from acid_platform.metastore.server.store import GROUND, HISTORY, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +200,7 @@ def _advance(
         store.fold(state, 0)
         store.forget_meta(MADE)
         store.forget_meta(GROUND)
+        store.forget_meta(HISTORY)
         store.checkpoint()
     finally:
         store.close()

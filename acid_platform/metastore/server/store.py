@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,8 @@ from acid_platform.metastore.server.manifest_table import Manifests
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 GROUND = "ground"
-"""Key in `meta`."""
+HISTORY = "history"
+"""Keys in `meta`."""
 
 
 class Store:
@@ -241,11 +243,36 @@ class Store:
 
     def next_epoch(self) -> int:
         """Counts the starts of the metastore. Raises Error, OSError."""
-        epoch = int(self._database.meta().get("epoch", "0")) + 1
+        meta = self._database.meta()
+        epoch = int(meta.get("epoch", "0")) + 1
+        named = {} if HISTORY in meta else {HISTORY: secrets.token_hex(8)}
         with self._database.transaction():
-            self._database.set_meta({"epoch": str(epoch), **self._database.made_by()})
+            self._database.set_meta({"epoch": str(epoch), **named, **self._database.made_by()})
         self._database.checkpoint()
         return epoch
+
+    @property
+    def history_id(self) -> str:
+        """The id of the sequence of events that goes on here, also at a standby (P39).
+
+        A copy and a restored metastore get another, since their events differ from then on.
+        """
+        return self._database.meta()[HISTORY]
+
+    def begin_history(self) -> None:
+        """Raises Error."""
+        with self._database.transaction():
+            self._database.set_meta({HISTORY: secrets.token_hex(8)})
+
+    @property
+    def made(self) -> int:
+        """The moment of a backup, in milliseconds UTC; 0 if this is none."""
+        return int(self._database.meta().get(schema.MADE, "0"))
+
+    @made.setter
+    def made(self, moment: int) -> None:
+        with self._database.transaction():
+            self._database.set_meta({schema.MADE: str(moment)})
 
     def export(self) -> Export:
         """Begins a backup, and ends an older one that was abandoned. Raises Error."""

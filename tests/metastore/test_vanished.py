@@ -1,0 +1,170 @@
+"""Primaries that fall silent: stopped processes, and machines that leave the network (P10)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
+from acid_platform.metastore import Metastore, address, wire
+from acid_platform.metastore.client import start
+from acid_platform.metastore.client.target import remote
+from tests.metastore.processes import until
+from tests.metastore.replicated import KEY, Member, both
+
+HOST = "127.0.0.1"
+
+
+def test_P10_a_client_leaves_a_primary_that_is_silent_for_its_standby(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process acknowledges bytes but answers nothing, as behind a dead disk."""
+    monkeypatch.setenv(address.KEY, KEY)
+    first, second = Member(tmp_path / "first").start(), Member(tmp_path / "second")
+    try:
+        second.follow(first)
+        until(second.is_synchronous)
+        with Metastore.connect(both(first, second)) as client:
+            client.databases()
+            first.pause()
+            began = time.monotonic()
+            client.create_database("after")
+            assert time.monotonic() - began < 12  # and not the 60 s of an answer
+            again = time.monotonic()
+            Metastore.connect(both(first, second)).close()
+            assert time.monotonic() - again < 6
+    finally:
+        first.resume()
+        for member in (first, second):
+            member.kill()
+
+
+def test_P10_a_connection_to_a_machine_that_vanished_ends_after_the_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(address.SILENCE, "5")
+    target = remote("tcp://127.0.0.1:7433")
+    assert target.silence == 5
+    with socket.create_server((HOST, 0)) as server:
+        sock = socket.create_connection(server.getsockname())
+        wire.tune(sock, target.silence)
+        with sock:
+            got = [
+                sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+                for name in ("TCP_USER_TIMEOUT", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+            ]
+    assert got[0] == 5000 and got[1] + got[2] * got[3] == 5
+    for wrong in ("0", "soon", "nan"):
+        monkeypatch.setenv(address.SILENCE, wrong)
+        with pytest.raises(InvalidDefinition, match=r"number of seconds from 1 to 3600"):
+            remote("tcp://127.0.0.1:7433")
+
+
+# --- a machine of its own -----------------------------------------------------------------------
+
+
+def ip(*command: str) -> str:
+    done = subprocess.run(["ip", *command], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+class Machine:
+    """A network namespace, which can vanish: packets to it are lost, and no sender is told."""
+
+    def __init__(self) -> None:
+        self.name = f"acid{secrets.token_hex(2)}"
+        net = f"10.231.{secrets.randbelow(256)}"
+        self.here, self.there = f"{net}.1", f"{net}.2"
+        ip("netns", "add", self.name)
+        ip("link", "add", self.name, "type", "veth", "peer", "name", "far", "netns", self.name)
+        ip("addr", "add", f"{self.here}/24", "dev", self.name)
+        ip("link", "set", self.name, "up")
+        for command in (
+            ("addr", "add", f"{self.there}/24", "dev", "far"),
+            ("link", "set", "far", "up"),
+            ("link", "set", "lo", "up"),
+        ):
+            ip("-n", self.name, *command)
+        shown = ip("-n", self.name, "link", "show", "far")
+        mac = shown.split("link/ether ")[1].split()[0]
+        # Known for ever: otherwise the kernel soon says that the host is unreachable.
+        ip("neigh", "replace", self.there, "lladdr", mac, "dev", self.name, "nud", "permanent")
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self.name)
+
+    def vanish(self) -> None:
+        ip("-n", self.name, "addr", "del", f"{self.there}/24", "dev", "far")
+
+    def remove(self) -> None:
+        ip("netns", "del", self.name)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    if os.getuid() or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and the command ip")
+    try:
+        made = Machine()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespace can be made here: {error.stderr}")
+    yield made
+    made.remove()
+
+
+@pytest.mark.slow
+def test_P10_clients_go_on_when_the_machine_of_the_primary_vanishes(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(address.KEY, KEY)
+    first = Member(tmp_path / "first", machine.there, machine.inside).start()
+    second = Member(tmp_path / "second", machine.here)
+    try:
+        second.follow(first)
+        until(second.is_synchronous)
+        with Metastore.connect(both(first, second)) as client:
+            client.create_database("before")
+            machine.vanish()
+            began = time.monotonic()
+            client.create_database("after")
+            taken = time.monotonic() - began
+            assert {"before", "after"} <= set(client.databases())
+            again = time.monotonic()
+            Metastore.connect(both(first, second)).close()
+            connected = time.monotonic() - again
+        print(f"a commit went on after {taken:.1f} s, a new client connected in {connected:.1f} s")
+        assert taken < 10 and connected < 6
+    finally:
+        for member in (first, second):
+            member.kill()
+
+
+@pytest.mark.slow
+def test_P10_without_a_standby_the_silence_ends_the_wait(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(address.KEY, KEY)
+    monkeypatch.setenv(address.SILENCE, "3")
+    monkeypatch.setattr(start, "START_SECONDS", 0.1)
+    monkeypatch.setattr(wire, "GREETING_SECONDS", 1.0)
+    member = Member(tmp_path / "only", machine.there, machine.inside).start()
+    try:
+        with Metastore.connect(member.uri) as client:
+            client.databases()
+            machine.vanish()
+            began = time.monotonic()
+            with pytest.raises(MetastoreUnavailable):
+                client.databases()
+            assert time.monotonic() - began < 12
+    finally:
+        member.kill()
