@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
 from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from acid_platform.difference import Difference
     from acid_platform.warehouse import Warehouse
 
@@ -90,6 +93,24 @@ class TablePasts(ABC):
         return difference(
             lambda text, reads: select(text, reads, settings), self.name, then, later, limit
         )
+
+    def changes_arrow(
+        self,
+        since: int | datetime | str | None,
+        until: int | datetime | str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `changes` as record batches, without a JVM; a few are in memory at a time.
+
+        Of each partition, the removed rows come first. The files stay until the last batch is read
+        or the reader is closed. Raises as `changes`, while batches are read also CorruptFile and
+        SnapshotExpired.
+        """
+        import pyarrow as pa
+
+        asked = [None if past is None else AsOf.of(past) for past in (since, until)]
+        schema, batches = self._warehouse.leases.change_batches(self.name, *asked, columns)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def retained(self) -> KeptHistory:
         """Since when the table can be read as of the past, and what that costs in bytes."""
