@@ -108,8 +108,9 @@ class TablePasts(ABC):
         """
         import pyarrow as pa
 
-        asked = [None if past is None else AsOf.of(past) for past in (since, until)]
-        schema, batches = self._warehouse.leases.change_batches(self.name, *asked, columns)
+        first, last = (None if past is None else AsOf.of(past) for past in (since, until))
+        leases = self._warehouse.leases
+        schema, batches = leases.change_batches(self.name, first, last, columns)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def retained(self) -> KeptHistory:

@@ -24,7 +24,7 @@ from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
 from acid_platform.storage.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.storage.files import Files
-from acid_platform.storage.source_read import EntityRead, SourceRead, Values
+from acid_platform.storage.source_read import Chooser, EntityRead, SourceRead, Values
 from acid_platform.transactions import ValidWriteIdList
 
 INSERT, DELETE = "insert", "delete"
@@ -69,12 +69,6 @@ class Part(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """For each row its type, as a place in TYPES, and the place of its stamp."""
         ...
-
-
-class Chooser(Protocol):
-    """Chooses rows by their keys."""
-
-    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, slots=True)
