@@ -32,6 +32,7 @@ from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 _T = TypeVar("_T")
@@ -98,6 +99,18 @@ class TransactionState:
     def past(self, name: str, as_of: AsOf) -> PastTable:
         """The table as it was (P36). Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
         return self.begun.past(name, as_of)
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """The changes of a table up to the snapshot, without the transaction's own (P39).
+
+        Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
+        """
+        from acid_platform.engine.changes import open_changes
+
+        with self.begun.checked():
+            found = self.begun.changes(name, since, until)
+            layout = self.context.layout(found.table, self.begun, found.entities)
+            return replace(open_changes(layout, found), still_open=self.begun.check)
 
     def table(self, name: str) -> TableRecord:
         """The table as the snapshot sees it, with the columns that were added here (P28).
