@@ -74,6 +74,8 @@ class ChangeScan:
     entities: tuple[EntityParts, ...]
     after: int
     """The moment up to which they lead."""
+    before: int = 0
+    """The moment of the consumer's cursor; 0: it has none, or nobody consumes them."""
     still_open: Callable[[], object] | None = field(default=None, compare=False)
 
     @property
@@ -162,7 +164,11 @@ def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
         layout.format,
     )
     return ChangeScan(
-        layout.name, reader, tuple(each for each in entities if each.parts), found.after.moment
+        layout.name,
+        reader,
+        tuple(each for each in entities if each.parts),
+        found.after.moment,
+        found.cursor.moment if found.cursor else 0,
     )
 
 

@@ -172,8 +172,9 @@ class CursorMove:
 @dataclass(frozen=True, slots=True)
 class CursorRow:
     """A cursor with the name of its table; `behind`: how many commits of the table it has not
-    seen."""
+    seen, of which `last` is the last one's moment."""
 
     table: str
     cursor: Cursor
     behind: int
+    last: int = 0

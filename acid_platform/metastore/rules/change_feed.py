@@ -191,19 +191,17 @@ def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
     """Raises NoSuchTable."""
     state = turn.state
     only = None if operation.table is None else state.table(operation.table).record.table_id
-    return [
-        CursorRow(
-            state.name_of(table_id),
-            cursor,
-            sum(
-                1
+    rows = []
+    for (_, table_id), cursor in sorted(state.cursors.items()):
+        if only in (None, table_id):
+            missed = [
+                commit.moment
                 for commit in state.tables[table_id].commits
                 if commit.write_id and commit.moment > cursor.moment
-            ),
-        )
-        for (_, table_id), cursor in sorted(state.cursors.items())
-        if only in (None, table_id)
-    ]
+            ]
+            last = max(missed, default=0)
+            rows.append(CursorRow(state.name_of(table_id), cursor, len(missed), last))
+    return rows
 
 
 def forget(turn: Turn, operation: ForgetCursor) -> None:
