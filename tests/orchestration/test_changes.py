@@ -13,6 +13,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from acid_platform import definitions
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
 from acid_platform.orchestration import (
     AcidOut,
@@ -91,7 +92,7 @@ def test_P39_the_cursor_moves_with_the_commit_of_one_run(place: Place) -> None:
         assert found.to_pylist() == [{"id": 1}]
         txn.table("db.log").insert(found)
     second.commit()
-    with pytest.raises(WriteConflict, match="another run of c has consumed changes of db.t"):
+    with pytest.raises(WriteConflict, match=r"another run of c has consumed changes of db\.t"):
         first.commit()
     assert wh.table("db.log").count() == 1
     with wh.transaction() as third:
@@ -122,7 +123,7 @@ def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Pla
     assert "acid changes db.short --forget c" in str(told.value)
     assert "'acid.history.retention'='7d'" in str(told.value)
     wh.metastore.forget_cursor("db.short", "c")
-    with pytest.raises(NoSuchPast, match="c does not consume the changes of db.short"):
+    with pytest.raises(NoSuchPast, match=r"c does not consume the changes of db\.short"):
         wh.metastore.forget_cursor("db.short", "c")
     with wh.transaction() as txn:
         assert txn.table("db.short").changes_arrow(consumer="c").read_all().num_rows == 3
@@ -157,9 +158,7 @@ def test_P39_the_sensor_starts_consumers_when_something_changed(place: Place) ->
     assert second and second.run_key != first.run_key
     for _ in range(3):  # runs that did not consume it
         place.instance.create_run_for_job(
-            dg.define_asset_job("j").resolve(
-                asset_graph=dg.Definitions(assets=[log]).resolve_asset_graph()
-            ),
+            definitions.defs().resolve_job_def("cleaning_job"),  # any job
             tags=second.tags,
             status=dg.DagsterRunStatus.FAILURE,
         )
