@@ -72,7 +72,7 @@ def human_duration(milliseconds: int) -> str:
 
 
 def shown(column: str, value: Any) -> str:
-    """A value for people: times in UTC, durations in their largest whole unit, None as an empty string."""
+    """A value for people: times in UTC, durations in a whole unit, None as an empty string."""
     if value is None or value == "None":
         return ""
     if isinstance(value, int) and not isinstance(value, bool):

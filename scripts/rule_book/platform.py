@@ -484,5 +484,24 @@ GROUP = Group(
                 "test_P38_a_shortened_set_misses_no_row",
             ),
         ),
+        Rule(
+            "P39",
+            "The changes between two snapshots, applied to the rows of the first, give the rows of"
+            " the second, whatever was compacted and cleaned since; or an error says since when"
+            " they are kept. Each transaction counts once for a row. A consumer's cursor is part of"
+            " the commit of what it makes of the changes.",
+            (
+                "metastore.rules.change_feed",
+                "engine.changes",
+                "storage.change_events",
+                "storage.change_rows",
+            ),
+            (
+                "test_P39_the_changes_lead_from_the_rows_of_then_to_those_of_later",
+                "test_P39_both_engines_write_and_read_the_same_changes",
+                "test_P39_a_killed_materialization_neither_loses_nor_repeats_a_change",
+                "test_P39_the_cursor_moves_with_the_commit_of_one_run",
+            ),
+        ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,13 @@ pytestmark = pytest.mark.spark
 
 
 def counted(rows: list[dict[str, Any]]) -> Counter[str]:
+    """The rows as texts; times without the zone that a result in UTC has."""
     shown = [
-        {**row, "_commit_timestamp": row["_commit_timestamp"].replace(tzinfo=None)} for row in rows
+        {
+            name: value.replace(tzinfo=None) if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+        for row in rows
     ]
     return Counter(str(sorted(row.items())) for row in shown)
 
