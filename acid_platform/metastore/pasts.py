@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from acid_platform.errors import WrongType
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -21,7 +22,7 @@ class Pin:
     moment: int
     write_ids: ValidWriteIdList
     txns: ValidTxnList
-    onward: bool = False
+    onward: bool = field(default=False, metadata=BRIEF)
     """It also keeps what every later snapshot of the table shows (P39)."""
 
 
