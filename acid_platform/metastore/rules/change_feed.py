@@ -20,6 +20,7 @@ from acid_platform.metastore.pasts import (
     CursorRow,
     Pin,
     TableCommit,
+    utc_text,
 )
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.metastore.rules import events, history
@@ -104,21 +105,28 @@ def _require_kept(
 
 
 def _require_columns(table: Table, before: Pin, after: Pin) -> None:
-    """Raises InvalidDefinition if rows of then had a column that the last declaration lacks."""
+    """Raises InvalidDefinition if changed rows had a column that the last declaration lacks.
+
+    Columns are only renamed or moved while the table has no rows.
+    """
     last = record_at(table, after)
     names = [column for column, _ in last.columns]
     for earlier in table.earlier:
         record = earlier.record
-        if not (record.version <= after.moment and before.moment < earlier.until):
+        if not any(
+            commit.write_id and before.moment < commit.moment < min(earlier.until, after.moment)
+            for commit in table.commits
+        ):
             continue
         known = [column for column, _ in record.columns]
         moved = FileFormat.of(record.properties).by_position and names[: len(known)] != known
         gone = [column for column in known if column not in names]
         if gone or moved:
+            at = next(commit.at for commit in table.commits if commit.moment >= earlier.until)
             raise InvalidDefinition(
-                f"the columns of {last.name} were changed at moment {earlier.until} of its history,"
-                f" and its rows of before had {', '.join(gone or known)}: ask for the changes"
-                " until then, and since then, apart"
+                f"the columns of {last.name} were changed at {utc_text(at)}, and its rows of before"
+                f" had {', '.join(gone or known)}: ask for the changes until then, and since then,"
+                " apart"
             )
 
 
