@@ -488,3 +488,28 @@ def test_P39_a_footer_that_tells_something_else_is_damaged() -> None:
     for wrong, rows in ((text, 20), (b"?", 2), (text[:4], 2)):
         with pytest.raises(CorruptFile, match="x: the footer does not tell which events"):
             read_updates(wrong, rows, "x")
+
+
+def test_P39_partitions_that_are_dropped_and_made_again(warehouse: Warehouse) -> None:
+    history = History(warehouse, 7, "partitioned", "1h")
+    for what in (
+        "insert",
+        "update",
+        "drop partition",
+        "insert",
+        "merge",
+        "major",
+        "drop partition",
+        "overwrite",
+        "insert",
+        "truncate",
+        "insert",
+        "drop partition",
+        "minor",
+        "clean",
+    ):
+        history.step(what)
+    last = len(history.past) - 1
+    for low in range(last):
+        found = history.table.changes_arrow(history.past[low][0]).read_all().to_pylist()
+        history.compare(low, last, found)
