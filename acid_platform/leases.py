@@ -22,7 +22,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
@@ -33,6 +33,7 @@ from acid_platform.transactions import ValidWriteIdList
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from acid_platform.engine.changes import ChangeScan
     from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
     from acid_platform.snapshot.directory import AcidDirectory
@@ -136,6 +137,33 @@ class Leases:
         with self._arrow_scan(table, [], where, as_of=as_of) as scan:
             return scan.count()
 
+    def changes(self, table: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """The changes of a table, whose files stay until `release` (P39)."""
+        with self.fresh(table) as read:
+            return read.changes(table, since, until)
+
+    def change_batches(
+        self,
+        table: str,
+        since: AsOf | None,
+        until: AsOf | None,
+        columns: Sequence[str] | None,
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """The schema of the changes, and their batches, with a lease until the last one (P29)."""
+        lease = self._open(table)
+        with _ended_on_error(lease), lease.checked():
+            scan = FreshRead(Held(lease, frozenset()), self._layout).changes(table, since, until)
+            scan = scan.wanting(columns)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            try:
+                with lease.checked():
+                    yield from scan.batches()
+            finally:
+                _end(lease)
+
+        return scan.schema, batches()
+
     def release(self) -> None:
         """Ends all leases: frames read so far may raise SnapshotExpired from now on.
 
@@ -207,8 +235,9 @@ class Held:
         """It may become a newer lease that protects the same files."""
         self.tables = tables
         """The tables that it protects from its start."""
-        self.opened: dict[tuple[str, str, str], AcidDirectory] = {}
-        """What was opened of each location and partition at a list of write ids."""
+        self.opened: dict[tuple[str, str, str], AcidDirectory | Pin] = {}
+        """What was opened of each location and partition at a list of write ids, and since when
+        changes of a location were read."""
         self.scans: Recent[tuple[str, str | None], TableScan] = Recent(MOST_SCANS)
         """By table and condition; to be used again."""
         self._process = os.getpid()
@@ -264,6 +293,21 @@ class FreshRead:
             else self._past_scan(each.past, each.where)
             for each in wanted
         ]
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """The changes of a table between two snapshots, the present one without `until` (P39).
+
+        Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
+        """
+        from acid_platform.engine.changes import open_changes
+
+        found = self.lease.changes(name, since, until)
+        held_since = found.before or found.after
+        layout = self._layout(found.table, self.lease, found.entities)
+        scan = open_changes(layout, found)
+        what = (found.table.location, "changes", str(held_since.moment))
+        self._held.opened[what] = held_since
+        return replace(scan, still_open=self._held.check)
 
     def _past_scan(self, past: PastTable, where: str | None) -> TableScan:
         scan = past_scan(self._layout, self.lease, past, where)

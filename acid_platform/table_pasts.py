@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
 from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
     from acid_platform.difference import Difference
     from acid_platform.warehouse import Warehouse
 
@@ -90,6 +94,46 @@ class TablePasts(ABC):
         return difference(
             lambda text, reads: select(text, reads, settings), self.name, then, later, limit
         )
+
+    def changes(
+        self,
+        since: int | datetime | str | None,
+        until: int | datetime | str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """The rows that the commits after `since` and up to `until` (None: now) have changed.
+
+        Both are as `as_of` of `read`; without `since` every row is new. The columns are those of
+        the table at `until`, then `_change_type` (`insert`, `delete`, `update_preimage` or
+        `update_postimage`), `_write_id`, `_txn_id` and `_commit_timestamp`, which ascends with the
+        order of commits. Without order; the frame keeps its files as that of `read` does. Raises
+        NotEnoughHistory (which says since when changes are kept), NoSuchPast, UnknownColumn,
+        InvalidDefinition.
+        """
+        from acid_platform.engine.spark.changes import changed_rows
+
+        first, last = (None if past is None else AsOf.of(past) for past in (since, until))
+        scan = self._warehouse.leases.changes(self.name, first, last)
+        return changed_rows(lambda: self._warehouse.spark, scan, columns)
+
+    def changes_arrow(
+        self,
+        since: int | datetime | str | None,
+        until: int | datetime | str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `changes` as record batches, without a JVM; a few are in memory at a time.
+
+        Of each partition, the removed rows come first. The files stay until the last batch is read
+        or the reader is closed. Raises as `changes`, while batches are read also CorruptFile and
+        SnapshotExpired.
+        """
+        import pyarrow as pa
+
+        first, last = (None if past is None else AsOf.of(past) for past in (since, until))
+        leases = self._warehouse.leases
+        schema, batches = leases.change_batches(self.name, first, last, columns)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def retained(self) -> KeptHistory:
         """Since when the table can be read as of the past, and what that costs in bytes."""

@@ -16,7 +16,7 @@ from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
-from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.pasts import AsOf, CursorMove
 from acid_platform.metastore.records import (
     LockRequest,
     PastTable,
@@ -32,6 +32,7 @@ from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
 
 if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 _T = TypeVar("_T")
@@ -70,6 +71,7 @@ class TransactionState:
         self._held = list(held)
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
+        self._cursors: dict[tuple[str, str], CursorMove] = {}
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
         self._chosen: Choice | None = None
@@ -98,6 +100,29 @@ class TransactionState:
     def past(self, name: str, as_of: AsOf) -> PastTable:
         """The table as it was (P36). Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
         return self.begun.past(name, as_of)
+
+    def consume(self, name: str, consumer: str) -> ChangeScan:
+        """The changes of a table since the consumer's last commit, and all rows if there was none.
+
+        The commit moves the consumer's cursor to the snapshot of this transaction. Raises as
+        `changes`.
+        """
+        scan = self.changes(name, AsOf(consumer=consumer), None)
+        move = CursorMove(consumer, self.table(name).name, scan.before, scan.after)
+        self._cursors[consumer, move.table] = move
+        return scan
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """The changes of a table up to the snapshot, without the transaction's own (P39).
+
+        Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
+        """
+        from acid_platform.engine.changes import open_changes
+
+        with self.begun.checked():
+            found = self.begun.changes(name, since, until)
+            layout = self.context.layout(found.table, self.begun, found.entities)
+            return replace(open_changes(layout, found), still_open=self.begun.check)
 
     def table(self, name: str) -> TableRecord:
         """The table as the snapshot sees it, with the columns that were added here (P28).
@@ -153,7 +178,12 @@ class TransactionState:
     def commit(self) -> None:
         """Raises WriteConflict, or SnapshotOutdated for a single overwrite that may begin again."""
         try:
-            self.begun.commit(self.reports, self.added_columns, self._changed.reports())
+            self.begun.commit(
+                self.reports,
+                self.added_columns,
+                self._changed.reports(),
+                tuple(self._cursors.values()),
+            )
         except WriteConflict as conflict:
             if self._restart_if_stale and self._overwritten:
                 raise SnapshotOutdated(str(conflict), self._held) from conflict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
+    InvalidDefinition,
     NoSuchPartition,
     UnsupportedStatement,
 )
@@ -33,6 +34,8 @@ from acid_platform.transactions.locks import Statement
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from acid_platform.engine.changes import ChangeScan
 
 
 class TransactionTable:
@@ -66,6 +69,51 @@ class TransactionTable:
         with self._work.begun.checked():
             write_ids, txns = self._work.lists(self.name)
             return arrow_scan(self._layout(), write_ids, txns, columns, where, row_id).table()
+
+    def changes(
+        self,
+        since: int | datetime | str | None = None,
+        columns: Sequence[str] | None = None,
+        consumer: str | None = None,
+    ) -> DataFrame:
+        """As Table.changes, up to the transaction's snapshot and without its own changes.
+
+        With `consumer`, a name, these are the changes since that consumer's last commit, all rows
+        if there was none; the commit of this transaction moves its cursor. So each change is
+        consumed once, together with what is made of it. If another transaction has moved it, the
+        commit raises WriteConflict. Raises NotEnoughHistory.
+        """
+        from acid_platform.engine.spark.changes import changed_rows
+
+        return changed_rows(
+            lambda: self._work.context.spark, self._change_scan(since, consumer), columns
+        )
+
+    def changes_arrow(
+        self,
+        since: int | datetime | str | None = None,
+        columns: Sequence[str] | None = None,
+        consumer: str | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `changes` as record batches, without a JVM; valid in the transaction."""
+        import pyarrow as pa
+
+        scan = self._change_scan(since, consumer).wanting(columns)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._work.begun.checked():
+                yield from scan.batches()
+
+        return pa.RecordBatchReader.from_batches(scan.schema, batches())
+
+    def _change_scan(self, since: int | datetime | str | None, consumer: str | None) -> ChangeScan:
+        if consumer is not None:
+            if since is not None:
+                raise InvalidDefinition(
+                    f"since={since!r} and consumer={consumer!r}: pass one of them"
+                )
+            return self._work.consume(self.name, consumer)
+        return self._work.changes(self.name, None if since is None else AsOf.of(since), None)
 
     def insert(self, rows: Rows, fixed: Mapping[str, str | None] | None = None) -> int:
         """Appends rows; makes the partitions that they need. Returns the number of rows.

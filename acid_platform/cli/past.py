@@ -1,4 +1,4 @@
-"""`acid tag`, `acid rollback` and `acid diff`: the pasts of tables (P36)."""
+"""`acid tag`, `acid rollback`, `acid diff` and `acid changes`: the pasts of tables (P36, P39)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import datetime
 
 import click
 
+from acid_platform.change_counts import change_counts
 from acid_platform.cli.console import Session, command, complete_tables
 from acid_platform.cli.files import ROWS
-from acid_platform.display.past import tag_rows
+from acid_platform.display.past import cursor_rows, tag_rows
 from acid_platform.metastore import show_columns
 
 _AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
@@ -83,6 +84,61 @@ def diff(session: Session, table: str, before: str, after: str, limit: int) -> N
     with session.open() as warehouse, session.working(f"comparing {table}"):
         then, later = (None if text == "now" else as_of(text) for text in (before, after))
         found = warehouse.table(table).diff(then, later, limit)
+    if session.json:
+        session.say_json(found.as_json())
+        return
+    click.echo(str(found))
+    if found.rows:
+        session.show(found.rows)
+
+
+@click.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("since", required=False)
+@click.argument("until", default="now")
+@click.option("--count", "only_count", is_flag=True, help="Count the changes; print no rows.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ROWS,
+    show_default=True,
+    help="Rows to print; the counts are of all.",
+)
+@click.option("--forget", metavar="CONSUMER", help="Let it begin again with all rows of TABLE.")
+@command
+def changes(
+    session: Session,
+    table: str,
+    since: str | None,
+    until: str,
+    only_count: bool,
+    limit: int,
+    forget: str | None,
+) -> None:
+    """Count and show the rows of TABLE that changed after SINCE, up to UNTIL.
+
+    Each is a write id, a time in UTC, a tag, or now. Without SINCE, list how far the consumers of
+    its changes have come.
+    """
+    if since is None and only_count:
+        raise click.UsageError("name the snapshot since when to count")
+    if since is not None and forget:
+        raise click.UsageError("--forget takes no snapshot")
+    with session.open() as warehouse:
+        handle = warehouse.table(table)
+        if forget:
+            warehouse.metastore.forget_cursor(handle.name, forget)
+            session.say({"forgotten": forget}, f"{forget} begins again with all rows of {table}")
+            return
+        if since is None:
+            rows = cursor_rows(warehouse.metastore.cursors(handle.name))
+            session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
+            return
+        with session.working(f"reading the changes of {table}"):
+            first, last = (None if text == "now" else as_of(text) for text in (since, until))
+            if since == "now":
+                raise click.UsageError("SINCE has to be a snapshot of the past")
+            found = change_counts(handle, first, last, 0 if only_count else limit)
     if session.json:
         session.say_json(found.as_json())
         return

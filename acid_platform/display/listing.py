@@ -63,8 +63,16 @@ def human_bytes(size: int) -> str:
     return f"{value:.1f} TB"
 
 
+def human_duration(milliseconds: int) -> str:
+    """`7 d`, `36 h`, `5 min`, or `7.2 s`: the largest unit of which it is a whole number."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds / 1000:.1f} s"
+
+
 def shown(column: str, value: Any) -> str:
-    """A value for people: times in UTC, durations in seconds, None as an empty string."""
+    """A value for people: times in UTC, durations in a whole unit, None as an empty string."""
     if value is None or value == "None":
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -72,7 +80,7 @@ def shown(column: str, value: Any) -> str:
             moment = datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
             return f"{moment:%Y-%m-%d %H:%M:%S}" if value else ""
         if column in DURATIONS:
-            return f"{value / 1000:.1f} s"
+            return human_duration(value)
         if column in SIZES:
             return human_bytes(value)
     if isinstance(value, list | tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.metastore.pasts import KeptHistory
+from acid_platform.metastore.pasts import CursorRow, KeptHistory
 
 
 def tag_rows(kept: KeptHistory) -> list[dict[str, Any]]:
@@ -34,3 +34,18 @@ def retained_row(kept: KeptHistory) -> dict[str, Any]:
         "bytes": kept.bytes,
         "tags": [tag.name for tag in kept.tags],
     }
+
+
+def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
+    """A row for each consumer of changes, as `show_columns.CURSORS` names the columns (P39)."""
+    return [
+        {
+            "table": row.table,
+            "consumer": row.cursor.consumer,
+            "write_id": row.cursor.write_id,
+            "snapshot": row.cursor.at,
+            "txn": row.cursor.txn_id,
+            "behind": row.behind,
+        }
+        for row in cursors
+    ]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acid_platform.engine.scans import TableScan
+
+if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,20 @@ class SourceRead:
     file_name: bool = False
 
 
-Sources = Mapping[str, SourceRead]
+@dataclass(frozen=True, slots=True)
+class ChangeRead:
+    """What a query reads of the changes of a table (P39); `columns` None: all."""
+
+    scan: ChangeScan
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def file_name(self) -> bool:
+        """Whether it reads the name of each row's file; a change has none."""
+        return False
+
+
+Sources = Mapping[str, SourceRead | ChangeRead]
 """By placeholder."""
 
 

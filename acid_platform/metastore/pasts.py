@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from acid_platform.errors import WrongType
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
@@ -20,6 +22,43 @@ class Pin:
     moment: int
     write_ids: ValidWriteIdList
     txns: ValidTxnList
+    onward: bool = field(default=False, metadata=BRIEF)
+    """It also keeps what every later snapshot of the table shows (P39)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A commit that may have changed what a table shows (P36).
+
+    `write_id` 0: a compaction, or with `txn_id` 0 a change of the declaration. `at`: milliseconds
+    UTC, never before the time of an earlier commit.
+    """
+
+    moment: int
+    write_id: int
+    txn_id: int
+    at: int
+
+
+def before_commits(
+    write_ids: ValidWriteIdList, txns: ValidTxnList, later: Iterable[TableCommit]
+) -> tuple[ValidWriteIdList, ValidTxnList]:
+    """The lists of a snapshot that sees the same, except for these commits, which count as open."""
+    later = tuple(later)
+    hidden = {commit.txn_id for commit in later if commit.txn_id and not commit.write_id}
+    opened = {commit.write_id for commit in later if commit.write_id}.union(write_ids.open)
+    # Aborted ids at the top stay: the base of a compaction may have such a number.
+    top, aborted = write_ids.high_watermark, set(write_ids.aborted)
+    while top > 0 and top in opened:
+        top -= 1
+    return (
+        ValidWriteIdList.of(write_ids.table, top, _up_to(opened, top), _up_to(aborted, top)),
+        ValidTxnList.of(txns.high_watermark, hidden.union(txns.open), txns.aborted),
+    )
+
+
+def _up_to(ids: Iterable[int], top: int) -> set[int]:
+    return {write_id for write_id in ids if write_id <= top}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +80,14 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Names a past snapshot: exactly one of a write id, a time and a tag."""
+    """Names a past snapshot: exactly one of a write id, a time, a tag and a consumer."""
 
     write_id: int | None = None
     time: int | None = None
     """Milliseconds UTC."""
     tag: str | None = None
+    consumer: str | None = None
+    """Where a consumer of changes has come to (P39)."""
 
     @classmethod
     def of(cls, past: int | datetime | str) -> AsOf:
@@ -70,7 +111,9 @@ class AsOf:
             return f"write id {self.write_id}"
         if self.time is not None:
             return utc_text(self.time)
-        return f"tag {self.tag}"
+        if self.tag is not None:
+            return f"tag {self.tag}"
+        return f"the last run of {self.consumer}"
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,3 +141,41 @@ class KeptHistory:
     directories: int
     bytes: int
     tags: tuple[Tag, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a consumer has read the changes of a table (P39).
+
+    `moment`: its snapshot has seen everything up to it. `write_id` and `at`: the last commit up to
+    then, for people. `txn_id`: the transaction that moved the cursor.
+    """
+
+    consumer: str
+    table_id: int
+    moment: int
+    write_id: int
+    at: int
+    txn_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorMove:
+    """What a commit says of a cursor: it was at the moment `before` (0: nowhere) and goes to
+    `after`."""
+
+    consumer: str
+    table: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRow:
+    """A cursor with the name of its table; `behind`: how many commits of the table it has not
+    seen, of which `last` is the last one's moment."""
+
+    table: str
+    cursor: Cursor
+    behind: int
+    last: int = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from acid_platform.compaction.initiator import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
-from acid_platform.metastore.pasts import Pin
+from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import (
     CompactorWriteIdList,
@@ -307,6 +307,27 @@ class PastTable:
     table: TableRecord
     partitions: tuple[PartitionRecord, ...]
     pin: Pin
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """What a table's changes between two snapshots are read from (P39).
+
+    `table`: the declaration at `after`. `commits`: those after `before` and up to `after`, in their
+    order; without `before` there is one, the last commit that `after` sees. `entities`: of the
+    partitions that these commits touched ('' for an unpartitioned table), each that was there at
+    any time from `before` to `after`.
+    """
+
+    table: TableRecord
+    before: Pin | None
+    after: Pin
+    commits: tuple[TableCommit, ...]
+    entities: tuple[PartitionRecord, ...]
+    same_time: int = 0
+    """How many earlier commits have the time of the first of these."""
+    cursor: Cursor | None = None
+    """Where the consumer was, for changes since its last run."""
 
 
 PLATFORM = "acid_platform"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 13
+VERSION = 14
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -109,6 +109,14 @@ LIVE: dict[str, Columns] = {
         "created": _I,
         "expires": _I,
         "user": _S,
+    },
+    "cursors": {
+        "consumer": _S,
+        "table_id": _I,
+        "moment": _I,
+        "write_id": _I,
+        "at": _I,
+        "txn_id": _I,
     },
     "locations": {"location": _S, "floor": _I},
     "partitions": _PARTITION,
@@ -280,6 +288,7 @@ _LATER_TABLES = (
     "identity",
     "table_commits",
     "tags",
+    "cursors",
     *_DECLARATIONS,
 )
 _LATER = {
@@ -429,6 +438,9 @@ _VERSION_13 = (
     _create("tags", LIVE["tags"]),
 )
 
+# How far consumers have read the changes of tables (P39).
+_VERSION_14 = (_create("cursors", LIVE["cursors"]),)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -443,5 +455,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_11,
     _VERSION_12,
     _VERSION_13,
+    _VERSION_14,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

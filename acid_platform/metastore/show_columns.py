@@ -75,6 +75,9 @@ HISTORY = (
 """The history of one table: a row for each committed directory."""
 TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 
+CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind")
+"""How far the consumers of a table's changes have come (P39)."""
+
 RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "tags")
 
 TIMES = frozenset(

@@ -1,6 +1,7 @@
 """Dagster ops, jobs, sensors and checks, and what the assets of a project import."""
 
 from acid_platform.orchestration.automation import upstream_changed
+from acid_platform.orchestration.change_sensor import change_sensor
 from acid_platform.orchestration.checks import (
     Expectation,
     Finding,
@@ -25,6 +26,7 @@ __all__ = [
     "acid_asset",
     "acid_multi_asset",
     "asset_key",
+    "change_sensor",
     "evaluate",
     "evaluate_profile",
     "table_checks",

@@ -14,12 +14,15 @@ import dagster as dg
 from acid_platform.errors import InvalidDefinition
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation
-from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of
+from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
 from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize, retried
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partitions import PartitionText
 from acid_platform.transaction import Transaction
+
+CONSUMES = "acid/consumes"
+"""Metadata of an asset: the tables whose changes it consumes."""
 
 Body: TypeAlias = Callable[..., object]
 Inputs: TypeAlias = Mapping[str, TableInput | Upstream]
@@ -141,12 +144,21 @@ def _asset(
         Planned(out, out.partitioning(partitions_def, parameters.txn), parameters.txn)
         for out in outs
     ]
+    consumed = require_consumable(
+        parameters.tables,
+        parameters.hints,
+        partitions_def is not None,
+        len(outs) > 1 and bool(options.get("can_subset")),
+    )
+    marks = {CONSUMES: dg.MetadataValue.json(consumed)} if consumed else {}
     deps = [table_input.dep for table_input in parameters.tables.values()]
     description = inspect.getdoc(body)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy, which the user chose
         return dg.multi_asset(
-            specs=[out.asset_spec(deps, description) for out in outs],
+            specs=[
+                out.asset_spec(deps, description).merge_attributes(metadata=marks) for out in outs
+            ],
             name=name,
             check_specs=[spec for out in outs for spec in out.check_specs()],
             partitions_def=partitions_def,

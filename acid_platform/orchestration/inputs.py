@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from acid_platform.errors import InvalidDefinition
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partitions import PartitionExpr
+from acid_platform.storage.change_rows import CHANGE_COLUMNS
 from acid_platform.transaction import Transaction, TransactionTable
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
@@ -25,12 +26,24 @@ class TableInput:
 
     If both assets are partitioned and the upstream has a partition_expr, only the upstream
     partitions that Dagster maps to those of the run are read.
+
+    With `changes`, the parameter gets the rows that changed since the asset's last materialization,
+    as Table.changes returns them; all rows the first time. How far the asset has read is part of
+    the commit of its output, so that no change is lost or consumed twice, whatever process dies.
     """
 
     upstream: Upstream
     columns: Sequence[str] | None = None
     where: str | None = None
     partition_mapping: dg.PartitionMapping | None = None
+    changes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.changes and (self.where or self.partition_mapping):
+            raise InvalidDefinition(
+                f"TableInput of {self.table}: changes=True reads the changes of all rows; filter"
+                " them in the body, and leave where and partition_mapping out"
+            )
 
     @property
     def key(self) -> dg.AssetKey:
@@ -50,9 +63,12 @@ class TableInput:
         """The rows as the type `kind` that the parameter is annotated with.
 
         That may be pandas.DataFrame, pyarrow.Table, or TransactionTable to read from; anything else
-        gives a Spark DataFrame.
+        gives a Spark DataFrame. Changes also come as pyarrow.RecordBatchReader, a few batches at a
+        time, and not as TransactionTable.
         """
         table = txn.table(self.table)
+        if self.changes:
+            return self._changes(table, consumer_of(context.assets_def.keys), kind)
         if kind is TransactionTable:
             return table
         parts = [condition for condition in (self.where, self._mapped(context, table)) if condition]
@@ -63,6 +79,19 @@ class TableInput:
         if pandas is not None and kind is pandas.DataFrame:
             return table.to_arrow(self.columns, where).to_pandas()
         return table.read(self.columns, where)
+
+    def _changes(self, table: TransactionTable, consumer: str, kind: object) -> Any:
+        columns = None
+        if self.columns is not None:
+            columns = [*self.columns, *(column.name for column in CHANGE_COLUMNS)]
+        pandas = sys.modules.get("pandas")
+        framed = pandas is not None and kind is pandas.DataFrame
+        if kind is pa.RecordBatchReader or kind is pa.Table or framed:
+            reader = table.changes_arrow(columns=columns, consumer=consumer)
+            if kind is pa.RecordBatchReader:
+                return reader
+            return reader.read_pandas() if framed else reader.read_all()
+        return table.changes(columns=columns, consumer=consumer)
 
     def _mapped(self, context: dg.AssetExecutionContext, table: TransactionTable) -> str | None:
         """SQL for the partitions that Dagster maps to those of the run; None if there is none."""
@@ -82,6 +111,38 @@ class TableInput:
         )
         keys = context.asset_partition_keys_for_input(name)
         return expr.scope(keys).where if keys else "false"
+
+
+def consumer_of(keys: Iterable[dg.AssetKey]) -> str:
+    """The name under which an asset, or all assets of one step, consume changes."""
+    return "+".join(sorted(".".join(key.path) for key in keys))
+
+
+def require_consumable(
+    inputs: Mapping[str, TableInput],
+    hints: Mapping[str, object],
+    partitioned: bool,
+    can_subset: bool,
+) -> list[str]:
+    """The tables whose changes are consumed.
+
+    Raises InvalidDefinition where their cursor could not tell what was consumed: a run for some
+    partitions, or for some of several tables, would move it for all.
+    """
+    consumed = {name: given for name, given in inputs.items() if given.changes}
+    for name, given in consumed.items():
+        if partitioned or can_subset:
+            what = "an asset with partitions" if partitioned else "assets with can_subset"
+            raise InvalidDefinition(
+                f"{name}: {what} can't consume the changes of {given.table}, since a run for a part"
+                " would consume the changes of all"
+            )
+        if hints.get(name) is TransactionTable:
+            raise InvalidDefinition(
+                f"{name}: changes of {given.table} come as a frame, pyarrow.Table or"
+                " pyarrow.RecordBatchReader; to read the table too, take txn"
+            )
+    return [given.table for given in consumed.values()]
 
 
 def inputs_of(

@@ -28,7 +28,7 @@ TASKS_TAG = "acid/compactions"
 MOST_ATTEMPTS = 3
 """Runs for the same set of queued tasks; after these a person has to look."""
 
-_UNFINISHED = [
+UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -167,6 +167,6 @@ def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest |
 
 def _running(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:
     return (
-        instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=_UNFINISHED, tags=dict(tags)))
+        instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=UNFINISHED, tags=dict(tags)))
         > 0
     )

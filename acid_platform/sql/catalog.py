@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Protocol
 
 from acid_platform.config import Settings
+from acid_platform.engine.changes import ChangeScan
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
-from acid_platform.sql.time_travel import unmarked
+from acid_platform.sql.time_travel import changes_between, unmarked
 
 
 class Declared(Protocol):
@@ -30,6 +31,8 @@ class Seen(Declared, Protocol):
     """A snapshot, which can also tell how a table was (P36)."""
 
     def past(self, name: str, as_of: AsOf) -> PastTable: ...
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan: ...
 
 
 class Catalog:
@@ -53,6 +56,7 @@ class Catalog:
         self._tables = tables
         self._records: dict[str, TableRecord] = {}
         self._pasts: dict[str, PastTable] = {}
+        self._changes: dict[str, ChangeScan] = {}
 
     @property
     def in_force(self) -> Settings:
@@ -85,6 +89,9 @@ class Catalog:
         Raises NoSuchTable, which suggests a similar name, UnsupportedStatement for the past of a
         view, and NoSuchPast and NotEnoughHistory.
         """
+        changed = changes_between(self.full(name))
+        if changed is not None:
+            return self.record(changed[0])
         full, as_of = unmarked(self.full(name))
         if as_of is not None:
             if full in self.views:
@@ -118,8 +125,34 @@ class Catalog:
             self._pasts[marked] = self._snapshot.past(full, as_of)
         return self._pasts[marked]
 
+    def changes(self, name: str) -> ChangeScan | None:
+        """The changes that a name stands for (P39); None for other names.
+
+        Raises UnsupportedStatement for those of a view, NoSuchTable, NoSuchPast, NotEnoughHistory.
+        """
+        marked = self.full(name)
+        found = changes_between(marked)
+        if found is None:
+            return None
+        if marked not in self._changes:
+            full, since, until = found
+            if full in self.views:
+                raise UnsupportedStatement(
+                    f"{full} is a view, whose changes nobody records; name the tables that it reads"
+                )
+            self.record(full)  # an unknown name gets the error that suggests a similar one
+            if self._snapshot is None:
+                raise UnsupportedStatement(f"the changes of {full} can only be read in a query")
+            self._changes[marked] = self._snapshot.changes(full, since, until)
+        return self._changes[marked]
+
     def target(self, name: str) -> TableRecord:
         """The record of a table to change. Raises NoSuchTable, UnsupportedStatement for a view."""
+        changed = changes_between(self.full(name))
+        if changed is not None:
+            raise UnsupportedStatement(
+                f"the changes of {changed[0]} can only be read; name the table itself"
+            )
         full, as_of = unmarked(self.full(name))
         if as_of is not None:
             raise UnsupportedStatement(
@@ -132,6 +165,9 @@ class Catalog:
         return self.record(name)
 
     def columns(self, full: str) -> tuple[str, ...]:
+        changes = self.changes(full)
+        if changes is not None:
+            return tuple(column.name for column in changes.columns)
         record = self.record(full)
         return tuple(name for name, _ in (*record.columns, *record.partition_columns))
 

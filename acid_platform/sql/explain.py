@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.engine.queries import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
 from acid_platform.sql.changes import target_of
@@ -25,6 +26,7 @@ from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
     from acid_platform.engine.queries import SourceRead
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
@@ -88,7 +90,10 @@ def _locked(statement: Change) -> Locked:
             return Locked.MERGE_INSERT if only else Locked.UPDATE
 
 
-def _read(table: str, read: SourceRead) -> Iterator[str]:
+def _read(table: str, read: SourceRead | ChangeRead) -> Iterator[str]:
+    if isinstance(read, ChangeRead):
+        yield from _changes(read.scan, read.columns)
+        return
     scan = read.scan
     files = sum(len(entity.sources.inserts) for entity in scan.entities)
     name, as_of = unmarked(table)
@@ -101,3 +106,10 @@ def _read(table: str, read: SourceRead) -> Iterator[str]:
     yield f"  files: {files}, {scan.read_bytes} bytes"
     yield f"  columns: {'all' if read.columns is None else ', '.join(read.columns)}"
     yield f"  condition in the scan: {read.where or 'none'}"
+
+
+def _changes(scan: ChangeScan, columns: Sequence[str] | None) -> Iterator[str]:
+    files = sum(len(entity.parts) for entity in scan.entities)
+    yield f"read the changes of {scan.table} by {len(scan.reader.stamps)} commits"
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if columns is None else ', '.join(columns)}"

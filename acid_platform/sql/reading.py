@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import by_arrow
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
@@ -22,6 +22,7 @@ from acid_platform.reading.known_columns import unresolved_column
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Bound, Source, bind
+from acid_platform.sql.time_travel import changes_between
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import expand
 from acid_platform.storage.arrow_numpy import from_numpy
@@ -42,14 +43,14 @@ class Planned:
     """A query in Spark SQL, and what it reads of each table, by placeholder."""
 
     text: str
-    reads: Mapping[str, SourceRead]
+    reads: Sources
     sources: tuple[Source, ...]
     settings: Settings
 
     def renamed(self) -> Planned:
         """The same with new placeholders."""
         text, prefix = self.text, placeholder()
-        reads = {}
+        reads: dict[str, SourceRead | ChangeRead] = {}
         for number, (name, read) in enumerate(self.reads.items()):
             reads[f"{prefix}_{number}"] = read
             text = re.sub(rf"\b{name}\b", f"{prefix}_{number}", text)
@@ -112,16 +113,23 @@ def placeholder() -> str:
     return f"acid_{secrets.token_hex(6)}"
 
 
-def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[str, SourceRead]:
-    if not sources:
-        return {}
-    table_scans = scans(
-        [
-            ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
-            for source in sources
-        ]
+def reads_of(
+    catalog: Catalog, sources: Sequence[Source], scans: Scans
+) -> dict[str, SourceRead | ChangeRead]:
+    """What each source reads, at one snapshot. Raises UnknownColumn for `row__id` of a change."""
+    changes = {source.placeholder: catalog.changes(source.table) for source in sources}
+    stored = [source for source in sources if changes[source.placeholder] is None]
+    scanned = (
+        scans(
+            [
+                ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+                for source in stored
+            ]
+        )
+        if stored
+        else []
     )
-    return {
+    reads: dict[str, SourceRead | ChangeRead] = {
         source.placeholder: SourceRead(
             scan,
             source.columns,
@@ -129,8 +137,15 @@ def reads_of(catalog: Catalog, sources: Sequence[Source], scans: Scans) -> dict[
             ROW_ID_COLUMN in source.virtual,
             FILE_NAME_COLUMN in source.virtual,
         )
-        for source, scan in zip(sources, table_scans, strict=True)
+        for source, scan in zip(stored, scanned, strict=True)
     }
+    for source in sources:
+        found = changes[source.placeholder]
+        if found is not None:
+            if source.virtual:
+                raise unresolved_column(source.virtual[0], [each.name for each in found.columns])
+            reads[source.placeholder] = ChangeRead(found, source.columns)
+    return {source.placeholder: reads[source.placeholder] for source in sources}
 
 
 def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) -> Result:
@@ -155,7 +170,9 @@ def count_from_footers(
 ) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
     counted = counted_table(query)
-    if counted is None or catalog.view_query(catalog.full(counted.table)) is not None:
+    if counted is None or changes_between(counted.table) is not None:
+        return None
+    if catalog.view_query(catalog.full(counted.table)) is not None:
         return None
     (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
     rows = by_arrow(scan, ()).count()

@@ -1,4 +1,4 @@
-"""`FOR SYSTEM_VERSION AS OF` and `FOR SYSTEM_TIME AS OF` in queries (P36).
+"""`FOR SYSTEM_VERSION AS OF`, `FOR SYSTEM_TIME AS OF` and `table_changes` in queries (P36, P39).
 
 The parser replaces such a table by a name that carries the snapshot, so that each later step takes
 the table of then for another table than the table of now. No table can have such a name.
@@ -18,6 +18,7 @@ from acid_platform.sql.scopes import cte_of
 from acid_platform.sql.sources import drop_database
 
 _MARKED = re.compile(r"(.+)@([vtn])([0-9a-f]+)")
+_CHANGES = re.compile(r"(.+)@c([0-9a-z]*)_([0-9a-z]*)")
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
 
 
@@ -40,6 +41,9 @@ def mark(tree: exp.Expr) -> None:
     Raises UnsupportedStatement, InvalidExpression.
     """
     for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Anonymous) and table.this.name.lower() == "table_changes":
+            _mark_changes(table)
+            continue
         version = table.args.get("version")
         if version is None:
             continue
@@ -55,21 +59,69 @@ def mark(tree: exp.Expr) -> None:
         table.set("version", None)
 
 
+def _mark_changes(table: exp.Table) -> None:
+    """Gives `table_changes('db.t', since, until)` the name of its table with both snapshots."""
+    given = list(table.this.expressions)
+    name = given[0] if given else None
+    if len(given) not in (2, 3) or not (isinstance(name, exp.Literal) and name.is_string):
+        raise InvalidExpression(
+            f"{table.sql('hive')!r}: write table_changes('db.t', since) or table_changes('db.t',"
+            " since, until), with the name of a table and the snapshots between which it changed"
+        )
+    database, _, short = name.name.lower().rpartition(".")
+    since, until = (_snapshot(each) for each in (*given[1:], exp.Null())[:2])
+    ends = f"{_written(since) if since else ''}_{_written(until) if until else ''}"
+    if not table.alias:
+        table.set("alias", exp.TableAlias(this=exp.to_identifier("table_changes")))
+    table.set("this", exp.to_identifier(f"{short}@c{ends}", quoted=True))
+    if database:
+        table.set("db", exp.to_identifier(database, quoted=True))
+
+
+def _snapshot(value: exp.Expr) -> AsOf | None:
+    """A write id, a time, a tag, or NULL."""
+    match value:
+        case exp.Null():
+            return None
+        case exp.Literal() if value.is_string:
+            try:
+                return AsOf.of(datetime.fromisoformat(value.name.strip()))
+            except ValueError:
+                return AsOf(tag=value.name)
+        case exp.Literal():
+            return AsOf(write_id=_number(value))
+    return AsOf.of(_time(value))
+
+
+def changes_between(name: str) -> tuple[str, AsOf | None, AsOf | None] | None:
+    """The table of a name that stands for its changes, and the two snapshots; None for others."""
+    found = _CHANGES.fullmatch(name)
+    if found is None:
+        return None
+    table, *ends = found.groups()
+    since, until = (_read(each[0], each[1:]) if each else None for each in ends)
+    return table, since, until
+
+
 def unmarked(name: str) -> tuple[str, AsOf | None]:
     """The name of a table without its mark, and the snapshot that the mark names."""
     found = _MARKED.fullmatch(name)
     if found is None:
         return name, None
     table, kind, text = found.groups()
+    return table, _read(kind, text)
+
+
+def _read(kind: str, text: str) -> AsOf:
     if kind == "n":
-        return table, AsOf(tag=bytes.fromhex(text).decode())
-    return table, AsOf(write_id=int(text)) if kind == "v" else AsOf(time=int(text))
+        return AsOf(tag=bytes.fromhex(text).decode())
+    return AsOf(write_id=int(text)) if kind == "v" else AsOf(time=int(text))
 
 
 def refuse_marks(tree: exp.Expr, what: str) -> None:
     """Raises UnsupportedStatement if the statement reads a past snapshot."""
     for table in tree.find_all(exp.Table):
-        if unmarked(table.name)[1] is not None:
+        if unmarked(table.name)[1] is not None or changes_between(table.name) is not None:
             raise UnsupportedStatement(
                 f"{what} can't read a table as of the past, since histories are cleaned; name a"
                 " table that keeps those rows"

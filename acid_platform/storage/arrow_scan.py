@@ -78,19 +78,7 @@ class ArrowScan:
             if not others:  # a thread of its own would only have to be started
                 yield from first()
                 return
-        pool = ThreadPoolExecutor(workers)
-        ahead: deque[Future[list[pa.RecordBatch]]] = deque()
-        try:
-            for work in self._work(workers):
-                ahead.append(pool.submit(work))
-                if len(ahead) > workers:
-                    yield from ahead.popleft().result()
-            while ahead:
-                yield from ahead.popleft().result()
-        finally:
-            # The consumer may stop early. Then this runs when the generator is collected, perhaps
-            # while its thread holds the lock that waiting for other threads needs: so don't wait.
-            pool.shutdown(wait=False, cancel_futures=True)
+        yield from read_ahead(self._work(workers), workers)
 
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
@@ -163,3 +151,22 @@ class ArrowScan:
                     pieces = read.pieces()
                     read = replace(read, threads=decoders(source.size // max(pieces, 1)))
                     yield from (read.piece(index) for index in range(pieces))
+
+
+def read_ahead(
+    work: Iterator[Callable[[], list[pa.RecordBatch]]], workers: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of each piece of work, in order; so many threads read a few pieces ahead."""
+    pool = ThreadPoolExecutor(workers)
+    ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+    try:
+        for piece in work:
+            ahead.append(pool.submit(piece))
+            if len(ahead) > workers:
+                yield from ahead.popleft().result()
+        while ahead:
+            yield from ahead.popleft().result()
+    finally:
+        # The consumer may stop early. Then this runs when the generator is collected, perhaps
+        # while its thread holds the lock that waiting for other threads needs: so don't wait.
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -33,10 +33,10 @@ def open_entity(
     sources = prune(resolve(files, directory))
     require_recorded(files, (*sources.inserts, *sources.deletes), what)
     keys = load(files, sources.deletes, write_ids)
-    return _numbered_as_deleted(sources, keys), keys
+    return numbered_as_deleted(sources, keys), keys
 
 
-def _numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
+def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
     """The sources, with RAW files in the bucket codec that the delete events use for their rows.
 
     Rows of RAW files store no bucket property, so only the delete events tell it: codec 1, or

@@ -26,6 +26,7 @@ from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.orc import ascend
 from acid_platform.storage.orc_columns import EncodedColumn, Kind, encode
+from acid_platform.storage.update_marks import write_updates
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
@@ -317,6 +318,7 @@ class AcidWriter(OrcWriter):
         always: bool = False,
     ) -> None:
         self._deletes = deletes
+        self._updated: list[np.ndarray] = []
         self._ends: list[RowKey] = []
         super().__init__(open_stream, path, columns, compression, stripe_bytes, always)
 
@@ -327,7 +329,14 @@ class AcidWriter(OrcWriter):
 
     def _user_metadata(self) -> dict[str, bytes]:
         counts = (0, self.rows) if self._deletes else (self.rows, 0)
-        return schema.user_metadata(self._ends, *counts)
+        metadata = schema.user_metadata(self._ends, *counts)
+        if self._updated:
+            metadata[schema.UPDATES] = write_updates(np.concatenate(self._updated))
+        return metadata
+
+    def updates(self, updated: np.ndarray) -> None:
+        """Says of the next delete events which belong to updates, as a mask (n,) (P39)."""
+        self._updated.append(updated)
 
     def _checked(self, batch: pa.RecordBatch) -> None:
         keys = [values_of(batch.column(place)).astype(np.int64, copy=False) for place in (1, 2, 3)]

@@ -25,7 +25,7 @@ from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
 from acid_platform.storage.calendars import as_written
 from acid_platform.storage.column_shares import shares
-from acid_platform.storage.deletes import DeletedRows, DeleteKeys, require_operation, valid_ids
+from acid_platform.storage.deletes import DeleteKeys, require_operation, valid_ids
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns, read_stripe, reading
 from acid_platform.storage.orc_rows import stripe_rows
@@ -55,6 +55,14 @@ class EntityRead:
     partition: Mapping[str, pa.Scalar]
 
 
+class Chooser(Protocol):
+    """Chooses rows by their keys."""
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rows (write id, bucket property, rowId) that are wanted."""
+        ...
+
+
 class Wanted(Protocol):
     """What a scan wants of each file; see `arrow_scan.ArrowScan`."""
 
@@ -81,8 +89,8 @@ class SourceRead:
     scan: Wanted
     entity: EntityRead
     source: Source
-    deleted: DeletedRows | None
-    """None if no row of the file can be deleted."""
+    deleted: Chooser | None
+    """Which rows survive; None if no row of the file can be deleted."""
     threads: int = 1
     """How many threads decode a piece, each a part of its columns."""
 

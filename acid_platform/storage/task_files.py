@@ -215,9 +215,11 @@ class TaskFiles:
     def _write_run(self, columns: Sequence[pa.Array], start: int, end: int) -> None:
         kind, rest = self._target.rows, [column.slice(start, end - start) for column in columns]
         gone = fresh = None
+        updated = np.full(end - start, kind is RowKind.UPDATE)
         if kind is RowKind.EACH:
             bits = values_of(rest.pop(3))
             gone, fresh = (_where(bits & bit != 0) for bit in (DELETES, INSERTS))
+            updated = bits[bits & DELETES != 0] & INSERTS != 0
             found = np.bincount(bits, minlength=4).tolist()
             self.received += Received(found[INSERTS], found[DELETES], found[DELETES | INSERTS])
         else:
@@ -227,7 +229,7 @@ class TaskFiles:
             if kind is RowKind.EACH:
                 self._require_distinct(keys)
             if len(keys[0]):
-                self._put(True, self._delete_events(keys))
+                self._put(True, self._delete_events(keys), updated)
         if kind is not RowKind.DELETE:
             values = [_taken(value, fresh) for value in rest]
             if len(values[0]):
@@ -246,11 +248,14 @@ class TaskFiles:
             raise SourceRowsAmbiguous(f"several source rows match one row (row__id {key})")
         self._last_key = tuple(ids[:, -1].tolist())
 
-    def _put(self, deletes: bool, batch: pa.RecordBatch) -> None:
+    def _put(self, deletes: bool, batch: pa.RecordBatch, updated: np.ndarray | None = None) -> None:
         if deletes not in self._open:
             self._open[deletes] = self._writer(deletes)
+        writer = self._open[deletes]
+        if isinstance(writer, AcidWriter) and updated is not None:
+            writer.updates(updated)
         self._events[deletes] += batch.num_rows
-        self._open[deletes].write(batch)
+        writer.write(batch)
 
     def _writer(self, deletes: bool) -> OrcWriter:
         target = self._target

@@ -486,6 +486,25 @@ GROUP = Group(
         ),
         Rule(
             "P39",
+            "The changes between two snapshots, applied to the rows of the first, give the rows of"
+            " the second, whatever was compacted and cleaned since; or an error says since when"
+            " they are kept. Each transaction counts once for a row. A consumer's cursor is part of"
+            " the commit of what it makes of the changes.",
+            (
+                "metastore.rules.change_feed",
+                "engine.changes",
+                "storage.change_events",
+                "storage.change_rows",
+            ),
+            (
+                "test_P39_the_changes_lead_from_the_rows_of_then_to_those_of_later",
+                "test_P39_both_engines_write_and_read_the_same_changes",
+                "test_P39_a_killed_materialization_neither_loses_nor_repeats_a_change",
+                "test_P39_the_cursor_moves_with_the_commit_of_one_run",
+            ),
+        ),
+        Rule(
+            "P40",
             "Whatever the journal forgets is in the archive or waits for it; a metastore that is"
             " restored to a moment or event has exactly the state of then, and where the archive"
             " can't tell it, the restore is refused with what is missing.",
@@ -495,11 +514,11 @@ GROUP = Group(
                 "metastore.server.point_in_time",
             ),
             (
-                "test_P39_restoring_to_an_event_gives_exactly_the_state_of_then",
-                "test_P39_no_event_is_missing_after_kills",
-                "test_P39_a_gap_is_refused_with_what_is_missing",
-                "test_P39_two_versions_of_an_event_are_refused",
-                "test_P39_a_promoted_standby_goes_on_with_the_archive",
+                "test_P40_restoring_to_an_event_gives_exactly_the_state_of_then",
+                "test_P40_no_event_is_missing_after_kills",
+                "test_P40_a_gap_is_refused_with_what_is_missing",
+                "test_P40_two_versions_of_an_event_are_refused",
+                "test_P40_a_promoted_standby_goes_on_with_the_archive",
             ),
         ),
     ),

@@ -42,3 +42,27 @@ def test_P36_wrong_words_on_the_command_line(small: Small) -> None:
     ):
         done = small.acid(*arguments)
         assert done.exit_code == code and error in done.stderr, done.stderr
+
+
+def test_P39_changes_on_the_command_line(small: Small) -> None:
+    assert small.acid("changes", "db.t").stdout == "nobody consumes db.t\n"
+    assert small.acid("sql", "UPDATE db.t SET v = 'x' WHERE id = 2").exit_code == 0
+    assert small.acid("sql", "DELETE FROM db.t WHERE id = 1").exit_code == 0
+    found = json.loads(small.acid("changes", "db.t", "1", "--json").stdout)
+    assert (found["inserted"], found["updated"], found["deleted"]) == (0, 1, 1)
+    assert [row["_write_id"] for row in found["rows"] if row["id"] == 2] == [2, 2]
+    shown = small.acid("changes", "db.t", "1", "now").stdout
+    assert "0 rows inserted, 1 updated, 1 deleted" in shown and "update_preimage" in shown
+    assert small.acid("changes", "db.t", "0", "1", "--count").stdout == (
+        "db.t: 2 rows inserted, 0 updated, 0 deleted\n"
+    )
+    for arguments, code, error in (
+        (("db.t", "9"), 1, "db.t has no write id 9; the last that was given is 3"),
+        (("db.t", "3", "1"), 1, "write id 3 of db.t is after write id 1"),
+        (("db.t", "now"), 2, "SINCE has to be a snapshot of the past"),
+        (("db.t", "--count"), 2, "name the snapshot since when to count"),
+        (("db.t", "1", "--forget", "x"), 2, "--forget takes no snapshot"),
+        (("db.t", "--forget", "x"), 1, "x does not consume the changes of db.t"),
+    ):
+        done = small.acid("changes", *arguments)
+        assert done.exit_code == code and error in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""Archived segments of the journal, and restoring to a moment (P39)."""
+"""Archived segments of the journal, and restoring to a moment (P40)."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def every_row(file: Path) -> Dump:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.lists(st.integers(0, 11), min_size=60, max_size=60), st.randoms())
-def test_P39_restoring_to_an_event_gives_exactly_the_state_of_then(
+def test_P40_restoring_to_an_event_gives_exactly_the_state_of_then(
     chosen: list[tuple[int, int, int]], works: list[int], chance: Any
 ) -> None:
     """Whatever the segments, backups, promotions and kills in between."""
@@ -197,7 +197,7 @@ def test_P39_restoring_to_an_event_gives_exactly_the_state_of_then(
         assert every_row(root / f"{wanted[-1]}.duckdb") == every_row(primary.home.database)
 
 
-def test_P39_only_who_leads_says_that_nothing_else_happened_by_now(tmp_path: Path) -> None:
+def test_P40_only_who_leads_says_that_nothing_else_happened_by_now(tmp_path: Path) -> None:
     """A standby may lack events of its primary that are older than its segment."""
     primary = Primary(tmp_path)
     primary.append()
@@ -284,7 +284,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     yield Place(tmp_path)
 
 
-def test_P39_a_time_includes_what_happened_by_then(place: Place) -> None:
+def test_P40_a_time_includes_what_happened_by_then(place: Place) -> None:
     place.base()
     place.segment(1, 2)
     place.segment(3, 4)
@@ -305,7 +305,7 @@ def test_P39_a_time_includes_what_happened_by_then(place: Place) -> None:
     assert "is no time such as" in place.why_not("yesterday")
 
 
-def test_P39_a_backup_alone_does_not_tell_that_nothing_happened_since(place: Place) -> None:
+def test_P40_a_backup_alone_does_not_tell_that_nothing_happened_since(place: Place) -> None:
     made = place.base(after=2)
     assert "every event up to event 4, but not up to" in place.why_not("1970-01-01 00:00:02.001")
     assert place.databases("latest") == place.databases("4") == ["d1", "d1x", "d2", "d2x"]
@@ -314,7 +314,7 @@ def test_P39_a_backup_alone_does_not_tell_that_nothing_happened_since(place: Pla
     assert windows(place.archive.items())[0].begin == made.made
 
 
-def test_P39_an_archive_may_be_in_an_object_store(place: Place) -> None:
+def test_P40_an_archive_may_be_in_an_object_store(place: Place) -> None:
     place.archive = Archive("mock:///bucket/prefix")  # Arrow's file system in memory
     assert place.archive.items() == []
     place.archive._system.create_dir(f"bucket/prefix/{MINE}")
@@ -330,7 +330,7 @@ def test_P39_an_archive_may_be_in_an_object_store(place: Place) -> None:
         Archive("archive")
 
 
-def test_P39_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
+def test_P40_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
     place.base()
     place.segment(1, 2)
     gone = place.segment(3, 3)
@@ -351,7 +351,7 @@ def test_P39_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "renamed"])
-def test_P39_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
+def test_P40_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
     place.base()
     item = place.segment(1, 2)
     path = place.path(item)
@@ -368,7 +368,7 @@ def test_P39_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
     assert f"{MINE}/" in place.why_not("latest") and "damaged" in place.why_not("latest")
 
 
-def test_P39_a_damaged_backup_is_refused_until_it_is_removed(place: Place) -> None:
+def test_P40_a_damaged_backup_is_refused_until_it_is_removed(place: Place) -> None:
     place.base()
     place.segment(1, 3)
     newer = place.base(after=2)
@@ -380,7 +380,7 @@ def test_P39_a_damaged_backup_is_refused_until_it_is_removed(place: Place) -> No
     assert place.databases("latest")[-1] == "d3x"
 
 
-def test_P39_two_versions_of_an_event_are_refused(place: Place) -> None:
+def test_P40_two_versions_of_an_event_are_refused(place: Place) -> None:
     place.base()
     place.segment(1, 2)
     place.segment(1, 3)  # sealed again after a crash: the same events
@@ -390,7 +390,7 @@ def test_P39_two_versions_of_an_event_are_refused(place: Place) -> None:
     assert place.databases("2") == ["d1", "d1x"]
 
 
-def test_P39_after_a_promotion_the_events_of_the_new_term_count(place: Place) -> None:
+def test_P40_after_a_promotion_the_events_of_the_new_term_count(place: Place) -> None:
     place.base()
     place.segment(1, 4, name="lost")
     place.segment(1, 2)
@@ -407,7 +407,7 @@ def test_P39_after_a_promotion_the_events_of_the_new_term_count(place: Place) ->
     assert place.databases("1970-01-01 00:00:03")[-1] == "d3x"
 
 
-def test_P39_several_histories_are_not_guessed(place: Place) -> None:
+def test_P40_several_histories_are_not_guessed(place: Place) -> None:
     place.base()
     place.segment(1, 2)
     place.base(history=OTHER)
@@ -419,7 +419,7 @@ def test_P39_several_histories_are_not_guessed(place: Place) -> None:
     assert f"has no history {'c' * 16}" in place.why_not("latest", "c" * 16)
 
 
-def test_P39_the_retention_keeps_what_a_restore_needs(place: Place) -> None:
+def test_P40_the_retention_keeps_what_a_restore_needs(place: Place) -> None:
     old, middle, new = place.base(), place.base(after=4), place.base(after=8)
     parts = [place.segment(low, low + 1) for low in range(1, 10, 2)]
     items = place.archive.items()

@@ -1,4 +1,4 @@
-"""A metastore that archives its journal (P39): real processes, kills, fail-overs, commands."""
+"""A metastore that archives its journal (P40): real processes, kills, fail-overs, commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _commit(client: Metastore) -> None:
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.slow)])
-def test_P39_no_event_is_missing_after_kills(
+def test_P40_no_event_is_missing_after_kills(
     tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(address.KEY, KEY)
@@ -70,7 +70,7 @@ def test_P39_no_event_is_missing_after_kills(
         member.kill()
 
 
-def test_P39_an_archive_that_is_away_loses_nothing_and_says_so(
+def test_P40_an_archive_that_is_away_loses_nothing_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(address.KEY, KEY)
@@ -96,7 +96,7 @@ def test_P39_an_archive_that_is_away_loses_nothing_and_says_so(
         member.kill()
 
 
-def test_P39_a_promoted_standby_goes_on_with_the_archive(
+def test_P40_a_promoted_standby_goes_on_with_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with what its primary had not archived before it died."""
@@ -133,7 +133,7 @@ def test_P39_a_promoted_standby_goes_on_with_the_archive(
             member.kill()
 
 
-def test_P39_the_commands_show_an_archive_and_restore_from_it(
+def test_P40_the_commands_show_an_archive_and_restore_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse, where = tmp_path / "warehouse", tmp_path / "archive"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.pasts import CursorMove
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
@@ -132,10 +133,20 @@ class Chaos:
             lock = encode(asked if txn_id else LockRequest(table, LockType.SHARED_READ))
             ext = world.call("request_lock", txn=txn_id, locks=[lock], zero_wait=False)["ext"]
             world.call("check_lock", ext=ext)
+        elif action == 19 and self.open:
+            # Reads the changes for a consumer, and commits with its cursor, or forgets it.
+            consumer, txn = str(one // 5), self.open.pop(one % len(self.open))
+            since = {"consumer": consumer}
+            found = world.call("changes", txn=txn.id, table=table, since=since, until=None)
+            if two == 9:
+                world.call("forget_cursor", table=table, consumer=consumer)
+            before = (found.get("cursor") or {}).get("moment", 0) + (two == 8)
+            move = CursorMove(consumer, table, before, found["after"]["moment"])
+            world.call("commit", txn=txn.id, writes=[], cursors=[encode(move)])
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 18), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 19), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

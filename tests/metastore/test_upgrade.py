@@ -132,6 +132,7 @@ def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
         raw.execute(view)
         raw.execute("DROP TABLE table_commits")
         raw.execute("DROP TABLE tags")
+        raw.execute("DROP TABLE cursors")
         raw.execute("UPDATE meta SET value = '10' WHERE key = 'schema_version'")
         (before,) = raw.execute("SELECT count(*) FROM writes").fetchone() or (0,)
         assert before > 0
@@ -145,3 +146,18 @@ def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
         warehouse.sql("INSERT INTO kept VALUES (2)")
         warehouse.sql("DELETE FROM kept")
         assert table.count(as_of=2) == 2 and table.count(as_of=3) == 0
+
+
+def test_P39_a_file_of_version_13_gets_a_place_for_cursors(tmp_path: Path) -> None:
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        warehouse.create_table("kept", "id int")
+        warehouse.sql("INSERT INTO kept VALUES (1)")
+    with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
+        raw.execute("DROP TABLE cursors")
+        raw.execute("UPDATE meta SET value = '13' WHERE key = 'schema_version'")
+    for moved in (1, 0):
+        with temporary_warehouse(tmp_path, engine="local") as warehouse:
+            with warehouse.transaction() as txn:
+                found = txn.table("kept").changes_arrow(consumer="c").read_all()
+            assert found.num_rows == moved, "the cursor is there after the next start"
+            assert len(warehouse.metastore.cursors("kept")) == 1

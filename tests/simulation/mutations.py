@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from acid_platform.metastore import pasts
 from acid_platform.metastore.rules import (
     cleaning,
     cleaning_survey,
@@ -1162,8 +1163,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P36",
         "a past does not know the aborted write ids that a compaction has passed",
-        history,
-        "pin_at",
+        pasts,
+        "before_commits",
         "while top > 0 and top in opened:",
         "while top > 0 and (top in opened or top in aborted):",
         seed=711,
@@ -1207,19 +1208,19 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     Edit(
         "P36",
         "a past snapshot sees later compactions",
-        history,
-        "pin_at",
-        "hidden.union(now.open)",
-        "now.open",
+        pasts,
+        "before_commits",
+        "hidden.union(txns.open)",
+        "txns.open",
         seed=3,
     ),
     Edit(
         "P36",
         "a past snapshot sees later writes",
-        history,
-        "pin_at",
-        "opened = {past.write_id for past in later if past.write_id}.union(seen.open)",
-        "opened = set(seen.open)",
+        pasts,
+        "before_commits",
+        "opened = {commit.write_id for commit in later if commit.write_id}.union(write_ids.open)",
+        "opened = set(write_ids.open)",
         seed=3,
     ),
     Edit(

@@ -48,7 +48,9 @@ def delete_rows(
     """
     require_writable(target)
     keys = _found(scan, where, (), {}, target.table, statement).keys
-    return publish_events(target, statement.check, lambda files: files.delete(keys))
+    return publish_events(
+        target, statement.check, lambda files: files.delete(keys, np.zeros(len(keys), bool))
+    )
 
 
 def update_rows(
@@ -69,7 +71,7 @@ def update_rows(
     values = conform(found.values, scan.columns, target.table, in_files=scan.columns)
 
     def write(files: EventFiles) -> None:
-        files.delete(found.keys)
+        files.delete(found.keys, np.ones(len(found.keys), bool))
         files.insert(values, found.keys.places, found.keys.numbers)
 
     return publish_events(target, statement.check, write)

@@ -147,8 +147,11 @@ class EventFiles:
 
     # --- delete events -------------------------------------------------------------------------
 
-    def delete(self, keys: Keys) -> None:
-        """Writes a delete event for each key, sorted, into the file of its bucket."""
+    def delete(self, keys: Keys, updated: np.ndarray) -> None:
+        """Writes a delete event for each key, sorted, into the file of its bucket.
+
+        `updated`, a mask (n,): the keys of rows that the statement updates (P39).
+        """
         numbers, place = keys.numbers, keys.places.index
         order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
         place, numbers = place[order], numbers[order]
@@ -162,6 +165,8 @@ class EventFiles:
             with self._file(partition, int(numbers[start]), deletes=True) as writer:
                 for at in range(0, len(chosen), _PIECE):
                     self._check()
+                    assert isinstance(writer, AcidWriter)
+                    writer.updates(updated[chosen[at : at + _PIECE]])
                     writer.write(self._delete_events(keys, chosen[at : at + _PIECE]))
             self._require_count(writer, end - start, partition)
             ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])

@@ -146,8 +146,10 @@ class Merge:
         inserted: tuple[pa.Table, np.ndarray],
     ) -> list[Written]:
         keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
-        deletes = keys.take(values_of(changed.column(POSITION)))
+        gone = values_of(changed.column(POSITION))
+        deletes = keys.take(gone)
         values, positions = updated
+        kept = np.isin(gone, positions)
         values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
         old = keys.take(positions)
         order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
@@ -162,7 +164,7 @@ class Merge:
         buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), old.numbers])
 
         def write(files: EventFiles) -> None:
-            files.delete(deletes)
+            files.delete(deletes, kept)
             files.insert(rows, places, buckets)
 
         return publish_events(self.target, self.statement.check, write)

@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 import pyarrow as pa
 
 from acid_platform.engine.arrow_reads import by_arrow
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.changes import ChangeScan
+from acid_platform.engine.queries import ChangeRead, SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     AcidError,
@@ -44,9 +45,13 @@ ROW_ID = HiveType(
 class Source:
     """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
 
-    def __init__(self, read: SourceRead, filtered: bool) -> None:
+    def __init__(self, read: SourceRead | ChangeRead, filtered: bool) -> None:
         self.columns = columns_of(read)
-        self.scan = arrow_scan_of(read, filtered)
+        self.scan: ArrowScan | ChangeScan = (
+            read.scan.wanting([column.name for column in self.columns])
+            if isinstance(read, ChangeRead)
+            else arrow_scan_of(read, filtered)
+        )
         self._still_open = read.scan.still_open
         self.failure: BaseException | None = None
         """What went wrong while DuckDB read the stream, which it only reports as text."""
@@ -97,8 +102,11 @@ class Source:
             raise failure
 
 
-def columns_of(read: SourceRead) -> tuple[Column, ...]:
+def columns_of(read: SourceRead | ChangeRead) -> tuple[Column, ...]:
     """The columns of a source, as DuckDB gets them."""
+    if isinstance(read, ChangeRead):
+        known = {column.name: column for column in read.scan.columns}
+        return tuple(known[name.lower()] for name in (read.columns or known))
     scan = read.scan
     every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
     names = every if read.columns is None else (name.lower() for name in read.columns)

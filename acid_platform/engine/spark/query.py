@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.queries import Sources
+from acid_platform.engine.queries import ChangeRead, Sources
+from acid_platform.engine.spark.changes import change_frame
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import AcidError, InvalidExpression
@@ -35,9 +36,12 @@ def run_query(
     frames: dict[str, Any] = dict(given)
     with raise_as_ours():
         for name, one in sources.items():
-            frames[name] = read_frame(
-                spark, one.scan, one.columns, one.row_id, one.where, one.file_name
-            )
+            if isinstance(one, ChangeRead):
+                frames[name] = change_frame(spark, one.scan.wanting(one.columns))
+            else:
+                frames[name] = read_frame(
+                    spark, one.scan, one.columns, one.row_id, one.where, one.file_name
+                )
     if frames:  # with arguments, Spark treats every brace as a placeholder
         text = text.replace("{", "{{").replace("}", "}}")
         for name in sorted(frames, key=len, reverse=True):
@@ -58,7 +62,11 @@ def run_query(
             known += [
                 column.name
                 for source in sources.values()
-                for column in (*source.scan.columns, *source.scan.partition_columns)
+                for column in (
+                    source.scan.columns
+                    if isinstance(source, ChangeRead)
+                    else (*source.scan.columns, *source.scan.partition_columns)
+                )
             ]
             raise unresolved_column(wanted, known) from error
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from acid_platform.metastore.client.link import Caller
-from acid_platform.metastore.operations.history import CreateTag, DropTag, GetKept
-from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
+from acid_platform.metastore.operations.history import (
+    CreateTag,
+    DropTag,
+    ForgetCursor,
+    GetCursors,
+    GetKept,
+)
+from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, Tag
 
 
 class HistoryCalls(Caller):
@@ -30,3 +36,17 @@ class HistoryCalls(Caller):
         Raises NoSuchTable.
         """
         return self._call(GetKept(table))
+
+    def cursors(self, table: str | None = None) -> list[CursorRow]:
+        """How far the consumers of changes have come, of one table or of all (P39).
+
+        Raises NoSuchTable.
+        """
+        return self._call(GetCursors(table))
+
+    def forget_cursor(self, table: str, consumer: str) -> None:
+        """Lets the consumer begin again with all rows of the table.
+
+        Raises NoSuchTable, NoSuchPast.
+        """
+        self._call(ForgetCursor(table, consumer))

@@ -21,7 +21,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import CompactionBegun
-from acid_platform.metastore.operations.history import GetPast
+from acid_platform.metastore.operations.history import GetChanges, GetPast
 from acid_platform.metastore.operations.tables import (
     GetPartitions,
     GetTable,
@@ -40,13 +40,14 @@ from acid_platform.metastore.operations.transactions import (
     Lock,
     SeenTable,
 )
-from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.pasts import AsOf, CursorMove
 from acid_platform.metastore.records import (
     LockRequest,
     PartitionRecord,
     PastTable,
     RecordedDirectory,
     RowReport,
+    TableChanges,
     TableRecord,
     ViewRecord,
     WriteReport,
@@ -203,6 +204,18 @@ class Transaction:
         past = self._link.call(GetPast(self.id, table_name(table), as_of))
         return replace(past, table=self._places.table(past.table))
 
+    def changes(
+        self, table: str, since: AsOf | None = None, until: AsOf | None = None
+    ) -> TableChanges:
+        """What the table's changes are read from, up to this snapshot or `until` (P39).
+
+        Without `since`, all rows are new. Until this transaction ends, the Cleaner keeps the files.
+        Raises NoSuchPast, NotEnoughHistory, InvalidDefinition, NoSuchTable, SnapshotExpired,
+        TxnAborted.
+        """
+        found = self._link.call(GetChanges(self.id, table_name(table), since, until))
+        return replace(found, table=self._places.table(found.table))
+
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same at each call (T17 to T19)."""
         name = table_name(table)
@@ -267,11 +280,13 @@ class Transaction:
         writes: Sequence[WriteReport] = (),
         columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
         changed: Sequence[RowReport] = (),
+        cursors: Sequence[CursorMove] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
         `changed` names the rows that were updated or deleted; where it names none, the transaction
-        conflicts with every change of the same partition (P38).
+        conflicts with every change of the same partition (P38). `cursors` move at the same moment;
+        WriteConflict if another run of their consumer has moved them (P39).
         `columns` are added to their tables at the same moment; DeclarationChanged is raised if
         others added them with another type (P28). A refused commit ends the transaction, whatever
         the error: it is aborted and holds no lock. Only MetastoreUnavailable and
@@ -279,7 +294,7 @@ class Transaction:
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
-            self._link.call(Commit(self.id, tuple(writes), added, tuple(changed)))
+            self._link.call(Commit(self.id, tuple(writes), added, tuple(changed), tuple(cursors)))
         except UNDECIDED:
             raise
         except AcidError as refused:

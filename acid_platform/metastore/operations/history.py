@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acid_platform.metastore.operations.base import Operation
-from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
-from acid_platform.metastore.records import PastTable
+from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, Tag
+from acid_platform.metastore.records import PastTable, TableChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +52,41 @@ class GetKept(Operation[list[KeptHistory]]):
     reads = True
 
     table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetChanges(Operation[TableChanges]):
+    """What the changes of a table are read from, up to the transaction's snapshot or `until`.
+
+    Without `since`, all rows are new. Until the transaction ends, the Cleaner keeps everything that
+    any snapshot after `since` needs.
+    """
+
+    op = "changes"
+    repeatable = True
+
+    txn: int
+    table: str
+    since: AsOf | None = None
+    until: AsOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GetCursors(Operation[list[CursorRow]]):
+    """How far the consumers of changes have come, of one table or of all (None)."""
+
+    op = "cursors"
+    answers = "cursors"
+    reads = True
+
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCursor(Operation[None]):
+    """The next run of the consumer begins with all rows of the table."""
+
+    op = "forget_cursor"
+
+    table: str
+    consumer: str

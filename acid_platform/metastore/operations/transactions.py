@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.operations.base import Locking, Operation
+from acid_platform.metastore.pasts import CursorMove
 from acid_platform.metastore.records import (
     ClientInfo,
     Holder,
@@ -259,7 +260,8 @@ class HeartbeatOne(Operation[int]):
 class Commit(Operation[CommitDone]):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
-    `changed`: the updated and deleted rows, where the transaction knows them (P38).
+    `changed`: the updated and deleted rows, where the transaction knows them (P38). `cursors`: how
+    far it has read the changes of tables for their consumers (P39).
     """
 
     op = "commit"
@@ -268,6 +270,7 @@ class Commit(Operation[CommitDone]):
     writes: tuple[WriteReport, ...]
     columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     changed: tuple[RowReport, ...] = ()
+    cursors: tuple[CursorMove, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

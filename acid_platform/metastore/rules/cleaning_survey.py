@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.pasts import Pin, utc_text
+from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -18,7 +18,7 @@ from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.compactions import entity_of
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, State, Table, TableCommit, Txn
+from acid_platform.metastore.rules.state import Component, Entity, State, Table, Txn
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
@@ -118,6 +118,9 @@ def _kept(turn: Turn, row: CompactionTask) -> str:
     commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
         keep = history.retention(turn.state, table)
+        reader = history.reader(turn.state, table, commit.moment)
+        if reader and commit.at + keep <= turn.now:
+            return f"transaction {reader} reads the changes since before it (P39)"
         return (
             f"{history.RETENTION} keeps what it replaced until {utc_text(commit.at + keep)} (P36)"
         )

@@ -75,6 +75,9 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
     if row.partition is None:
         del state.tables[row.table_id], state.names[table.record.name]
+        state.cursors = {
+            key: cursor for key, cursor in state.cursors.items() if key[1] != row.table_id
+        }
         state.dropped_tables[row.table_id] = table
         table.dropped = state.moment()
         write_set.forget_table(state, row.table_id)

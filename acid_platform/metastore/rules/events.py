@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode, encode
 from acid_platform.metastore.operations import Answer
-from acid_platform.metastore.pasts import Pin, Tag
+from acid_platform.metastore.pasts import Cursor, Pin, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -243,6 +243,17 @@ class Committed(Event):
     write_set: tuple[Change, ...]
     directories: tuple[Placed, ...]
     written: tuple[HistoryRow, ...]
+    cursors: tuple[Cursor, ...] = field(default=(), metadata=BRIEF)
+
+
+@dataclass(frozen=True, slots=True)
+class CursorForgotten(Event):
+    """A consumer begins again with all rows of a table (P39)."""
+
+    kind = "cursor_forgotten"
+
+    consumer: str
+    table_id: int
 
 
 @dataclass(frozen=True, slots=True)

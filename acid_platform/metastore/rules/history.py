@@ -9,15 +9,14 @@ or an open transaction holds, keeps one snapshot for longer; it carries its own 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
 from acid_platform.config import setting
-from acid_platform.metastore.pasts import Pin
+from acid_platform.metastore.pasts import Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
-from acid_platform.metastore.rules.state import State, Table, TableCommit
-from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.metastore.rules.state import State, Table
 
 RETENTION = "acid.history.retention"
 """The property of a table, and the setting for tables without it: how long the files of past
@@ -56,7 +55,8 @@ def note(state: State, table: Table, moment: int, at: int, write_id: int = 0, tx
     before = table.commits[-1].at if table.commits else table.since_at
     table.commits.append(TableCommit(moment, write_id, txn, max(at, before)))
     if len(table.commits) > MOST_WITHOUT_RETENTION and not retention(state, table):
-        advance(table, table.commits[-MOST_WITHOUT_RETENTION].moment)
+        last = table.commits[-MOST_WITHOUT_RETENTION].moment
+        advance(table, min(last, _onward(state, table, last)))
 
 
 def advance(table: Table, moment: int) -> None:
@@ -80,11 +80,42 @@ _MOMENT, _AT = attrgetter("moment"), attrgetter("at")
 
 
 def horizon(state: State, table: Table, now: int) -> int:
-    """The moment from which on everything has to stay readable; pins may keep older snapshots."""
+    """The moment from which on everything has to stay readable; pins may keep older snapshots.
+
+    Whoever reads the changes since a moment needs all that came after it (P39).
+    """
     kept = retention(state, table)
-    if not kept:
-        return table.commits[-1].moment if table.commits else table.since
-    return at_time(table, now - kept)
+    if kept:
+        oldest = at_time(table, now - kept)
+    else:
+        oldest = table.commits[-1].moment if table.commits else table.since
+    return min(oldest, _onward(state, table, oldest))
+
+
+def reader(state: State, table: Table, moment: int) -> int:
+    """The open transaction that reads the changes of the table since before a moment; 0: none."""
+    table_id = table.record.table_id
+    return next(
+        (
+            txn.txn_id
+            for txn in state.open_txns()
+            for pin in txn.pins
+            if pin.onward and pin.table_id == table_id and pin.moment < moment
+        ),
+        0,
+    )
+
+
+def _onward(state: State, table: Table, otherwise: int) -> int:
+    """The oldest moment since which an open transaction reads the changes of the table (P39)."""
+    table_id = table.record.table_id
+    held = (
+        pin.moment
+        for txn in state.open_txns()
+        for pin in txn.pins
+        if pin.onward and pin.table_id == table_id
+    )
+    return min(held, default=otherwise)
 
 
 def at_time(table: Table, at: int) -> int:
@@ -129,19 +160,6 @@ def pin_at(state: State, table: Table, moment: int) -> Pin:
     It is what a transaction would see whose snapshot was taken then: the commits after the moment
     count as open.
     """
-    later = after(table, moment)
     now = txn_list(state)
-    hidden = {past.txn_id for past in later if past.txn_id and not past.write_id}
-    txns = ValidTxnList.of(now.high_watermark, hidden.union(now.open), now.aborted)
-    seen = write_ids(table, now)
-    opened = {past.write_id for past in later if past.write_id}.union(seen.open)
-    # Aborted ids at the top stay: the base of a compaction may have such a number.
-    top, aborted = seen.high_watermark, set(seen.aborted)
-    while top > 0 and top in opened:
-        top -= 1
-    listed = ValidWriteIdList.of(table.record.name, top, _up_to(opened, top), _up_to(aborted, top))
-    return Pin(table.record.table_id, moment, listed, txns)
-
-
-def _up_to(ids: Iterable[int], top: int) -> set[int]:
-    return {write_id for write_id in ids if write_id <= top}
+    lists = before_commits(write_ids(table, now), now, after(table, moment))
+    return Pin(table.record.table_id, moment, *lists)

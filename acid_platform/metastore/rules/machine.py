@@ -17,6 +17,7 @@ from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
     candidates,
+    change_feed,
     cleaning,
     commits,
     compaction_queue,
@@ -66,6 +67,7 @@ APPLY: Effects = {
     **manifests.APPLY,
     **identity.APPLY,
     **time_travel.APPLY,
+    **change_feed.APPLY,
 }
 """The effect of each kind of event on the state."""
 
@@ -87,6 +89,7 @@ HANDLERS: Handlers = {
     **reading.HANDLERS,
     **identity.HANDLERS,
     **time_travel.HANDLERS,
+    **change_feed.HANDLERS,
 }
 """The handler of each operation."""
 

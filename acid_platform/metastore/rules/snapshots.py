@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from acid_platform.metastore.rules.state import State, Table, TableCommit, Txn
+from acid_platform.metastore.pasts import TableCommit
+from acid_platform.metastore.rules.state import State, Table, Txn
 from acid_platform.transactions import (
     CompactorWriteIdList,
     TxnType,

@@ -15,7 +15,7 @@ from acid_platform.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
-from acid_platform.metastore.pasts import Pin, Tag
+from acid_platform.metastore.pasts import Cursor, Pin, TableCommit, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -44,20 +44,6 @@ class WriteIdRow:
     write_id: int
     txn_id: int
     last_txn: int
-
-
-@dataclass(frozen=True, slots=True)
-class TableCommit:
-    """A commit that may have changed what a table shows (P36).
-
-    `write_id` 0: a compaction, or with `txn_id` 0 a change of the declaration. `at`: milliseconds
-    UTC, never before the time of an earlier commit.
-    """
-
-    moment: int
-    write_id: int
-    txn_id: int
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +326,8 @@ class State:
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """The ended compactions of each entity, oldest first."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
+    cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
+    """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     """Directories of dropped tables and partitions, kept as long as these are (P28)."""

@@ -35,7 +35,7 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     if table.dropped:
         raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
     check_files(txn, table)
-    pin = _resolve(turn, table, operation.as_of)
+    pin = resolve(turn, table, operation.as_of)
     held = {(known.table_id, known.moment): known for known in txn.pins}
     if (pin.table_id, pin.moment) in held:
         pin = held[pin.table_id, pin.moment]
@@ -43,10 +43,10 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
         turn.record(events.PastPinned(txn.txn_id, table.record.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
-    return PastTable(_record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
+    return PastTable(record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
 
 
-def _record_at(table: Table, pin: Pin) -> TableRecord:
+def record_at(table: Table, pin: Pin) -> TableRecord:
     """The declaration then, under the table's present name and location."""
     then, now = table.at(pin.moment), table.record
     assert then is not None, "a history does not begin before its table"
@@ -57,16 +57,33 @@ def _partitions_at(table: Table, pin: Pin) -> list[PartitionRecord]:
     return partitions_at(table, pin.moment)
 
 
-def _resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
+def resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
     """The snapshot that is meant. Raises NoSuchPast, NotEnoughHistory."""
-    if sum(part is not None for part in (as_of.write_id, as_of.time, as_of.tag)) != 1:
+    parts = (as_of.write_id, as_of.time, as_of.tag, as_of.consumer)
+    if sum(part is not None for part in parts) != 1:
         raise InvalidDefinition(f"{as_of!r} has to name one write id, one time or one tag")
+    if as_of.consumer is not None:
+        return _consumed(turn, table, as_of.consumer)
     if as_of.tag is not None:
         return _tag(table, as_of.tag).pin
     if as_of.time is not None:
         return history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
     return _pin_after(turn.state, table, as_of.write_id)
+
+
+def _consumed(turn: Turn, table: Table, consumer: str) -> Pin:
+    """The snapshot up to which a consumer has read the changes (P39)."""
+    cursor = turn.state.cursors.get((consumer, table.record.table_id))
+    if cursor is None:
+        raise NoSuchPast(f"{consumer} has not read the changes of {table.record.name} yet")
+    if cursor.moment < table.anchor:
+        last = f"the last run of {consumer}, {utc_text(cursor.at)}"
+        raise NotEnoughHistory(
+            f"{since_text(turn.state, table, last)}; to begin again with all rows of now, forget"
+            f" how far it came: acid changes {table.record.name} --forget {consumer}"
+        )
+    return history.pin_at(turn.state, table, max(cursor.moment, table.since))
 
 
 def _tag(table: Table, name: str) -> Tag:
@@ -83,7 +100,7 @@ def _moment_at(turn: Turn, table: Table, time: int) -> int:
             f"{utc_text(time)} is in the future: the metastore's clock says {utc_text(turn.now)}"
         )
     if time < table.since_at:
-        raise NotEnoughHistory(_since(turn.state, table, utc_text(time)))
+        raise NotEnoughHistory(since_text(turn.state, table, utc_text(time)))
     return history.at_time(table, time)
 
 
@@ -103,10 +120,11 @@ def _pin_after(state: State, table: Table, write_id: int) -> Pin:
     owner = next((txn for txn, own in table.by_txn.items() if own == write_id), 0)
     if (owner in state.txns and state.txns[owner].is_open) or write_id in table.doubtful:
         raise NoSuchPast(f"write id {write_id} of {name} is not committed")
-    raise NotEnoughHistory(_since(state, table, f"write id {write_id}"))
+    raise NotEnoughHistory(since_text(state, table, f"write id {write_id}"))
 
 
-def _since(state: State, table: Table, wanted: str) -> str:
+def since_text(state: State, table: Table, wanted: str) -> str:
+    """Why a snapshot is not kept, since when others are, and how to keep more."""
     name = table.record.name
     last = f", write id {table.since_write}" if table.since_write != history.UNKNOWN else ""
     advice = (
@@ -137,15 +155,15 @@ def create_tag(turn: Turn, operation: CreateTag) -> Tag:
     pin = (
         history.pin_at(turn.state, table, turn.state.next_moment - 1)
         if operation.as_of is None
-        else _resolve(turn, table, operation.as_of)
+        else resolve(turn, table, operation.as_of)
     )
-    write_id, at = _last_commit(table, pin)
+    write_id, at = last_commit(table, pin)
     tag = Tag(name, pin, write_id, at, turn.now, operation.expires, operation.user)
     turn.record(events.TagCreated(tag))
     return tag
 
 
-def _last_commit(table: Table, pin: Pin) -> tuple[int, int]:
+def last_commit(table: Table, pin: Pin) -> tuple[int, int]:
     """The last write id that a pin sees, and its time."""
     for tag in table.tags.values():
         if tag.pin == pin:

@@ -1,4 +1,4 @@
-"""An archive of the journal: segments of it, and backups from which they go on (P39).
+"""An archive of the journal: segments of it, and backups from which they go on (P40).
 
 The archive is a local directory, or a prefix of an object store. Below it, each history of a
 metastore has a directory: the backups (`base-…`) and segments (`segment-…`) of one sequence of

@@ -1,4 +1,4 @@
-"""Archives the journal of a metastore that runs (P39).
+"""Archives the journal of a metastore that runs (P40).
 
 Before the server folds the journal, and at an interval, it seals the batches since the last time:
 it writes them to a segment in the directory `unarchived`. A thread copies the segments to the

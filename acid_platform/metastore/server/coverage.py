@@ -1,4 +1,4 @@
-"""What an archive can restore: which backup, and which segments after it (P39). It reads no file.
+"""What an archive can restore: which backup, and which segments after it (P40). It reads no file.
 
 After a promotion the events of the new term count from its first number on: what the old primary
 wrote under these numbers was lost. Within a term each number stands for one event.

@@ -1,4 +1,4 @@
-"""A backup as of an earlier moment, made from an archive (P39).
+"""A backup as of an earlier moment, made from an archive (P40).
 
 It begins with the newest backup before that moment and applies the archived events one batch after
 another, as a standby does. Batches are never divided, since nobody ever saw a part of one.

@@ -253,7 +253,7 @@ class Store:
 
     @property
     def history_id(self) -> str:
-        """The id of the sequence of events that goes on here, also at a standby (P39).
+        """The id of the sequence of events that goes on here, also at a standby (P40).
 
         A copy and a restored metastore get another, since their events differ from then on.
         """

@@ -1,0 +1,384 @@
+"""From what the metastore knows of a table's changes to the files that they are read from (P39).
+
+A change is read from the directories that its own commit has published, whatever compactions have
+merged since: the Cleaner keeps them as long as the history reaches back before them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from acid_platform.engine.arrow_reads import partition_scalars
+from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
+from acid_platform.layout.names import BaseName, parse_directory
+from acid_platform.layout.types import Column
+from acid_platform.metastore.pasts import TableCommit, before_commits
+from acid_platform.metastore.records import PartitionRecord, TableChanges
+from acid_platform.reading.known_columns import require_columns
+from acid_platform.reading.selection import TableLayout
+from acid_platform.snapshot.directory import highest_floor, select
+from acid_platform.snapshot.listing import EntityListing
+from acid_platform.snapshot.sources import EntitySources, Source
+from acid_platform.storage.arrow_scan import read_ahead
+from acid_platform.storage.change_events import (
+    NO_ROWS,
+    MarkedKeys,
+    RemovedKeys,
+    merged,
+    write_events,
+)
+from acid_platform.storage.change_rows import (
+    CHANGE_COLUMNS,
+    DELETE,
+    INSERT,
+    ChangeReader,
+    LiveRows,
+    NewRows,
+    Part,
+    RemovedRows,
+    Stamp,
+)
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
+from acid_platform.storage.entity import numbered_as_deleted, open_entity
+from acid_platform.storage.kept_keys import kept_keys
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EntityParts:
+    """What an entity has of the changes; `values` of its partition, as directory names spell them.
+
+    `removed`: how many rows the parts of the kind RemovedRows have to find.
+    """
+
+    partition: str
+    values: tuple[str | None, ...]
+    parts: tuple[Part, ...]
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeScan:
+    """The changes of a table between two snapshots, opened for reading; a plain value."""
+
+    table: str
+    reader: ChangeReader
+    entities: tuple[EntityParts, ...]
+    after: int
+    """The moment up to which they lead."""
+    before: int = 0
+    """The moment of the consumer's cursor; 0: it has none, or nobody consumes them."""
+    still_open: Callable[[], object] | None = field(default=None, compare=False)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns: the table's, the partition columns, and those of a change."""
+        return (*self.reader.columns, *self.reader.partition_columns, *CHANGE_COLUMNS)
+
+    @property
+    def read_bytes(self) -> int:
+        """The size of the files that are opened for rows, before column pruning."""
+        return sum(part.source.size for entity in self.entities for part in entity.parts)
+
+    def wanting(self, columns: Sequence[str] | None) -> ChangeScan:
+        """The same with these columns, in their order; None: all. Raises UnknownColumn."""
+        names = [column.name for column in self.columns]
+        wanted = tuple(names if columns is None else (name.lower() for name in columns))
+        require_columns(wanted, self.columns, self.table)
+        return replace(self, reader=replace(self.reader, wanted=wanted))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.reader.schema
+
+    def batches(self, threads: int = _THREADS) -> Iterator[pa.RecordBatch]:
+        """The changes; of each partition first the removed rows.
+
+        A few pieces of work are in memory at a time. Raises CorruptFile, UnsupportedLayout.
+        """
+        found: dict[int, int] = defaultdict(int)
+        yield from read_ahead(self._work(found), threads)
+        for place, entity in enumerate(self.entities):
+            if found[place] != entity.removed:
+                raise CorruptFile(
+                    f"{self.table} {entity.partition}: {entity.removed} rows were removed, and"
+                    f" {found[place]} of them are in the files of before; run acid fsck"
+                )
+
+    def _work(self, found: dict[int, int]) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        for place, entity in enumerate(self.entities):
+            values = partition_scalars(self.reader.partition_columns, entity.values)
+            for part in entity.parts:
+                for piece in self.reader.work(part, values):
+                    if isinstance(part, RemovedRows):
+                        yield _counting(piece, found, place)
+                    else:
+                        yield piece
+
+
+def _counting(
+    piece: Callable[[], list[pa.RecordBatch]], found: dict[int, int], place: int
+) -> Callable[[], list[pa.RecordBatch]]:
+    def work() -> list[pa.RecordBatch]:
+        batches = piece()
+        found[place] += sum(batch.num_rows for batch in batches)
+        return batches
+
+    return work
+
+
+def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
+    """The files that the changes are read from; delete events are read here.
+
+    `layout`: with the partitions of `found.entities`. Raises NotEnoughHistory, CorruptFile,
+    UnsupportedLayout, InvalidDefinition if the table has a column with a name of CHANGE_COLUMNS.
+    """
+    every = (*layout.columns, *layout.partition_columns)
+    taken = {column.name for column in every} & {column.name for column in CHANGE_COLUMNS}
+    if taken:
+        raise InvalidDefinition(
+            f"{layout.name} has the column {', '.join(sorted(taken))}, which its changes add;"
+            " they can't be read with both"
+        )
+    commits = [commit for commit in found.commits if found.before is None or commit.write_id]
+    names = sorted({partition.name for partition in found.entities})
+    opening = _Opening(layout, found)
+    entities = tuple(
+        opening.entity(name, listing)
+        for name, listing in zip(names, layout.listings(names), strict=True)
+    )
+    reader = ChangeReader(
+        layout.files,
+        layout.columns,
+        layout.partition_columns,
+        _stamps(commits, found.same_time),
+        tuple(column.name for column in (*every, *CHANGE_COLUMNS)),
+        layout.format,
+    )
+    return ChangeScan(
+        layout.name,
+        reader,
+        tuple(each for each in entities if each.parts),
+        found.after.moment,
+        found.cursor.moment if found.cursor else 0,
+    )
+
+
+def _stamps(commits: Sequence[TableCommit], same_time: int) -> tuple[Stamp, ...]:
+    """Commits of the same millisecond get one microsecond each, in their order."""
+    stamps, at = [], None
+    for commit in commits:
+        same_time = same_time + 1 if at is not None and commit.at == at else same_time
+        if at is not None and commit.at != at:
+            same_time = 0
+        at = commit.at
+        micros = at * 1000 + min(same_time, 999)
+        stamps.append(Stamp(max(commit.write_id, 0), commit.txn_id, micros))
+    return tuple(stamps)
+
+
+def commit_time(stamp: Stamp) -> datetime:
+    """When it was committed."""
+    return datetime.fromtimestamp(stamp.at / 1_000_000, UTC)
+
+
+@dataclass(slots=True)
+class _Opening:
+    layout: TableLayout
+    found: TableChanges
+
+    def entity(self, name: str, listing: EntityListing) -> EntityParts:
+        """What a partition ('' for an unpartitioned table) has of the changes."""
+        own = [partition for partition in self.found.entities if partition.name == name]
+        before = self.found.before
+        if before is None:
+            parts = [
+                part
+                for partition in own
+                if partition.there_at(self.found.after.moment)
+                for part in self.live(listing, partition, self.lists(), 0, INSERT)
+            ]
+            return EntityParts(name, self.layout.values(name), tuple(parts))
+        work = _EntityWork(self, listing, own)
+        return work.parts(name)
+
+    def lists(self, later: Sequence[TableCommit] = ()) -> tuple[ValidWriteIdList, ValidTxnList]:
+        """Those of a snapshot before some of the commits."""
+        after = self.found.after
+        return before_commits(after.write_ids, after.txns, later)
+
+    def live(
+        self,
+        listing: EntityListing,
+        partition: PartitionRecord,
+        lists: tuple[ValidWriteIdList, ValidTxnList],
+        stamp: int,
+        kind: str,
+    ) -> Iterator[LiveRows]:
+        """The rows that a snapshot sees of a partition."""
+        sources, gone = self.opened(listing, partition, lists)
+        for source in sources.inserts:
+            touched = gone.may_touch(source.low, source.high, source.number)
+            yield LiveRows(source, lists[0], stamp, gone if touched else NO_DELETES, kind)
+
+    def opened(
+        self,
+        listing: EntityListing,
+        partition: PartitionRecord,
+        lists: tuple[ValidWriteIdList, ValidTxnList],
+    ) -> tuple[EntitySources, DeleteKeys]:
+        layout, write_ids = self.layout, lists[0]
+        floor = highest_floor(write_ids, layout.floor, *partition.floors)
+        directory = select(listing, *lists, floor=floor, insert_only=layout.insert_only)
+        return open_entity(layout.files, directory, write_ids, layout.name, load=kept_keys)
+
+
+@dataclass(slots=True)
+class _EntityWork:
+    """Collects the parts of an entity, commit by commit."""
+
+    opening: _Opening
+    listing: EntityListing
+    incarnations: Sequence[PartitionRecord]
+    removed: list[tuple[int, RemovedKeys]] = field(default_factory=list)
+    added: list[NewRows] = field(default_factory=list)
+    replaced: list[LiveRows] = field(default_factory=list)
+
+    def parts(self, name: str) -> EntityParts:
+        found = self.opening.found
+        assert found.before is not None
+        own = self._own_listings()
+        dropped = self._drops()
+        stamp = -1
+        for place, commit in enumerate(found.commits):
+            if not commit.write_id:
+                continue
+            stamp += 1
+            mine = own.get(commit.write_id)
+            gone = dropped.get(place)
+            if gone is None and mine is not None and _overwrites(mine):
+                gone = self._there(commit)
+            if gone is not None:
+                lists = self.opening.lists(found.commits[place:])
+                self.replaced += self.opening.live(self.listing, gone, lists, stamp, DELETE)
+            if mine is not None:
+                self._write(mine, commit.write_id, stamp)
+        keys = merged(self.removed)
+        images: list[RemovedRows] = []
+        if len(keys):
+            keys, images = self._images(keys)
+        return EntityParts(
+            name,
+            self.opening.layout.values(name),
+            (*images, *self.replaced, *self.added),
+            len(keys),
+        )
+
+    def _there(self, commit: TableCommit) -> PartitionRecord | None:
+        """The partition that an overwrite has replaced, if there was one."""
+        before = (each for each in self.incarnations if each.there_at(commit.moment))
+        return next(before, None)
+
+    def _drops(self) -> dict[int, PartitionRecord]:
+        """The partition that each commit has dropped, by the place of the commit."""
+        commits = self.opening.found.commits
+        moments = [commit.moment for commit in commits]
+        drops = {}
+        for partition in self.incarnations:
+            if not partition.dropped:
+                continue
+            place = bisect_left(moments, partition.dropped)
+            if place < len(commits):
+                drops[place] = partition
+        return drops
+
+    def _own_listings(self) -> Mapping[int, EntityListing]:
+        """The directories that each write id itself has published."""
+        writes = {commit.write_id for commit in self.opening.found.commits if commit.write_id}
+        children: dict[str, int] = {}
+        for child in {
+            *self.listing.directories,
+            *(file.path.partition("/")[0] for file in self.listing.files if "/" in file.path),
+        }:
+            name = parse_directory(child)
+            if name is None or self.listing.data_formats.get(child) == "compacted":
+                continue
+            if name.visibility:
+                continue
+            if isinstance(name, BaseName):
+                low = high = name.write_id
+            else:
+                low, high = name.low, name.high
+            if low == high:
+                if low in writes:
+                    children[child] = low
+            elif any(low <= write_id <= high for write_id in writes):
+                raise UnsupportedLayout(
+                    f"{self.listing.location}/{child} has several write ids and no compaction wrote"
+                    " it, so that its changes can't be told apart; ask for changes since then"
+                )
+        own: dict[int, EntityListing] = {}
+        for write_id in set(children.values()):
+            mine = {child for child, of in children.items() if of == write_id}
+            own[write_id] = EntityListing(
+                self.listing.location,
+                tuple(
+                    file
+                    for file in self.listing.files
+                    if "/" in file.path and file.path.partition("/")[0] in mine
+                ),
+                tuple(sorted(mine)),
+                {},
+                self.listing.versioned & mine,
+            )
+        return own
+
+    def _write(self, listing: EntityListing, write_id: int, stamp: int) -> None:
+        """The rows that a write id has added, and the keys of those that it removed."""
+        layout = self.opening.layout
+        lists = ValidWriteIdList.of(layout.name, write_id), self.opening.found.after.txns
+        directory = select(listing, *lists, insert_only=layout.insert_only)
+        sources, _ = open_entity(
+            layout.files, directory, lists[0], layout.name, load=lambda *_: NO_DELETES
+        )
+        events = write_events(layout.files, sources, write_id)
+        if len(events.removed):
+            self.removed.append((stamp, events.removed))
+        events = replace(events, removed=NO_ROWS)
+        for source in sources.inserts:
+            self.added.append(NewRows(source, lists[0], stamp, events))
+
+    def _images(self, keys: MarkedKeys) -> tuple[MarkedKeys, list[RemovedRows]]:
+        """The keys of rows that were there at first or were added since, and where they are."""
+        found = self.opening.found
+        assert found.before is not None
+        pin = found.before
+        sources: list[tuple[Source, ValidWriteIdList]] = []
+        for partition in self.incarnations:
+            if not partition.there_at(pin.moment):
+                continue
+            lists = (pin.write_ids, pin.txns)
+            then, gone = self.opening.opened(self.listing, partition, lists)
+            keys = keys.without(gone)
+            sources += [(source, pin.write_ids) for source in then.inserts]
+        sources += [(part.source, part.write_ids) for part in self.added]
+        together = EntitySources(self.listing.location, tuple(source for source, _ in sources), ())
+        numbered = numbered_as_deleted(together, keys.keys).inserts
+        images = []
+        for source, (_, write_ids) in zip(numbered, sources, strict=True):
+            mine = keys.of_file(source)
+            if len(mine):
+                images.append(RemovedRows(source, write_ids, mine))
+        return keys, images
+
+
+def _overwrites(listing: EntityListing) -> bool:
+    return any(isinstance(parse_directory(child), BaseName) for child in listing.directories)

@@ -1,0 +1,236 @@
+"""The changes of a table between two snapshots, and how far their consumers have come (P39).
+
+The commits of a table's history say which write ids to read, and in which order they were
+committed. A commit moves the cursors of consumers with everything else that it does, so that what
+a consumer wrote and how far it has read are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
+from acid_platform.layout.formats import FileFormat
+from acid_platform.metastore.operations.history import ForgetCursor, GetChanges, GetCursors
+from acid_platform.metastore.pasts import (
+    AsOf,
+    Cursor,
+    CursorMove,
+    CursorRow,
+    Pin,
+    TableCommit,
+    utc_text,
+)
+from acid_platform.metastore.records import PartitionRecord, TableChanges
+from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.lock_requests import check_files
+from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.time_travel import (
+    last_commit,
+    record_at,
+    resolve,
+    since_text,
+)
+from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import TxnType
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def changes(turn: Turn, operation: GetChanges) -> TableChanges:
+    """Where the changes are read from; until the transaction ends, the Cleaner keeps that.
+
+    Raises NoSuchPast, NotEnoughHistory, InvalidDefinition for columns that are gone, NoSuchTable,
+    SnapshotExpired, TxnAborted, NoSuchTxn.
+    """
+    state = turn.state
+    txn = require_open(turn, operation.txn)
+    table, _ = seen_table(state, txn, operation.table)
+    name = table.record.name
+    if table.dropped:
+        raise NotEnoughHistory(f"{name} was dropped, and its history with it")
+    check_files(txn, table)
+    now = txn.taken or state.next_moment - 1
+    after = (
+        history.pin_at(state, table, now)
+        if operation.until is None
+        else resolve(turn, table, operation.until)
+    )
+    since, cursor = operation.since, None
+    if since is not None and since.consumer is not None:
+        cursor = state.cursors.get((since.consumer, table.record.table_id))
+    before = None
+    if since is not None and (since.consumer is None or cursor is not None):
+        before = replace(resolve(turn, table, since), onward=True)
+        _require_kept(state, table, before, after, since, operation.until)
+        _require_columns(table, before, after)
+    pin = before or replace(after, onward=True)
+    if pin not in txn.pins:
+        turn.record(events.PastPinned(txn.txn_id, name, pin))
+    if txn.kind is TxnType.READ_ONLY:
+        touch(state.reads, txn.txn_id, turn.steady)
+    commits = _commits(table, before, after)
+    entities = _touched(state, table, before, after, commits)
+    same_time = 0
+    if before is not None and commits:
+        first = commits[0]
+        same_time = sum(
+            each.at == first.at and each.moment < first.moment and each.write_id > 0
+            for each in table.commits
+        )
+    record = record_at(table, after)
+    return TableChanges(record, before, after, commits, entities, same_time, cursor)
+
+
+def _require_kept(
+    state: State, table: Table, before: Pin, after: Pin, since: AsOf, until: AsOf | None
+) -> None:
+    """Raises NotEnoughHistory if commits after `before` are forgotten, NoSuchPast if it is after
+    `after`."""
+    name = table.record.name
+    if before.moment < table.anchor:
+        raise NotEnoughHistory(
+            f"the changes since {since}: {since_text(state, table, str(since))}"
+            + ("; a tag keeps the rows of its snapshot, not what came after it" * bool(since.tag))
+        )
+    if after.moment < before.moment and after.write_ids != before.write_ids:
+        raise NoSuchPast(
+            f"{since} of {name} is after {until or 'the snapshot of this transaction'}; changes"
+            " lead from an earlier snapshot to a later one"
+        )
+
+
+def _require_columns(table: Table, before: Pin, after: Pin) -> None:
+    """Raises InvalidDefinition if changed rows had a column that the last declaration lacks.
+
+    Columns are only renamed or moved while the table has no rows.
+    """
+    last = record_at(table, after)
+    names = [column for column, _ in last.columns]
+    for earlier in table.earlier:
+        record = earlier.record
+        if not any(
+            commit.write_id and before.moment < commit.moment < min(earlier.until, after.moment)
+            for commit in table.commits
+        ):
+            continue
+        known = [column for column, _ in record.columns]
+        moved = FileFormat.of(record.properties).by_position and names[: len(known)] != known
+        gone = [column for column in known if column not in names]
+        if gone or moved:
+            at = next(commit.at for commit in table.commits if commit.moment >= earlier.until)
+            raise InvalidDefinition(
+                f"the columns of {last.name} were changed at {utc_text(at)}, and its rows of before"
+                f" had {', '.join(gone or known)}: ask for the changes until then, and since then,"
+                " apart"
+            )
+
+
+def _commits(table: Table, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
+    if before is None:
+        write_id, at = last_commit(table, after)
+        txn = next((each.txn_id for each in table.commits if each.write_id == write_id), 0)
+        return (TableCommit(after.moment, write_id, txn, at),)
+    return tuple(
+        commit
+        for commit in history.after(table, max(before.moment, table.since))
+        if before.moment < commit.moment <= after.moment
+    )
+
+
+def _touched(
+    state: State, table: Table, before: Pin | None, after: Pin, commits: Sequence[TableCommit]
+) -> tuple[PartitionRecord, ...]:
+    table_id = table.record.table_id
+    first = after.moment if before is None else before.moment
+    writes = {commit.write_id: commit.txn_id for commit in commits if commit.write_id}
+    txns = {txn for txn in writes.values() if txn}
+
+    def touched(partition: str | None) -> bool:
+        return before is None or any(
+            directory.txn in txns or (directory.low == directory.high in writes)
+            for directory in directories(state, (table_id, partition)).values()
+        )
+
+    if not table.record.partitioned:
+        return (PartitionRecord(""),) if touched(None) else ()
+    every = [
+        partition
+        for partition in (*table.partitions.values(), *table.dropped_partitions)
+        if partition.added <= after.moment and (not partition.dropped or first < partition.dropped)
+    ]
+    names = {
+        partition.name
+        for partition in every
+        if 0 < partition.dropped <= after.moment or touched(partition.name)
+    }
+    chosen = (partition for partition in every if partition.name in names)
+    return tuple(sorted(chosen, key=lambda partition: (partition.name, partition.added)))
+
+
+def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, ...]:
+    """The cursors as a commit leaves them. Raises WriteConflict if another run has moved one."""
+    cursors = []
+    for move in moves:
+        table = state.table(move.table)
+        known = state.cursors.get((move.consumer, table.record.table_id))
+        if move.before != (known.moment if known else 0):
+            raise WriteConflict(
+                f"another run of {move.consumer} has consumed changes of {table.record.name}"
+                " meanwhile"
+            )
+        seen = [each for each in table.commits if each.write_id and each.moment <= move.after]
+        write_id, at = (
+            (seen[-1].write_id, seen[-1].at) if seen else (table.since_write, table.since_at)
+        )
+        cursors.append(
+            Cursor(
+                move.consumer, table.record.table_id, move.after, max(write_id, 0), at, txn.txn_id
+            )
+        )
+    return tuple(cursors)
+
+
+def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
+    """Raises NoSuchTable."""
+    state = turn.state
+    only = None if operation.table is None else state.table(operation.table).record.table_id
+    rows = []
+    for (_, table_id), cursor in sorted(state.cursors.items()):
+        if only in (None, table_id):
+            missed = [
+                commit.moment
+                for commit in state.tables[table_id].commits
+                if commit.write_id and commit.moment > cursor.moment
+            ]
+            last = max(missed, default=0)
+            rows.append(CursorRow(state.name_of(table_id), cursor, len(missed), last))
+    return rows
+
+
+def forget(turn: Turn, operation: ForgetCursor) -> None:
+    """Raises NoSuchTable, NoSuchPast."""
+    table = turn.state.table(operation.table).record
+    if (operation.consumer, table.table_id) not in turn.state.cursors:
+        known = sorted(name for name, table_id in turn.state.cursors if table_id == table.table_id)
+        raise NoSuchPast(
+            f"{operation.consumer} does not consume the changes of {table.name}; consumers:"
+            f" {', '.join(known) or 'none'}"
+        )
+    turn.record(events.CursorForgotten(operation.consumer, table.table_id))
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _forgotten(state: State, _at: int, event: events.CursorForgotten) -> None:
+    state.cursors.pop((event.consumer, event.table_id), None)
+
+
+APPLY: Effects = {events.CursorForgotten: _forgotten}
+
+HANDLERS: Handlers = {GetChanges: changes, GetCursors: listed, ForgetCursor: forget}

@@ -1,0 +1,199 @@
+"""Assets that consume the changes of a table, each change once (P39)."""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from acid_platform import definitions
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
+from acid_platform.orchestration import (
+    AcidOut,
+    TableDeclaration,
+    TableInput,
+    TransactionTable,
+    acid_asset,
+    acid_multi_asset,
+    change_sensor,
+)
+from acid_platform.services import cleaner
+from resources import WarehouseResource
+from tests.conftest import temporary_warehouse
+from tests.orchestration import consuming
+from tests.orchestration.conftest import Place
+from tests.orchestration.consuming import log, materialize
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with (
+        temporary_warehouse(tmp_path / "wh", engine="local") as warehouse,
+        dg.DagsterInstance.ephemeral() as instance,
+    ):
+        warehouse.create_table(
+            "db.t", "id int, v string", properties={"acid.history.retention": "1h"}
+        )
+        resource = WarehouseResource(path=str(tmp_path / "wh"), engine="local")
+        yield Place(warehouse, resource, instance)
+
+
+def consumed(place: Place) -> list[tuple[int, str, int]]:
+    rows = place.warehouse.table("db.log").to_arrow().to_pylist()
+    return sorted((row["write_id"], row["what"], row["id"]) for row in rows)
+
+
+def test_P39_a_killed_materialization_neither_loses_nor_repeats_a_change(place: Place) -> None:
+    wh = place.warehouse
+    expected: list[tuple[int, str, int]] = []
+    for number, when in enumerate(["before", "never", "after", "never", "before", "after"]):
+        wh.sql(f"INSERT INTO db.t VALUES ({number}, 'a')")
+        wh.sql(f"UPDATE db.t SET v = 'u{number}' WHERE id = {number}")
+        if number == 2:
+            wh.table("db.t").compact("major")
+            cleaner.run(wh.metastore)
+        expected.append((2 * number + 1, "insert", number))
+        expected.append((2 * number + 2, "update_preimage", number))
+        expected.append((2 * number + 2, "update_postimage", number))
+        done = subprocess.run(
+            [sys.executable, consuming.__file__, wh.path, when],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == (0 if when == "never" else -signal.SIGKILL), done.stderr
+        if when != "before":
+            seen = consumed(place)
+            if number == 1:  # the first run sees the rows of now, which count as inserted
+                expected = [(write_id, what, id) for write_id, what, id in seen]
+                assert [(what, id) for _, what, id in seen] == [("insert", 0), ("insert", 1)]
+            assert seen == sorted(expected), when
+    [row] = wh.metastore.cursors("db.t")
+    assert (row.cursor.consumer, row.behind) == ("db.log", 0)
+
+
+def test_P39_the_cursor_moves_with_the_commit_of_one_run(place: Place) -> None:
+    wh = place.warehouse
+    wh.create_table("db.log", "id int")
+    wh.sql("INSERT INTO db.t VALUES (1, 'a')")
+    first, second = wh.transaction(), wh.transaction()
+    for txn in (first, second):
+        found = txn.table("db.t").changes_arrow(columns=["id"], consumer="c").read_all()
+        assert found.to_pylist() == [{"id": 1}]
+        txn.table("db.log").insert(found)
+    second.commit()
+    with pytest.raises(WriteConflict, match=r"another run of c has consumed changes of db\.t"):
+        first.commit()
+    assert wh.table("db.log").count() == 1
+    with wh.transaction() as third:
+        assert third.table("db.t").changes_arrow(consumer="c").read_all().num_rows == 0
+    wh.sql("DELETE FROM db.t")
+    aborted = wh.transaction()
+    assert aborted.table("db.t").changes_arrow(consumer="c").read_all().num_rows == 1
+    aborted.abort()
+    [row] = wh.metastore.cursors("db.t")
+    assert (row.behind, row.cursor.write_id) == (1, 1)
+    with wh.transaction() as again:
+        [change] = again.table("db.t").changes_arrow(consumer="c").read_all().to_pylist()
+        assert (change["_change_type"], change["_write_id"]) == ("delete", 2)
+
+
+def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Place) -> None:
+    wh = place.warehouse
+    table = wh.create_table("db.short", "id int")
+    wh.sql("INSERT INTO db.short VALUES (1)")
+    with wh.transaction() as txn:
+        txn.table("db.short").changes_arrow(consumer="c").close()
+    for id in (2, 3):
+        wh.sql(f"INSERT INTO db.short VALUES ({id})")
+    table.compact("major")
+    cleaner.run(wh.metastore)
+    with wh.transaction() as txn, pytest.raises(NotEnoughHistory) as told:
+        txn.table("db.short").changes_arrow(consumer="c")
+    assert "acid changes db.short --forget c" in str(told.value)
+    assert "'acid.history.retention'='7d'" in str(told.value)
+    wh.metastore.forget_cursor("db.short", "c")
+    with pytest.raises(NoSuchPast, match=r"c does not consume the changes of db\.short"):
+        wh.metastore.forget_cursor("db.short", "c")
+    with wh.transaction() as txn:
+        assert txn.table("db.short").changes_arrow(consumer="c").read_all().num_rows == 3
+    wh.drop_table("db.short")
+    assert wh.metastore.cursors() == []
+
+
+def tick(place: Place, sensor: dg.SensorDefinition) -> Any:
+    context = place.context()
+    context.log.setLevel("CRITICAL")
+    return sensor(context)
+
+
+def test_P39_the_sensor_starts_consumers_when_something_changed(place: Place) -> None:
+    wh, sensor = place.warehouse, change_sensor([log])
+
+    def request() -> dg.RunRequest | None:
+        return next(iter(tick(place, sensor).run_requests or ()), None)
+
+    assert request() is None, "nothing was ever written"
+    wh.sql("INSERT INTO db.t VALUES (1, 'a')")
+    first = request()
+    assert first and first.run_key == "db.log:db.t:new-1:1"
+    assert first.asset_selection == [dg.AssetKey(["db", "log"])]
+    assert materialize(place.resource).success
+    assert request() is None
+    assert "it has seen every change" in tick(place, sensor).skip_reason.skip_message
+    wh.table("db.t").compact("major")
+    assert request() is None, "a compaction changes no row"
+    wh.sql("DELETE FROM db.t")
+    second = request()
+    assert second and second.run_key != first.run_key
+    for _ in range(3):  # runs that did not consume it
+        place.instance.create_run_for_job(
+            definitions.defs().resolve_job_def("cleaning_job"),  # any job
+            tags=second.tags,
+            status=dg.DagsterRunStatus.FAILURE,
+        )
+    assert "3 runs have not consumed" in tick(place, sensor).skip_reason.skip_message
+
+
+def test_P39_what_can_not_consume_changes_is_refused_when_the_module_is_loaded() -> None:
+    changes = {"t": TableInput("db.t", changes=True)}
+    with pytest.raises(InvalidDefinition, match="an asset with partitions can't consume"):
+
+        @acid_asset(
+            table=TableDeclaration("db.a", "id int", partitioned_by=("p string",)),
+            partitions_def=dg.StaticPartitionsDefinition(["x"]),
+            partition_expr="p",
+            ins=changes,
+        )
+        def a(t: pa.Table) -> pa.Table:
+            return t
+
+    with pytest.raises(InvalidDefinition, match="assets with can_subset can't consume"):
+
+        @acid_multi_asset(outs=[AcidOut("db.b"), AcidOut("db.c")], can_subset=True, ins=changes)
+        def b(t: pa.Table) -> dict[str, object]:
+            return {}
+
+    with pytest.raises(InvalidDefinition, match=r"come as a frame, pyarrow.Table or"):
+
+        @acid_asset(table="db.d", ins=changes)
+        def d(t: TransactionTable) -> None: ...
+
+    with pytest.raises(InvalidDefinition, match="leave where and partition_mapping out"):
+        TableInput("db.t", where="id > 1", changes=True)
+
+    @acid_asset(table="db.e")
+    def e() -> None: ...
+
+    with pytest.raises(InvalidDefinition, match=r"db.e consumes no changes"):
+        change_sensor([e])
