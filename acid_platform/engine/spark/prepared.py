@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
+from acid_platform.engine.spark.few_calls import passed
 from acid_platform.errors import InvalidExpression
 from acid_platform.reading.known_columns import is_word
 from acid_platform.reading.predicates import parse
@@ -103,7 +104,7 @@ class _Prepared:
         self.frame = frame
         self.selection: Sequence[str] = [f"`{name}` AS `{name}`" for name in frame.columns]
         if isinstance(frame, ClassicFrame):  # the texts are passed to the JVM once
-            self.passed = frame._jseq(self.selection)
+            self.passed = passed(frame.sparkSession, self.selection)
 
     def again(self, spark: SparkSession) -> DataFrame:
         if isinstance(self.frame, ClassicFrame):

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -19,6 +18,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from acid_platform.engine.spark.cache import kept
 from acid_platform.engine.spark.char_varchar import has_char_or_varchar
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
@@ -42,17 +42,17 @@ def search_argument(
     if not filters:
         return {}
     # createFilter leaves out what it can't express, such as columns that are not in its schema.
-    made = _java(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
+    made = java_class(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
         _type(spark, usable),
-        _java(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
-        _java(spark, "scala.Option").empty(),
+        java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
+        java_class(spark, "scala.Option").empty(),
     )
     if made.isEmpty():
         return {}
-    conf = _java(spark, "org.apache.hadoop.conf.Configuration")(False)
+    conf = java_class(spark, "org.apache.hadoop.conf.Configuration")(False)
     gateway: Any = spark.sparkContext._gateway
-    no_names = gateway.new_array(_java(spark, "java.lang.String"), 0)
-    _java(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
+    no_names = gateway.new_array(java_class(spark, "java.lang.String"), 0)
+    java_class(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
         conf, made.get(), no_names
     )
     return {_ARGUMENT: conf.get(_ARGUMENT), "orc.sarg.column.names": ",".join(usable.names)}
@@ -68,13 +68,8 @@ NullPointerException; a timestamp with digits below the millisecond loses them i
 and ORC would skip rows. A string that looks like one only costs speed."""
 
 
-def _java(spark: SparkSession, name: str) -> Any:
-    """A class by its full name; `spark._jvm.a.b.C` would ask the JVM about each part of it."""
-    return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
-
-
 def _type(spark: SparkSession, fields: T.StructType) -> Any:
-    return _java(spark, "org.apache.spark.sql.types.DataType").fromJson(fields.json())
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(fields.json())
 
 
 def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list[Any]:
@@ -95,7 +90,7 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
         plan = none._jdf.filter(where).queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
         return []
-    strategy = getattr(_java(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")
+    strategy = getattr(java_class(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")
     found, waiting = [], [plan.condition()]
     while waiting:
         one = waiting.pop()
