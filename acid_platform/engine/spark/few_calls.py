@@ -8,7 +8,7 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,8 +38,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 def selected(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
     """`frame.selectExpr(*expressions)`. Raises Spark's exceptions."""
-    joinable = expressions and not any(_BETWEEN in text for text in expressions)
-    if joinable and isinstance(frame, ClassicFrame):
+    if isinstance(frame, ClassicFrame):
         spark = frame.sparkSession
         return ClassicFrame(frame._jdf.selectExpr(passed(spark, expressions)), spark)
     return frame.selectExpr(*expressions)
@@ -79,6 +78,19 @@ def mapped_in_arrow(
     return ClassicFrame(frame._jdf.mapInArrow(column._jc, False, None), spark)
 
 
+def orc_frame(
+    spark: SparkSession, uris: Sequence[str], schema: T.StructType, options: Mapping[str, str]
+) -> DataFrame:
+    """A frame over ORC files. Raises Spark's exceptions."""
+    if not hasattr(spark, "_jsparkSession"):
+        return spark.read.options(**options).schema(schema).orc(list(uris))
+    reader = spark._jsparkSession.read()
+    for name, value in options.items():
+        reader.option(name, value)
+    reader.schema(spark._jsparkSession.parseDataType(schema.json()))
+    return ClassicFrame(reader.orc(passed(spark, uris)), spark)
+
+
 def types_of(frame: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
     """The types of SQL expressions over the frame; each text is one whole expression.
 
@@ -95,7 +107,13 @@ def types_of(frame: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
 
 
 def passed(spark: SparkSession, texts: Sequence[str]) -> Any:
-    """The texts, none empty, as a Java array. Needs the session's JVM."""
+    """The texts as a Java array. Needs the session's JVM."""
+    if not texts or not all(texts) or any(_BETWEEN in text for text in texts):
+        gateway: Any = spark.sparkContext._gateway
+        array = gateway.new_array(java_class(spark, "java.lang.String"), len(texts))
+        for place, text in enumerate(texts):
+            array[place] = text
+        return array
     pattern = "java.util.regex.Pattern"
     divider = _member(spark, pattern, lambda: java_class(spark, pattern).compile(_BETWEEN))
     return divider.split(_BETWEEN.join(texts))

@@ -20,6 +20,7 @@ from acid_platform.engine.spark.char_varchar import has_char_or_varchar
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.timeless import settings_of, timeless
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 
@@ -36,6 +37,20 @@ def search_argument(
     """
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
+    if not timeless(where):
+        return _made(spark, columns, partition_columns, where)
+    # It depends on nothing else: neither on the files nor on their snapshot.
+    key = ("search argument", *columns, None, *partition_columns, where, *settings_of(spark))
+    return kept(spark, key, _BYTES, lambda: _made(spark, columns, partition_columns, where))
+
+
+_BYTES = 4000
+"""An estimate of an argument's memory."""
+
+
+def _made(
+    spark: SparkSession, columns: Sequence[Column], partition_columns: Sequence[Column], where: str
+) -> dict[str, str]:
     # A file may hold an unpadded CHAR, or a longer VARCHAR, so its statistics are of other values.
     usable = spark_schema(column for column in columns if not has_char_or_varchar(column.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
