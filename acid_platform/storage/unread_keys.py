@@ -34,19 +34,19 @@ class UnreadKeys(DeleteKeys):
         return self._load()
 
     @property
-    def write_ids(self) -> np.ndarray:  # type: ignore[override]
+    def write_ids(self) -> np.ndarray:
         return self._loaded.write_ids
 
     @property
-    def buckets(self) -> np.ndarray:  # type: ignore[override]
+    def buckets(self) -> np.ndarray:
         return self._loaded.buckets
 
     @property
-    def row_ids(self) -> np.ndarray:  # type: ignore[override]
+    def row_ids(self) -> np.ndarray:
         return self._loaded.row_ids
 
     @property
-    def own(self) -> np.ndarray | None:  # type: ignore[override]
+    def own(self) -> np.ndarray | None:
         return self._loaded.own
 
     def __len__(self) -> int:
