@@ -185,6 +185,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.heartbeat.interval", _T, "0ms", "ms", 0),
     Setting("acid.read.lease.max", _T, "1h", "h", 0.0001, 720),
     Setting("acid.local.max.bytes", _N, str(256 << 20), low=0),
+    Setting("acid.delete.keys.max", _N, "8000000", low=0),
     Setting("acid.local.compaction.max.bytes", _N, str(64 << 20), low=0),
     Setting("acid.outcome.retention", _T, "24h", "h", 24, 8760),
     Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),

@@ -330,7 +330,7 @@ class FreshRead:
             return known
         write_ids = explicit or self.lease.valid_write_ids(record.name)
         layout = self._layout(record, self.lease)
-        scan = open_scan(layout, write_ids, self.lease.valid_txns, where)
+        scan = open_scan(layout, write_ids, self.lease.valid_txns, where, self.in_force)
         scan = self._opened(scan, str(explicit or ""))
         if explicit is None:
             held.scans.put(key, scan)

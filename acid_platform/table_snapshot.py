@@ -111,7 +111,8 @@ class SnapshotTable:
 
         with self._lease.checked():
             write_ids, layout = self._seen()
-            scan = open_scan(layout, write_ids, self._lease.valid_txns, where)
+            lease = self._lease
+            scan = open_scan(layout, write_ids, lease.valid_txns, where, lease.settings)
         return filtered(
             lambda: self._warehouse.spark, scan, columns, where, row_id, self._record.name
         )

@@ -93,7 +93,7 @@ class TransactionState:
                     scans.append(past_scan(self.context.layout, self.begun, past, where))
                     continue
                 write_ids, txns = self.lists(record.name)
-                scan = open_scan(self.layout(record), write_ids, txns, where)
+                scan = open_scan(self.layout(record), write_ids, txns, where, self.in_force)
                 scans.append(replace(scan, still_open=self.begun.check))
         return scans
 

@@ -42,7 +42,7 @@ from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.table_snapshot import Snapshot
 from acid_platform.tables.context import ScanRequest, table_layout, worker_id
-from acid_platform.tables.declaration import Declaration
+from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
 from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
@@ -185,7 +185,7 @@ class Warehouse:
 
         full = table_name(name)
         declared = Declaration.of(
-            full, parse_columns(columns), partitioned_by, clustered_by, properties
+            full, parse_columns(columns), partitioned_by, clustered_by, with_codec(properties)
         )
         record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
+from acid_platform.config import Settings
 from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.metastore.records import PastTable
 from acid_platform.reading.selection import TableLayout, pruning, select_entities
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.kept_keys import kept_keys
 from acid_platform.storage.recorded import require_recorded
+from acid_platform.storage.unread_keys import keys_up_to
 from acid_platform.tables.context import Layouts
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -18,11 +21,23 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction
 
 
+DELETE_KEYS = "acid.delete.keys.max"
+"""The setting of how many delete events of an entity are loaded; Spark's tasks read more."""
+
+
 def open_scan(
-    table: TableLayout, write_ids: ValidWriteIdList, txns: ValidTxnList, where: str | None = None
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    where: str | None = None,
+    settings: Settings | None = None,
 ) -> TableScan:
-    """The scan of a table at a snapshot; here `where` only prunes partitions and files."""
+    """The scan of a table at a snapshot; here `where` only prunes partitions and files.
+
+    Without `settings` all deleted keys are loaded.
+    """
     selected = select_entities(table, write_ids, txns, where)
+    load = kept_keys if settings is None else partial(keys_up_to, settings.integer(DELETE_KEYS))
 
     def entity(name: str) -> EntityScan:
         directory = selected[name]
@@ -32,7 +47,7 @@ def open_scan(
             write_ids,
             table.name,
             pruning(where, table.columns),
-            kept_keys,
+            load,
         )
         return EntityScan(directory, sources, deletes, name, table.values(name))
 
@@ -65,4 +80,4 @@ def require_files(scan: TableScan, what: str) -> None:
 def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> TableScan:
     """The scan of a table as it was, for a transaction that has pinned that snapshot (P36)."""
     layout = layouts(past.table, txn, past.partitions)
-    return open_scan(layout, past.pin.write_ids, past.pin.txns, where)
+    return open_scan(layout, past.pin.write_ids, past.pin.txns, where, txn.settings)

@@ -21,6 +21,7 @@ from acid_platform.metastore.records import (
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
+from acid_platform.tables.declaration import CODEC_PROPERTY
 from acid_platform.tables.manifests import recorded_listings
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ScanRequest(NamedTuple):
 
 
 DEFAULT_COMPRESSION = "zlib"
-"""Hive's default, which all of Hive, Trino and Impala read; `orc.compress` overrides it."""
+"""Hive's default, for tables that state no `orc.compress`; new ones do: see `with_codec`."""
 
 
 DISTRIBUTION_PROPERTY = "acid.write.distribution"
@@ -79,7 +80,7 @@ class Context(Protocol):
 
 def compression(record: TableRecord) -> str:
     """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
-    value = record.properties.get("orc.compress", DEFAULT_COMPRESSION).lower()
+    value = record.properties.get(CODEC_PROPERTY, DEFAULT_COMPRESSION).lower()
     return "uncompressed" if value == "none" else value
 
 

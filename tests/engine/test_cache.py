@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.spark import cache
-from acid_platform.engine.spark.prepared import timeless
+from acid_platform.engine.spark.timeless import timeless
 from acid_platform.errors import CorruptFile
 from acid_platform.services import cleaner
 from acid_platform.table import Table

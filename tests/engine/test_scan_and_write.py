@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.open import DELETE_KEYS
 from acid_platform.engine.spark import cache, delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
@@ -63,15 +64,27 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
 
 
 @pytest.mark.parametrize("union", [True, False], ids=["union", "path"])
-@pytest.mark.parametrize("bitmap", [True, False], ids=["bitmap", "join"])
+@pytest.mark.parametrize("way", ["bitmap", "join", "tasks"])
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
-    table: Table, expected: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, union: bool, bitmap: bool
+    warehouse: Warehouse,
+    table: Table,
+    expected: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    union: bool,
+    way: str,
 ) -> None:
     monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
     monkeypatch.setattr(scan, "UNION_LIMIT", 100)
-    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if bitmap else 0)
-    found = table.read().toPandas().sort_values("id", ignore_index=True)
+    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if way == "bitmap" else 0)
+    warehouse.release()
+    before = warehouse.metastore.settings()[DELETE_KEYS]
+    warehouse.metastore.set(DELETE_KEYS, "0" if way == "tasks" else before)
+    try:
+        found = table.read().toPandas().sort_values("id", ignore_index=True)
+    finally:
+        warehouse.metastore.set(DELETE_KEYS, before)
+        warehouse.release()
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 
 

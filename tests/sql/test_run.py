@@ -172,7 +172,7 @@ def test_listings(warehouse: Warehouse) -> None:
     created = "\n".join(str(line) for (line,) in listed(warehouse, "SHOW CREATE TABLE db.t"))
     assert created.startswith("CREATE TABLE `db`.`t`(\n  `id` int,\n  `v` string,")
     assert "PARTITIONED BY (\n  `month` int)\nSTORED AS ORC" in created
-    assert created.endswith("TBLPROPERTIES (\n  'transactional'='true')")
+    assert created.endswith("TBLPROPERTIES (\n  'orc.compress'='ZSTD',\n  'transactional'='true')")
 
 
 @pytest.mark.parametrize(

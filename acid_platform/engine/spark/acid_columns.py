@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from posixpath import commonpath
 from weakref import WeakKeyDictionary
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import NO_INSERT
+from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.spark_types import event_schema
 from acid_platform.layout import schema
@@ -127,7 +127,6 @@ _LEAVES_OUT: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
 
 
 def _recognised(spark: SparkSession) -> bool:
-    client = spark._jvm._gateway_client  # type: ignore[union-attr]
     fields = ",".join(f"`{_unfound(name)}`:int" for name in schema.ACID_COLUMNS)
-    described = JavaClass("org.apache.orc.TypeDescription", client).fromString(f"struct<{fields}>")
-    return bool(JavaClass("org.apache.orc.impl.SchemaEvolution", client).checkAcidSchema(described))
+    described = java_class(spark, "org.apache.orc.TypeDescription").fromString(f"struct<{fields}>")
+    return bool(java_class(spark, "org.apache.orc.impl.SchemaEvolution").checkAcidSchema(described))

@@ -67,22 +67,6 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
     )
 
 
-def struct_to_be_stored(
-    frame: DataFrame, struct: str, columns: Sequence[Column], table: str
-) -> DataFrame:
-    """The same for columns that are fields of a struct of the frame, which may be NULL."""
-    if not any(has_char_or_varchar(column.type) for column in columns):
-        return frame
-    fields = [
-        f"'{column.name}', " + _stored(f"`{struct}`.`{column.name}`", column, table)
-        for column in columns
-    ]
-    made = f"CASE WHEN `{struct}` IS NOT NULL THEN named_struct({', '.join(fields)}) END"
-    return frame.selectExpr(
-        *(f"{made} AS `{name}`" if name == struct else f"`{name}`" for name in frame.columns)
-    )
-
-
 def _stored(value: str, column: Column, table: str) -> str:
     def checked(one: str, hive: HiveType) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "

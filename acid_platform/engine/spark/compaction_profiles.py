@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
 from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
+from acid_platform.engine.spark.spark_types import quoted
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.key_sums import MODULUS
@@ -57,14 +58,13 @@ def profile(
 
 def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
     """The profile of `ScanBuilder.rows()`: rows, row ids, and each column's values and NULLs."""
-    values = [_hashable(column) for column in columns]
     aggregates = [
-        F.count(F.lit(1)),
-        F.coalesce(F.sum(F.pmod(F.xxhash64(*KEYS), F.lit(MODULUS))), F.lit(0)),
-        *(_checksum(value) for value in values),
-        *(F.count_if(F.col(f"`{column.name}`").isNull()) for column in columns),
+        "count(1)",
+        _checksum(", ".join(KEYS)),
+        *(_checksum(_hashable(column)) for column in columns),
+        *(f"count_if({quoted(column.name)} IS NULL)" for column in columns),
     ]
-    totals = rows.agg(*(one.alias(f"a{i}") for i, one in enumerate(aggregates))).head()
+    totals = selected(rows, [f"{one} AS a{i}" for i, one in enumerate(aggregates)]).head()
     assert totals is not None  # an aggregate without groups always has its row
     names = [column.name for column in columns]
     checksums, nulls = totals[2 : 2 + len(names)], totals[2 + len(names) :]
@@ -76,11 +76,11 @@ def profile_rows(rows: DataFrame, columns: Sequence[TableColumn]) -> Profile:
     )
 
 
-def _checksum(value: Column) -> Column:
-    return F.coalesce(F.sum(F.pmod(F.xxhash64(value), F.lit(MODULUS))), F.lit(0))
+def _checksum(values: str) -> str:
+    return f"coalesce(sum(pmod(xxhash64({values}), {MODULUS}L)), 0L)"
 
 
-def _hashable(column: TableColumn) -> Column:
+def _hashable(column: TableColumn) -> str:
     """The value to hash: Spark can't hash maps, so nested types are hashed as JSON text."""
-    value = F.col(f"`{column.name}`")
-    return F.to_json(F.struct(value)) if column.type.nested else value
+    name = quoted(column.name)
+    return f"to_json(struct({name}))" if column.type.nested else name

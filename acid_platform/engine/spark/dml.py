@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import wanted_assignments
@@ -12,11 +12,11 @@ from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import place_by_hash
 from acid_platform.engine.spark.char_varchar import to_be_stored
-from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS
+from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
-from acid_platform.engine.spark.spark_types import refusal, spark_type
+from acid_platform.engine.spark.spark_types import cast_text, quoted, refusal
 from acid_platform.engine.spark.write import SparkTarget, StatementRows, arranged
 from acid_platform.errors import WrongType
 from acid_platform.layout.schema import ROW_ID_COLUMN
@@ -35,17 +35,9 @@ def insert_rows(
     if target.buckets:
         frame = place_by_hash(frame, target.buckets, columns)
     elif target.partition_columns and target.distributed and not few:
-        frame = frame.hint("rebalance", *partition_columns(target))
-    values = [F.col(f"`{column.name}`") for column in columns]
-    return arranged(frame, target, RowKind.INSERT, values)
-
-
-def bucket_number() -> Column:
-    """The bucket number, decoded from a bucket property of either codec version (F10)."""
-    prop = F.col(BUCKET)
-    new = F.shiftright(prop, 29).bitwiseAND(F.lit(7)) == 1
-    number = F.shiftright(prop, 16).bitwiseAND(F.lit(0xFFF))
-    return F.when(new, number).otherwise(prop).cast("int")
+        columns_of_partitions = [F.col(quoted(name)) for name in target.partition_names]
+        frame = frame.hint("rebalance", *columns_of_partitions)
+    return arranged(frame, target, RowKind.INSERT, [quoted(column.name) for column in columns])
 
 
 def matched_rows(
@@ -67,9 +59,8 @@ def rows_to_delete(
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
     matched = matched_rows(spark, scan, where, wanted=[])
-    placed = matched.select(*partition_columns(target), *KEYS)
-    placed = placed.repartitionById(writers(scan), bucket_number())
-    return arranged(placed, target, RowKind.DELETE)
+    keys = matched if target.partition_names else selected(matched, KEYS)
+    return arranged(keys, target, RowKind.DELETE, writers=writers(scan))
 
 
 def rows_to_update(
@@ -85,50 +76,46 @@ def rows_to_update(
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
     matched = matched_rows(spark, scan, where)
-    own = {column.name: F.col(f"`{column.name}`") for column in scan.columns}
-    values = assigned(matched, scan, target, assignments, own, table)
-    placed = matched.select(*partition_columns(target), *KEYS, *values)
-    placed = to_be_stored(placed, scan.columns, table)
-    placed = placed.repartitionById(writers(scan), bucket_number())
-    return arranged(placed, target, RowKind.UPDATE, list(own.values()))
-
-
-def partition_columns(target: SparkTarget) -> list[Column]:
-    """The partition columns of a frame."""
-    return [F.col(f"`{name}`") for name in target.partition_names]
-
-
-def assigned(
-    frame: DataFrame,
-    scan: TableScan,
-    target: SparkTarget,
-    assignments: Mapping[str, str],
-    own: Mapping[str, Column],
-    table: str,
-) -> list[Column]:
-    """The table's columns after SET: SQL expressions over `frame`, else the row's `own` values.
-
-    Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
-    """
     wanted = wanted_assignments(assignments, scan, target.buckets, table)
-    return [
-        own[column.name].alias(column.name)
-        if column.name not in wanted
-        else computed(frame, wanted[column.name], column, table)
-        for column in scan.columns
-    ]
+    values = computed(matched, wanted, scan.columns, table)
+    names = [quoted(column.name) for column in scan.columns]
+    # A selection of its own: later ones use a value several times, and it is computed once.
+    placed = selected(
+        matched,
+        [
+            *map(quoted, target.partition_names),
+            *KEYS,
+            *(
+                f"{values.get(column.name, name)} AS {name}"
+                for column, name in zip(scan.columns, names, strict=True)
+            ),
+        ],
+    )
+    placed = to_be_stored(placed, scan.columns, table)
+    return arranged(placed, target, RowKind.UPDATE, names, writers(scan))
 
 
-def computed(frame: DataFrame, text: str, column: TableColumn, table: str) -> Column:
-    """A SQL expression over `frame` as a value of the column.
+def computed(
+    frame: DataFrame, texts: Mapping[str, str], columns: Sequence[TableColumn], table: str
+) -> dict[str, str]:
+    """SQL expressions over `frame` as values of the columns that they are given for, as SQL.
 
     Raises WrongType, UnknownColumn, InvalidExpression.
     """
-    with raise_as_ours():
-        given = frame.select(F.expr(text)).schema.fields[0].dataType
-    if why := refusal(given, column.type):
-        raise WrongType(f"column {column.name!r} of {table} = {text}: {why}")
-    return F.expr(text).cast(spark_type(column.type)).alias(column.name)
+    chosen = [column for column in columns if column.name in texts]
+    kinds = types_of(frame, [texts[column.name] for column in chosen])
+    values = {}
+    for column, given in zip(chosen, kinds, strict=True):
+        text = texts[column.name]
+        if why := refusal(given, column.type):
+            raise WrongType(f"column {column.name!r} of {table} = {text}: {why}")
+        values[column.name] = cast_text(enclosed(text), given, column.type)
+    return values
+
+
+def enclosed(text: str) -> str:
+    """A SQL expression as a part of another; it may end with a comment."""
+    return f"({text}\n)"
 
 
 def writers(scan: TableScan) -> int:

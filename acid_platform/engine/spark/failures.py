@@ -74,6 +74,9 @@ _OTHER_PARTITION = re.compile(
 NO_INSERT = "[NO_INSERT]"
 """Starts the message of a scan that found an event other than an insert: place, operation."""
 _NO_INSERT = re.compile(_RAISED + r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
+NO_DELETE = "[NO_DELETE]"
+"""Starts the message of a job that found an event other than a delete: place, operation."""
+_NO_DELETE = re.compile(_RAISED + r"\[NO_DELETE\] ([^\n]+?): (-?\d+)")
 TOO_LONG = "[TOO_LONG]"
 """Starts the message of a job that found a text too long for its CHAR or VARCHAR column."""
 _TOO_LONG = re.compile(
@@ -97,6 +100,8 @@ def of_files(error: BaseException) -> AcidError | None:
         return gone
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), int(wrong[2]))
+    if wrong := _NO_DELETE.search(text):
+        return _no_delete(_path(wrong[1]), int(wrong[2]))
     if unreadable := _UNREADABLE.search(text):
         return CorruptFile(
             f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"
@@ -205,6 +210,15 @@ def _no_insert(path: str, operation: int) -> AcidError:
             " it or drop its transaction (acid fsck tells which file it is)"
         )
     return wrong_operation(operation, schema.INSERT_EVENT, path)
+
+
+def _no_delete(path: str, operation: int) -> AcidError:
+    if operation < 0:
+        return CorruptFile(
+            f"{path} lacks ACID columns, or has an event without a key that is known; restore the"
+            " file (acid fsck tells which it is)"
+        )
+    return wrong_operation(operation, schema.DELETE_EVENT, path)
 
 
 def _first_line(text: str) -> str:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, local_table
 from acid_platform.engine.spark.char_varchar import marked_type, to_be_stored
 from acid_platform.engine.spark.failures import OTHER_PARTITION
-from acid_platform.engine.spark.spark_types import hive_type, refusal, spark_schema, spark_type
+from acid_platform.engine.spark.few_calls import selected
+from acid_platform.engine.spark.spark_types import (
+    cast_text,
+    hive_type,
+    quoted,
+    refusal,
+    spark_schema,
+    type_text,
+)
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
 
@@ -44,35 +52,47 @@ def conform(
         if name in given:
             raise UnknownColumn(f"column {name!r} of {table} is given twice")
         given[name] = field
-    chosen: list[Column] = []
+    chosen: list[str] = []
     for column in columns:
-        kind = spark_type(column.type)
-        value = F.lit(fixed.get(column.name)).cast(kind)
+        value = _fixed(fixed.get(column.name), column)
         if column.name in given:
             field = given[column.name]
             if why := refusal(field.dataType, column.type):
                 raise WrongType(f"column {column.name!r} of {table}: {why}")
-            own = F.col(f"`{field.name}`").cast(kind)
+            own = cast_text(quoted(field.name), field.dataType, column.type)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
-        chosen.append(value.alias(column.name))
-    return to_be_stored(frame.select(*chosen), columns, table)
+        chosen.append(value)
+    names = [quoted(column.name) for column in columns]
+    if chosen != names or list(given) != [column.name for column in columns]:
+        frame = selected(
+            frame, [f"{value} AS {name}" for value, name in zip(chosen, names, strict=True)]
+        )
+    return to_be_stored(frame, columns, table)
 
 
-def _agreeing(own: Column, wanted: Column, name: str, table: str) -> Column:
+def _fixed(text: str | None, column: TableColumn) -> str:
+    """SQL of a value that all rows have."""
+    return f"CAST({'NULL' if text is None else sql_string(text)} AS {type_text(column.type)})"
+
+
+def _agreeing(own: str, wanted: str, name: str, table: str) -> str:
     """The wanted value; a row with a different value fails the job that writes it."""
-    text = F.concat(
-        F.lit(f"{OTHER_PARTITION} a row for {table} has {name}="),
-        F.coalesce(own.cast("string"), F.lit("NULL")),
-        F.lit(", the partition has "),
-        F.coalesce(wanted.cast("string"), F.lit("NULL")),
+    start = sql_string(f"{OTHER_PARTITION} a row for {table} has {name}=")
+    text = ", ".join(
+        (
+            start,
+            f"coalesce(CAST({own} AS string), 'NULL')",
+            "', the partition has '",
+            f"coalesce(CAST({wanted} AS string), 'NULL')",
+        )
     )
-    return F.when(own.eqNullSafe(wanted), wanted).otherwise(F.raise_error(text))
+    return f"CASE WHEN {own} <=> {wanted} THEN {wanted} ELSE raise_error(concat({text})) END"
 
 
 def columns_of_frame(frame: DataFrame, names: Sequence[str]) -> tuple[TableColumn, ...]:
     """Some columns of a frame as a table would declare them. Raises InvalidDefinition."""
     columns = []
-    for field in frame.select(*(F.col(f"`{name}`") for name in names)).schema.fields:
+    for field in selected(frame, [quoted(name) for name in names]).schema.fields:
         try:
             columns.append(column_of(field))
         except InvalidDefinition as error:

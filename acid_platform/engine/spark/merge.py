@@ -1,47 +1,44 @@
-"""MERGE: source rows are matched with the table once, then one job writes the events (P20).
+"""MERGE: source rows are matched with the table once, and one query writes the events (P20).
 
-If rows may be inserted, the source and the matches are materialised first, so that each is computed
-once: otherwise a volatile source could both change a row and insert it. The tasks that write see
-two source rows for one row side by side, and count what became of the rows.
+If rows may be inserted, the source is materialised first, since it is read twice: to find its
+matches, and to join them to it, so that the rows without one are known. A volatile source could
+otherwise both change a row and insert it. The tasks that write see two source rows for one row side
+by side, and count what became of the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation, SparkSession
 
-from acid_platform.engine.assignments import inserted_values
+from acid_platform.engine.assignments import inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.publishing import Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
-from acid_platform.engine.spark.buckets import bucket_of_row
-from acid_platform.engine.spark.char_varchar import struct_to_be_stored, to_be_stored
-from acid_platform.engine.spark.dml import (
-    assigned,
-    bucket_number,
-    computed,
-    partition_columns,
-    writers,
-)
-from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.row_keys import KEYS
+from acid_platform.engine.spark.buckets import BUCKET_OF_ROW, bucket_of_row
+from acid_platform.engine.spark.char_varchar import to_be_stored
+from acid_platform.engine.spark.dml import computed, enclosed, writers
+from acid_platform.engine.spark.failures import is_connect, raise_as_ours
+from acid_platform.engine.spark.few_calls import expression, selected, types_of
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.scan import ScanBuilder
-from acid_platform.engine.spark.spark_types import spark_schema, spark_type
+from acid_platform.engine.spark.spark_types import quoted, type_text
 from acid_platform.engine.spark.write import BITS, SparkTarget, arranged, write_statement
 from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
+from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.predicates import columns_of
 from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
 
 ROWS_PER_WRITER = 1_000_000
-_SOURCE_ROW, _CLAUSE, _PLACE = "__sid", "__clause", "__place"
-NEW = "__new"
-"""The column with the new values of an updated or inserted row, as a struct."""
+_SOURCE_ROW, _CLAUSE = "__sid", "__clause"
+_MATCHED_ROW = "__matched_sid"
+"""The number of the source row that a row of the table matched; NULL for one without a match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,64 +64,92 @@ class Merge:
             raise InvalidExpression(f"MERGE into {self.table} has no WHEN clause")
         matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
-        rows = source.withColumn(_SOURCE_ROW, F.monotonically_increasing_id())
-        # Only an insert looks at the source and at the matches a second time.
-        if inserts:
-            rows = self._kept_once(rows)
-        matched = self._matched(rows, matched_clauses)
-        if inserts:
-            matched = self._kept_once(matched)
-        changed = matched.filter(F.col(_CLAUSE).isNotNull())
-        placed = struct_to_be_stored(changed, NEW, self.scan.columns, self.table).select(
-            *partition_columns(self.target),
-            *KEYS,
-            NEW,
-            self._bits(matched_clauses).alias(BITS),
-            bucket_number().alias(_PLACE),
-        )
         number_of_writers = writers(self.scan)
         if inserts:
-            if self.target.buckets:
-                number_of_writers = self.target.buckets.count
-            else:
-                most = rows.count() // ROWS_PER_WRITER + 1
-                number_of_writers = max(number_of_writers, min(most, 64))
-            fresh = self._inserted(rows, matched, inserts)
-            placed = placed.union(self._placed(fresh, number_of_writers))
-        placed = placed.repartitionById(number_of_writers, F.col(_PLACE))
-        values = [F.col(NEW).getField(column.name) for column in self.scan.columns]
-        arranged_rows = arranged(placed, self.target, RowKind.EACH, values)
+            names = source.columns
+            rows = selected(source, ["*", f"monotonically_increasing_id() AS {_SOURCE_ROW}"])
+            rows, count = self._kept_once(rows)
+            number_of_writers = self._writers(count)
+            matched = self._matched(rows, matched_clauses, [f"{_SOURCE_ROW} AS {_MATCHED_ROW}"])
+            changed = self._with_inserted(rows, names, matched, inserts, number_of_writers)
+        else:
+            changed = self._matched(source, matched_clauses, [])
+            changed = changed.filter(f"{_CLAUSE} IS NOT NULL")
+        bits = self._bits(matched_clauses, len(self.clauses))
+        values = [quoted(column.name) for column in self.scan.columns]
+        partition = [quoted(column.name) for column in self.scan.partition_columns]
+        changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values])
+        changed = to_be_stored(
+            changed, (*self.scan.columns, *self.scan.partition_columns), self.table
+        )
+        if inserts and self.target.buckets:
+            changed = self._placed_by_hash(changed, self.target.buckets)
+        rows_to_write = arranged(changed, self.target, RowKind.EACH, values, number_of_writers)
         try:
-            written, received = write_statement(arranged_rows, self.target)
+            written, received = write_statement(rows_to_write, self.target)
         except SourceRowsAmbiguous:
             self._require_one_source_row(changed)  # which counts the source rows
             raise
         return written, MergeCounts(received.updated, received.deleted, received.inserted)
 
-    def _kept_once(self, frame: DataFrame) -> DataFrame:
-        with raise_as_ours():
-            return frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+    def _writers(self, source_rows: int) -> int:
+        """The number of tasks that write, if rows are inserted."""
+        if self.target.buckets:
+            return self.target.buckets.count
+        return max(writers(self.scan), min(source_rows // ROWS_PER_WRITER + 1, 64))
 
-    def _matched(self, rows: DataFrame, clauses: Sequence[MergeClause]) -> DataFrame:
-        """For each joined pair: partition columns, KEYS, NEW, clause number, source row."""
-        wanted = None if any(c.action is MergeAction.UPDATE for c in clauses) else self._needed()
+    def _kept_once(self, frame: DataFrame) -> tuple[DataFrame, int]:
+        """The rows, computed once and kept on the executors, and their number."""
+        with raise_as_ours():
+            if is_connect(self.spark):
+                kept = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+                return kept, kept.count()
+            counted = Observation()
+            frame = frame.observe(counted, expression(self.spark, "count(1) AS rows"))
+            kept = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+            return kept, int(counted.get["rows"])
+
+    def _matched(
+        self, rows: DataFrame, clauses: Sequence[MergeClause], more: Sequence[str]
+    ) -> DataFrame:
+        """For each joined pair: the number of its clause, `more`, partition columns, KEYS, and the
+        values of an updated row; those of others are NULL.
+        """
+        updates = any(clause.action is MergeAction.UPDATE for clause in clauses)
+        wanted = None if updates else self._needed()
         target = ScanBuilder(self.spark, self.scan, wanted).rows().alias(self.alias)
         with raise_as_ours():
-            pairs = target.join(rows.alias(self.source_alias), F.expr(self.on), "inner")
-            number, new = F.lit(None).cast("int"), self._nothing()
-            for index, clause in reversed(list(enumerate(clauses))):
-                applies = self._condition(clause)
-                values = (
-                    self._updated(pairs, clause)
-                    if clause.action is MergeAction.UPDATE
-                    else self._nothing()
-                )
-                new = F.when(applies, values).otherwise(new)
-                number = F.when(applies, F.lit(index)).otherwise(number)
-            partition = [F.col(f"{self.alias}.`{name}`") for name in self.target.partition_names]
-            return pairs.select(
-                *partition, *KEYS, new.alias(NEW), number.alias(_CLAUSE), F.col(_SOURCE_ROW)
+            pairs = target.join(
+                rows.alias(self.source_alias), expression(self.spark, self.on), "inner"
             )
+        wanted_values = [
+            wanted_assignments(clause.values or {}, self.scan, self.target.buckets, self.table)
+            if clause.action is MergeAction.UPDATE
+            else None
+            for clause in clauses
+        ]
+        given = [
+            None if one is None else computed(pairs, one, self.scan.columns, self.table)
+            for one in wanted_values
+        ]
+        with raise_as_ours():
+            # A selection of its own, so that a volatile condition decides once.
+            pairs = selected(pairs, ["*", f"{self._number(pairs, clauses, 0)} AS {_CLAUSE}"])
+            own = [f"{self.alias}.{quoted(c.name)}" for c in self.scan.partition_columns]
+            partition = [
+                f"{value} AS {quoted(column.name)}"
+                for value, column in zip(own, self.scan.partition_columns, strict=True)
+            ]
+            values = []
+            for column in self.scan.columns:
+                name = quoted(column.name)
+                cases = {
+                    number: one.get(column.name, f"{self.alias}.{name}")
+                    for number, one in enumerate(given)
+                    if one is not None
+                }
+                values.append(f"{_chosen(cases, None, column)} AS {name}")
+            return selected(pairs, [_CLAUSE, *more, *partition, *KEYS, *values])
 
     def _needed(self) -> list[str] | None:
         """The table's columns that ON and the conditions may read; None: all."""
@@ -136,28 +161,96 @@ class Merge:
             names |= columns
         return [column.name for column in self.scan.columns if column.name in names]
 
-    def _nothing(self) -> Column:
-        return F.lit(None).cast(spark_schema(self.scan.columns))
+    def _number(self, frame: DataFrame, clauses: Sequence[MergeClause], first: int) -> str:
+        """SQL of the number of the clause that applies to a row, NULL if none does.
 
-    def _condition(self, clause: MergeClause) -> Column:
+        The numbers of `clauses` are `first` and so on. Raises UnknownColumn, InvalidExpression.
+        """
+        conditions = [clause.condition for clause in clauses if clause.condition is not None]
+        types_of(frame, conditions)  # each is an expression of its own
+        cases = " ".join(
+            f"WHEN {_holds(clause)} THEN {number}" for number, clause in enumerate(clauses, first)
+        )
+        return f"CASE {cases} END" if cases else "CAST(NULL AS int)"
+
+    def _with_inserted(
+        self,
+        rows: DataFrame,
+        names: Sequence[str],
+        matched: DataFrame,
+        clauses: Sequence[MergeClause],
+        number_of_writers: int,
+    ) -> DataFrame:
+        """`matched`, and the source rows without a match to which a clause applies.
+
+        An inserted row has no key but a bucket property, for the task that writes it.
+        """
+        known = (*self.scan.columns, *self.scan.partition_columns)
+        wanted = [inserted_values(clause.values, names, known, self.table) for clause in clauses]
+        unmatched = rows.alias(self.source_alias)
+        given = [computed(unmatched, one, known, self.table) for one in wanted]
+        first = len(self.clauses)
+        with raise_as_ours():
+            number = self._number(unmatched, clauses, first)
+            # Other names, so that expressions over the source mean its columns.
+            renamed = {column.name: f"__m{i}" for i, column in enumerate(known)}
+            found = selected(
+                matched,
+                [
+                    f"{_CLAUSE} AS __matched_clause",
+                    _MATCHED_ROW,
+                    *KEYS,
+                    *(f"{quoted(name)} AS {other}" for name, other in renamed.items()),
+                ],
+            )
+            same = expression(self.spark, f"{_SOURCE_ROW} = {_MATCHED_ROW}")
+            none = f"{_MATCHED_ROW} IS NULL"
+            applied = f"CASE WHEN {none} THEN {number} ELSE __matched_clause END"
+            joined = unmatched.join(found, same, "left")
+            joined = selected(joined, ["*", f"{applied} AS {_CLAUSE}"])
+            joined = joined.filter(f"{_CLAUSE} IS NOT NULL")
+            place = f"CAST({_SOURCE_ROW} % {number_of_writers} AS int)"
+            values = []
+            for column in known:
+                cases = {number: one.get(column.name) for number, one in enumerate(given, first)}
+                value = _chosen(cases, renamed[column.name], column)
+                values.append(f"{value} AS {quoted(column.name)}")
+            return selected(
+                joined,
+                [
+                    _CLAUSE,
+                    WRITE_ID,
+                    f"CASE WHEN {none} THEN {_property(place)} ELSE {BUCKET} END AS {BUCKET}",
+                    ROW_ID,
+                    *values,
+                ],
+            )
+
+    def _placed_by_hash(self, changed: DataFrame, buckets: Bucketing) -> DataFrame:
+        """The rows with bucket properties that place inserted ones by the hash of their values."""
+        with_bucket = changed.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, self.scan.columns))
+        own = f"CASE WHEN {WRITE_ID} IS NULL THEN {_property(BUCKET_OF_ROW)} ELSE {BUCKET} END"
+        return selected(
+            with_bucket,
+            [
+                f"{own} AS {BUCKET}" if name == BUCKET else quoted(name)
+                for name in with_bucket.columns
+                if name != BUCKET_OF_ROW
+            ],
+        )
+
+    def _bits(self, matched: Sequence[MergeClause], first_insert: int) -> str:
+        updates = [str(i) for i, c in enumerate(matched) if c.action is MergeAction.UPDATE]
+        both = f"WHEN {_CLAUSE} IN ({', '.join(updates)}) THEN {DELETES | INSERTS}"
         return (
-            F.lit(True)
-            if clause.condition is None
-            else F.coalesce(F.expr(clause.condition), F.lit(False))
+            f"CASE WHEN {_CLAUSE} >= {first_insert} THEN {INSERTS} {both if updates else ''}"
+            f" ELSE {DELETES} END"
         )
-
-    def _updated(self, pairs: DataFrame, clause: MergeClause) -> Column:
-        own = {column.name: F.col(f"{self.alias}.`{column.name}`") for column in self.scan.columns}
-        return F.struct(
-            *assigned(pairs, self.scan, self.target, clause.values or {}, own, self.table)
-        )
-
-    def _bits(self, clauses: Sequence[MergeClause]) -> Column:
-        updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
-        return F.when(F.col(_CLAUSE).isin(*updates), DELETES | INSERTS).otherwise(DELETES)
 
     def _require_one_source_row(self, changed: DataFrame) -> None:
-        twice = changed.groupBy(*partition_columns(self.target), *KEYS).count().filter("count > 1")
+        matched = changed.filter(f"{WRITE_ID} IS NOT NULL")
+        names = [column.name for column in self.scan.partition_columns]
+        twice = matched.groupBy(*map(quoted, names), *KEYS).count().filter("count > 1")
         ambiguous = twice.head()
         if ambiguous is not None:
             write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
@@ -165,52 +258,20 @@ class Merge:
                 self.table, ambiguous["count"], (write_id, bucket, row_id), self.on
             )
 
-    def _inserted(
-        self, rows: DataFrame, matched: DataFrame, clauses: Sequence[MergeClause]
-    ) -> DataFrame:
-        """Source rows without a match, with the table's columns and partition columns."""
-        known = (*self.scan.columns, *self.scan.partition_columns)
-        joined = rows.join(matched.select(_SOURCE_ROW).distinct(), _SOURCE_ROW, "left_anti")
-        unmatched = joined.alias(self.source_alias)
-        with raise_as_ours():
-            number, values = F.lit(None).cast("int"), F.lit(None).cast(spark_schema(known))
-            for index, clause in reversed(list(enumerate(clauses))):
-                applies = self._condition(clause)
-                row = F.struct(*self._values(unmatched, clause, known))
-                values = F.when(applies, row).otherwise(values)
-                number = F.when(applies, F.lit(index)).otherwise(number)
-            chosen = unmatched.select(values.alias(NEW), number.alias(_CLAUSE), _SOURCE_ROW)
-            chosen = chosen.filter(F.col(_CLAUSE).isNotNull()).select(f"{NEW}.*", _SOURCE_ROW)
-            return to_be_stored(chosen, known, self.table)
 
-    def _values(
-        self, unmatched: DataFrame, clause: MergeClause, known: Sequence[TableColumn]
-    ) -> list[Column]:
-        source = (name for name in unmatched.columns if name != _SOURCE_ROW)
-        given = inserted_values(clause.values, source, known, self.table)
-        return [
-            computed(unmatched, given[column.name], column, self.table)
-            if column.name in given
-            else F.lit(None).cast(spark_type(column.type)).alias(column.name)
-            for column in known
-        ]
+def _holds(clause: MergeClause) -> str:
+    return "true" if clause.condition is None else f"coalesce({enclosed(clause.condition)}, false)"
 
-    def _placed(self, fresh: DataFrame, number_of_writers: int) -> DataFrame:
-        buckets = self.target.buckets
-        place = (
-            bucket_of_row(buckets, self.scan.columns)
-            if buckets
-            else F.pmod(F.col(_SOURCE_ROW), F.lit(number_of_writers)).cast("int")
-        )
-        keys = [
-            F.lit(None).cast(kind).alias(name)
-            for name, kind in zip(KEYS, ("bigint", "int", "bigint"), strict=True)
-        ]
-        new = F.struct(*(F.col(f"`{column.name}`") for column in self.scan.columns)).alias(NEW)
-        return fresh.select(
-            *partition_columns(self.target),
-            *keys,
-            new,
-            F.lit(INSERTS).alias(BITS),
-            place.alias(_PLACE),
-        )
+
+def _chosen(cases: Mapping[int, str | None], otherwise: str | None, column: TableColumn) -> str:
+    """SQL of the value by the number of the row's clause; None is NULL."""
+    nothing = f"CAST(NULL AS {type_text(column.type)})"
+    if not cases:
+        return otherwise or nothing
+    whens = " ".join(f"WHEN {key} THEN {value or nothing}" for key, value in cases.items())
+    return f"CASE {_CLAUSE} {whens} ELSE {otherwise or nothing} END"
+
+
+def _property(bucket: str) -> str:
+    """SQL of the bucket property of statement 0 for a bucket number."""
+    return f"({Bucket(0, 0).property} | shiftleft({bucket}, 16))"

@@ -7,43 +7,45 @@ would read 1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from acid_platform.engine.spark.failures import NOT_IN_ORC
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import TIMESTAMPS, HiveType
 from acid_platform.layout.types import Column as TableColumn
 
 _FIRST, _END = "TIMESTAMP '1969-12-31 23:59:59.001'", "TIMESTAMP '1970-01-01 00:00:00'"
 
 
-def storable(value: Column, column: TableColumn) -> Column:
-    """The value; a row with a timestamp that ORC can't store fails the job (NOT_IN_ORC)."""
-    return _checked(value, column.type, column)
+def storable(value: str, column: TableColumn) -> str:
+    """SQL of the value; a row with a timestamp that ORC can't store fails the job (NOT_IN_ORC)."""
+    return _checked(value, column.type, column, 0)
 
 
-def _checked(value: Column, kind: HiveType, column: TableColumn) -> Column:
+def _checked(value: str, kind: HiveType, column: TableColumn, depth: int) -> str:
     if not any(part.kind in TIMESTAMPS for part in kind.walk()):
         return value
+    each = f"__t{depth}"
+
+    def transformed(array: str, item: HiveType) -> str:
+        return f"transform({array}, {each} -> {_checked(each, item, column, depth + 1)})"
+
     match kind.kind:
         case "array":
-            ((_, item),) = kind.children
-            return F.transform(value, lambda part: _checked(part, item, column))
+            return transformed(value, kind.children[0][1])
         case "map":
             (_, key), (_, item) = kind.children
-            return F.map_from_arrays(
-                F.transform(F.map_keys(value), lambda part: _checked(part, key, column)),
-                F.transform(F.map_values(value), lambda part: _checked(part, item, column)),
+            return (
+                f"map_from_arrays({transformed(f'map_keys({value})', key)},"
+                f" {transformed(f'map_values({value})', item)})"
             )
         case "struct":
-            fields = [
-                _checked(value.getField(name), child, column).alias(name)
+            fields = ", ".join(
+                f"{sql_string(name)}, " + _checked(f"{value}.`{name}`", child, column, depth + 1)
                 for name, child in kind.children
-            ]
-            return F.when(value.isNotNull(), F.struct(*fields))
-        case _:
-            message = F.concat(
-                F.lit(f"{NOT_IN_ORC} column {column.name} has "), value.cast("string")
             )
-            lost = (value >= F.expr(_FIRST)) & (value < F.expr(_END))
-            return F.when(lost, F.raise_error(message)).otherwise(value)
+            return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
+        case _:
+            message = sql_string(f"{NOT_IN_ORC} column {column.name} has ")
+            return (
+                f"CASE WHEN {value} >= {_FIRST} AND {value} < {_END}"
+                f" THEN raise_error(concat({message}, CAST({value} AS string))) ELSE {value} END"
+            )

@@ -7,45 +7,15 @@ much of a short query.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
-from sqlglot import exp
 
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
-from acid_platform.errors import InvalidExpression
-from acid_platform.reading.known_columns import is_word
-from acid_platform.reading.predicates import parse
+from acid_platform.engine.spark.few_calls import passed
+from acid_platform.engine.spark.timeless import settings_of, timeless
 
-_TIMELESS = (
-    exp.And,
-    exp.Or,
-    exp.Not,
-    exp.Paren,
-    exp.EQ,
-    exp.NEQ,
-    exp.LT,
-    exp.LTE,
-    exp.GT,
-    exp.GTE,
-    exp.Between,
-    exp.In,
-    exp.Is,
-    exp.Null,
-    exp.Boolean,
-    exp.Column,
-    exp.Identifier,
-    exp.Literal,
-    exp.Neg,
-    exp.Cast,
-    exp.DataType,
-)
-_MOMENTS = ("epoch", "now", "today", "tomorrow", "yesterday")
-"""Texts that Spark takes for a time if it casts them to one."""
-_SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.caseSensitive")
-"""Settings on which the meaning of a comparison depends."""
 _KEY_BYTES = 24
 """Of a deleted key, in a join; a bitmap takes less."""
 
@@ -84,7 +54,7 @@ def prepared(
         ),
         where,
         options,
-        None if where is None else tuple(spark.conf.get(name) for name in _SETTINGS),
+        None if where is None else settings_of(spark),
     )
     size = sum(
         FILE_BYTES * len(entity.sources.inserts) + _KEY_BYTES * len(entity.deletes)
@@ -103,28 +73,9 @@ class _Prepared:
         self.frame = frame
         self.selection: Sequence[str] = [f"`{name}` AS `{name}`" for name in frame.columns]
         if isinstance(frame, ClassicFrame):  # the texts are passed to the JVM once
-            self.passed = frame._jseq(self.selection)
+            self.passed = passed(frame.sparkSession, self.selection)
 
     def again(self, spark: SparkSession) -> DataFrame:
         if isinstance(self.frame, ClassicFrame):
             return ClassicFrame(self.frame._jdf.selectExpr(self.passed), spark)
         return self.frame.selectExpr(*self.selection)
-
-
-@lru_cache(maxsize=256)
-def timeless(where: str) -> bool:
-    """Whether a predicate only compares columns with literals, so that it never changes."""
-    try:
-        nodes = list(parse(where).walk())
-    except InvalidExpression:
-        return False
-    return all(
-        isinstance(node, _TIMELESS)
-        and not (isinstance(node, exp.Column) and is_word(node))
-        and not (isinstance(node, exp.Literal) and _is_moment(node))
-        for node in nodes
-    )
-
-
-def _is_moment(literal: exp.Literal) -> bool:
-    return literal.is_string and literal.this.strip().lower().startswith(_MOMENTS)

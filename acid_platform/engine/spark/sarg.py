@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -19,7 +18,9 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from acid_platform.engine.spark.cache import kept
 from acid_platform.engine.spark.char_varchar import has_char_or_varchar
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.timeless import settings_of, timeless
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 
@@ -36,23 +37,37 @@ def search_argument(
     """
     if not hasattr(spark, "_jsparkSession") or "orc" in str(spark.conf.get(NESTED_SOURCES)):
         return {}
+    if not timeless(where):
+        return _made(spark, columns, partition_columns, where)
+    # It depends on nothing else: neither on the files nor on their snapshot.
+    key = ("search argument", *columns, None, *partition_columns, where, *settings_of(spark))
+    return kept(spark, key, _BYTES, lambda: _made(spark, columns, partition_columns, where))
+
+
+_BYTES = 4000
+"""An estimate of an argument's memory."""
+
+
+def _made(
+    spark: SparkSession, columns: Sequence[Column], partition_columns: Sequence[Column], where: str
+) -> dict[str, str]:
     # A file may hold an unpadded CHAR, or a longer VARCHAR, so its statistics are of other values.
     usable = spark_schema(column for column in columns if not has_char_or_varchar(column.type))
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}
     # createFilter leaves out what it can't express, such as columns that are not in its schema.
-    made = _java(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
+    made = java_class(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
         _type(spark, usable),
-        _java(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
-        _java(spark, "scala.Option").empty(),
+        java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
+        java_class(spark, "scala.Option").empty(),
     )
     if made.isEmpty():
         return {}
-    conf = _java(spark, "org.apache.hadoop.conf.Configuration")(False)
+    conf = java_class(spark, "org.apache.hadoop.conf.Configuration")(False)
     gateway: Any = spark.sparkContext._gateway
-    no_names = gateway.new_array(_java(spark, "java.lang.String"), 0)
-    _java(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
+    no_names = gateway.new_array(java_class(spark, "java.lang.String"), 0)
+    java_class(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
         conf, made.get(), no_names
     )
     return {_ARGUMENT: conf.get(_ARGUMENT), "orc.sarg.column.names": ",".join(usable.names)}
@@ -68,13 +83,8 @@ NullPointerException; a timestamp with digits below the millisecond loses them i
 and ORC would skip rows. A string that looks like one only costs speed."""
 
 
-def _java(spark: SparkSession, name: str) -> Any:
-    """A class by its full name; `spark._jvm.a.b.C` would ask the JVM about each part of it."""
-    return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
-
-
 def _type(spark: SparkSession, fields: T.StructType) -> Any:
-    return _java(spark, "org.apache.spark.sql.types.DataType").fromJson(fields.json())
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(fields.json())
 
 
 def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list[Any]:
@@ -95,7 +105,7 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
         plan = none._jdf.filter(where).queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
         return []
-    strategy = getattr(_java(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")
+    strategy = getattr(java_class(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")
     found, waiting = [], [plan.condition()]
     while waiting:
         one = waiting.pop()

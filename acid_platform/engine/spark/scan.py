@@ -23,6 +23,7 @@ from acid_platform.engine.spark.acid_columns import (
     some,
 )
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
+from acid_platform.engine.spark.delete_files import deleted_in_files
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.prepared import prepared
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
@@ -40,7 +41,8 @@ from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.reading.predicates import columns_of
 from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.deletes import DeleteKeys
+from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
+from acid_platform.storage.unread_keys import UnreadKeys
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20
@@ -130,7 +132,8 @@ class ScanBuilder:
         ]
         keys = [entity.deletes for entity in group]
         tested = {branch for branch, _ in found if branch.test_deletes}
-        bitmap = DeleteBitmap.build(keys) if tested else None
+        in_tasks = any(isinstance(one, UnreadKeys) for one in keys)
+        bitmap = DeleteBitmap.build(keys) if tested and not in_tasks else None
         branches: dict[_Branch, list[Found]] = {}
         for branch, one in found:
             # Testing all rows by the bitmap costs less than a separate scan of files without
@@ -167,8 +170,10 @@ class ScanBuilder:
                 )
             for frame in frames:
                 rows = self._filtered(frame)
-                if tests:
-                    rows = self._without_deleted(rows, keys, bitmap)
+                if bitmap is not None and tests:
+                    rows = rows.filter(~bitmap.deleted(self.spark, ENTITY))
+                elif tests:
+                    rows = self._without_deleted(rows, group)
                 have_keys = self.needs_ids or tests or branch.streamed
                 helpers = [
                     *([ENTITY] if tests else []),
@@ -203,15 +208,17 @@ class ScanBuilder:
 
     def _validity(self, branch: _Branch) -> list[str]:
         """SQL tests that drop rows of invalid write ids."""
-        current = never_pushed(schema.CURRENT_TRANSACTION)
-        tests = []
-        if branch.test_rows:
-            write_ids = self.scan.write_ids
-            tests.append(f"{current} <= {write_ids.high_watermark}")
-            if excepted := sorted({*write_ids.open, *write_ids.aborted}):
-                tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")
+        tests = self._valid_ids() if branch.test_rows else []
         if branch.above >= 0:
-            tests.append(f"{current} > {branch.above}")
+            tests.append(f"{never_pushed(schema.CURRENT_TRANSACTION)} > {branch.above}")
+        return tests
+
+    def _valid_ids(self) -> list[str]:
+        """SQL tests of events with ACID columns: the snapshot sees their currentTransaction."""
+        current, write_ids = never_pushed(schema.CURRENT_TRANSACTION), self.scan.write_ids
+        tests = [f"{current} <= {write_ids.high_watermark}"]
+        if excepted := sorted({*write_ids.open, *write_ids.aborted}):
+            tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")
         return tests
 
     def _filtered(self, frame: DataFrame) -> DataFrame:
@@ -223,12 +230,20 @@ class ScanBuilder:
             with_id = frame.selectExpr("*", ROW_ID_STRUCT)
             return with_id.filter(self.where).drop(ROW_ID_COLUMN)
 
-    def _without_deleted(
-        self, frame: DataFrame, keys: list[DeleteKeys], bitmap: DeleteBitmap | None
-    ) -> DataFrame:
-        if bitmap is not None:
-            return frame.filter(~bitmap.deleted(self.spark, ENTITY))
-        gone = keys_frame(self.spark, keys)
+    def _without_deleted(self, frame: DataFrame, group: Sequence[EntityScan]) -> DataFrame:
+        unread = [isinstance(entity.deletes, UnreadKeys) for entity in group]
+        loaded = [
+            NO_DELETES if late else one.deletes for one, late in zip(group, unread, strict=True)
+        ]
+        gone = keys_frame(self.spark, loaded)
+        files = self.scan.files
+        for ordinal, (entity, late) in enumerate(zip(group, unread, strict=True)):
+            if late:
+                uris = [files.uri(source.path) for source in entity.sources.deletes]
+                valid = self._valid_ids()
+                gone = gone.union(deleted_in_files(self.spark, uris, valid, ordinal))
+        if any(unread):  # not by a broadcast, which the driver would have to hold
+            gone = gone.hint("merge")
         same = (
             (F.col(WRITE_ID) == gone["w"])
             & (F.col(BUCKET) == gone["b"])
@@ -249,6 +264,8 @@ class ScanBuilder:
 
 
 def _may_have_deleted_rows(deletes: DeleteKeys, source: Source) -> bool:
+    if isinstance(deletes, UnreadKeys):
+        return source.low <= deletes.newest
     if source.keys is None:
         return deletes.may_touch(source.low, source.high, source.number)
     (low, high), (bucket, last) = source.keys.write_ids, source.keys.buckets

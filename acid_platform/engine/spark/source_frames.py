@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 from acid_platform.engine.spark.acid_columns import ALL, NO_FIELD, AcidColumns
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
+from acid_platform.engine.spark.few_calls import orc_frame
 from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
@@ -46,6 +47,9 @@ class Entity:
     partition: str
     values: tuple[str | None, ...]
 
+
+COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Options of every read of files: whatever the session says, no file may be left out (P12)."""
 
 Found = tuple[int, Source]
 """The ordinal of an entity, and one of its files."""
@@ -227,16 +231,13 @@ class SourceFrames:
         tests: Sequence[str],
         decoded: AcidColumns,
     ) -> DataFrame:
-        reader = self.spark.read.option("ignoreMissingFiles", "false").option(
-            "ignoreCorruptFiles", "false"
-        )
         if kind is SourceKind.ACID:
             requested = decoded.schema(spark_schema(columns))
-            frame = reader.options(**self.options).schema(requested).orc(uris)
+            frame = orc_frame(self.spark, uris, requested, {**COMPLETE, **self.options})
             return frame.filter(" AND ".join([*decoded.tests(uris), *tests]))
         if kind is SourceKind.RAW:
-            return reader.schema(spark_schema(columns)).orc(uris)
-        return read_plain(reader, uris, self.format, self.table)
+            return orc_frame(self.spark, uris, spark_schema(columns), COMPLETE)
+        return read_plain(self.spark.read.options(**COMPLETE), uris, self.format, self.table)
 
     def _literals(self, position: int) -> list[str]:
         """The value of a partition column for each entity, as SQL."""

@@ -48,6 +48,31 @@ def spark_type(hive: HiveType) -> T.DataType:
             return _SPARK[kind]
 
 
+def type_text(hive: HiveType) -> str:
+    """The Spark type as SQL writes it in CAST."""
+    match hive.kind:
+        case "array":
+            return f"array<{type_text(hive.children[0][1])}>"
+        case "map":
+            (_, key), (_, value) = hive.children
+            return f"map<{type_text(key)}, {type_text(value)}>"
+        case "struct":
+            fields = (f"{quoted(name)}: {type_text(child)}" for name, child in hive.children)
+            return f"struct<{', '.join(fields)}>"
+        case _:
+            return spark_type(hive).simpleString()
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL writes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def cast_text(value: str, given: T.DataType, hive: HiveType) -> str:
+    """SQL of a value of type `given` as the column's type."""
+    return value if given == spark_type(hive) else f"CAST({value} AS {type_text(hive)})"
+
+
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
     return T.StructType([T.StructField(c.name, spark_type(c.type)) for c in columns])
 

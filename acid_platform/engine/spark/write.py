@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 
 from pyarrow import fs
-from pyspark.sql import Column, DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Observation
 
 from acid_platform.engine.publishing import (
     WriteTarget,
@@ -25,9 +24,11 @@ from acid_platform.engine.publishing import (
     write_empty_base,
 )
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.orc_timestamps import storable
 from acid_platform.engine.spark.plain_writing import write_by_spark
-from acid_platform.engine.spark.row_keys import KEYS
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS
+from acid_platform.engine.spark.spark_types import quoted
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.partitions import DEFAULT_PARTITION
@@ -64,40 +65,54 @@ class StatementRows:
 
     frame: DataFrame
     kind: RowKind
+    names: Sequence[str]
+    """Of the frame's columns."""
+
+
+BUCKET_NUMBER = (
+    f"CAST(CASE WHEN (shiftright({BUCKET}, 29) & 7) = 1 THEN shiftright({BUCKET}, 16) & 4095"
+    f" ELSE {BUCKET} END AS int)"
+)
+"""SQL of the bucket number, decoded from a bucket property of either codec version (F10)."""
 
 
 def arranged(
-    frame: DataFrame, target: SparkTarget, kind: RowKind, values: Sequence[Column] = ()
+    frame: DataFrame,
+    target: SparkTarget,
+    kind: RowKind,
+    values: Sequence[str] = (),
+    writers: int | None = None,
 ) -> StatementRows:
-    """The rows of a statement from a frame whose rows are in the partition of their bucket.
+    """The rows of a statement from a frame.
 
     The frame has the partition columns; KEYS unless `kind` is INSERT; BITS if it is EACH. `values`
-    are the table's columns over this frame. Rows are sorted as their files need them: by the text
-    of the partition, which is never NULL, then by key (P15). Rows without a key come first. A
-    timestamp that ORC can't store fails the job.
+    are SQL of the table's columns over this frame. With `writers`, which is above all bucket
+    numbers, rows go to the partition of their bucket, otherwise they are there already. Rows are
+    sorted as their files need them: by the text of the partition, which is never NULL, then by key
+    (P15). Rows without a write id come first. A timestamp that ORC can't store fails the job.
     """
-    names = [f"`{name}`" for name in target.partition_names]
-    text = {
-        name: F.expr(f"coalesce(nullif(CAST(`{name}` AS string), ''), '{DEFAULT_PARTITION}')")
-        for name in target.partition_names
-    }
+    names = [quoted(name) for name in target.partition_names]
     keys = [] if kind is RowKind.INSERT else list(KEYS)
     bits = [BITS] if kind is RowKind.EACH else []
+    given = [quoted(column.name) for column, _ in zip(target.columns, values, strict=False)]
     if target.plain is None or target.plain.name == "orc":
         values = [
-            storable(value, column)
-            for value, column in zip(values, target.columns, strict=kind is not RowKind.DELETE)
+            storable(value, column) for value, column in zip(values, target.columns, strict=False)
         ]
-    frame = frame.select(
-        *(text[name].alias(name) for name in target.partition_names),
-        *keys,
-        *bits,
-        *(value.alias(column.name) for value, column in zip(values, target.columns, strict=False)),
-    )
+    if names or list(values) != given:
+        texts = [
+            f"coalesce(nullif(CAST({name} AS string), ''), '{DEFAULT_PARTITION}') AS {name}"
+            for name in names
+        ]
+        stored = (f"{value} AS {name}" for value, name in zip(values, given, strict=True))
+        frame = selected(frame, [*texts, *keys, *bits, *stored])
+    if writers is not None:
+        frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
     # Before the sort, because an observation does not keep the order.
-    frame = frame.observe(target.counted, F.count(F.lit(1)).alias("rows"))
-    by = [*names, *keys]
-    return StatementRows(frame.sortWithinPartitions(*by) if by else frame, kind)
+    frame = frame.observe(target.counted, expression(frame.sparkSession, "count(1) AS rows"))
+    columns = [*target.partition_names, *keys, *bits, *(c.name for c in target.columns)]
+    columns = columns[: len(columns) - len(target.columns) + len(given)]
+    return StatementRows(sorted_within(frame, [*names, *keys]), kind, columns)
 
 
 def write_statement(
@@ -148,6 +163,7 @@ def _run(
         target.files.make_directory(directory)
         return write_in_tasks(
             rows.frame,
+            rows.names,
             TaskTarget(
                 target.files.uri(target.location),
                 directory,

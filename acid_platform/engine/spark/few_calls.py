@@ -1,0 +1,126 @@
+"""Operations on frames that take few calls into the JVM, however many columns there are.
+
+PySpark passes each name, expression and column to the JVM by calls of its own, each of 0.1 to 0.2
+milliseconds: most of what a small statement costs. Here all expressions of a selection are one
+text, which the JVM divides. Spark Connect makes no such calls, so there PySpark's own operations
+are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from py4j.java_gateway import JavaClass
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.classic.column import Column as ClassicColumn
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
+
+from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.errors import InvalidExpression
+
+_BETWEEN = "\x1f"
+"""Separates expressions on their way to the JVM."""
+
+_members: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+"""What is looked up in the JVM of a gateway's client once, by name."""
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class by its full name; `spark._jvm.a.b.C` would ask the JVM about each part of it."""
+    return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
+
+
+def selected(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
+    """`frame.selectExpr(*expressions)`. Raises Spark's exceptions."""
+    if isinstance(frame, ClassicFrame):
+        spark = frame.sparkSession
+        return ClassicFrame(frame._jdf.selectExpr(passed(spark, expressions)), spark)
+    return frame.selectExpr(*expressions)
+
+
+def sorted_within(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """`frame.sortWithinPartitions(*names)`; names of columns, quoted where SQL needs it."""
+    if len(names) > 1 and isinstance(frame, ClassicFrame):
+        spark = frame.sparkSession
+        first, *others = names
+        return ClassicFrame(frame._jdf.sortWithinPartitions(first, passed(spark, others)), spark)
+    return frame.sortWithinPartitions(*names) if names else frame
+
+
+def expression(spark: SparkSession, text: str) -> Column:
+    """`F.expr(text)`. Raises Spark's exceptions."""
+    if not hasattr(spark, "_jsparkSession"):
+        return F.expr(text)
+    make = _member(spark, "expr", lambda: java_class(spark, "org.apache.spark.sql.functions").expr)
+    return ClassicColumn(make(text))
+
+
+def mapped_in_arrow(
+    frame: DataFrame,
+    names: Sequence[str],
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    answer: T.StructType,
+) -> DataFrame:
+    """`frame.mapInArrow(work, answer)`; `names` are the frame's columns."""
+    if not isinstance(frame, ClassicFrame):
+        return frame.mapInArrow(work, answer)
+    spark = frame.sparkSession
+    # The function's arguments only tell Spark that all columns are read: one stands for all.
+    quoted = ", ".join(f"`{name}`" for name in names)
+    function = pandas_udf(work, answer, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
+    column = function(expression(spark, f"struct({quoted})"))
+    return ClassicFrame(frame._jdf.mapInArrow(column._jc, False, None), spark)
+
+
+def orc_frame(
+    spark: SparkSession, uris: Sequence[str], schema: T.StructType, options: Mapping[str, str]
+) -> DataFrame:
+    """A frame over ORC files. Raises Spark's exceptions."""
+    if not hasattr(spark, "_jsparkSession"):
+        return spark.read.options(**options).schema(schema).orc(list(uris))
+    reader = spark._jsparkSession.read()
+    for name, value in options.items():
+        reader.option(name, value)
+    reader.schema(spark._jsparkSession.parseDataType(schema.json()))
+    return ClassicFrame(reader.orc(passed(spark, uris)), spark)
+
+
+def types_of(frame: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
+    """The types of SQL expressions over the frame; each text is one whole expression.
+
+    Raises UnknownColumn, InvalidExpression.
+    """
+    if not texts:
+        return []
+    with raise_as_ours():
+        fields = selected(frame, texts).schema.fields
+    if len(fields) != len(texts):
+        starred = next((text for text in texts if "*" in text), texts[0])
+        raise InvalidExpression(f"{starred!r} has several values; name the columns one by one")
+    return [field.dataType for field in fields]
+
+
+def passed(spark: SparkSession, texts: Sequence[str]) -> Any:
+    """The texts as a Java array. Needs the session's JVM."""
+    if not texts or not all(texts) or any(_BETWEEN in text for text in texts):
+        gateway: Any = spark.sparkContext._gateway
+        array = gateway.new_array(java_class(spark, "java.lang.String"), len(texts))
+        for place, text in enumerate(texts):
+            array[place] = text
+        return array
+    pattern = "java.util.regex.Pattern"
+    divider = _member(spark, pattern, lambda: java_class(spark, pattern).compile(_BETWEEN))
+    return divider.split(_BETWEEN.join(texts))
+
+
+def _member(spark: SparkSession, name: str, look_up: Callable[[], Any]) -> Any:
+    known = _members.setdefault(spark._jvm._gateway_client, {})  # type: ignore[union-attr]
+    if name not in known:
+        known[name] = look_up()
+    return known[name]
