@@ -3,7 +3,7 @@ table (P31). Starts no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -119,13 +119,15 @@ def adopt(
     txns: ValidTxnList | None = None,
     partitions: Collection[str] | None = None,
     progress: Progress = lambda *_: None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Adopted:
     """Registers an existing directory as a table, see `Warehouse.adopt_table` (P24).
 
     `columns` None: those of one of the files. `txns`: the transactions of the metastore that the
     directory had; a compaction that it does not see is left out, since its directory may be half
     written. None: every compaction counts. `partitions`: those that were registered there; a
-    directory of another partition is refused. None: every directory that is found.
+    directory of another partition is refused. None: every directory that is found. `confirm` is
+    called when everything was read and nothing is registered yet; what it raises ends the adoption.
 
     Raises TableExists, InvalidDefinition, MalformedName, UnsupportedLayout, CorruptFile.
     """
@@ -153,6 +155,7 @@ def adopt(
             )
     visible, left_out = _without_unseen(surveyed, txns)
     require_readable(visible, snapshot, properties, txns)
+    confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
     record = metastore.adopt_table(
         table,
