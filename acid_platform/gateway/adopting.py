@@ -16,6 +16,7 @@ from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import shapes
 from acid_platform.gateway.definitions import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
+from acid_platform.gateway.registering import FROM, QUIET
 from acid_platform.layout.formats import PROPERTY
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
@@ -71,12 +72,14 @@ def adopt_database(
     tables: Callable[[str], bool] = lambda _name: True,
     wait: float = 30.0,
     progress: Callable[[str, int, int], None] = lambda *_: None,
+    registered: bool = False,
 ) -> Iterator[Taken]:
     """Takes the tables of a database, one after the other, and tells about each.
 
-    `tables` chooses by name; `wait`: seconds for the lock of a table in Hive. A table that can't be
-    taken is reported, and the others are taken nevertheless. Raises InvalidDefinition if there is
-    no such database, MetastoreUnavailable.
+    `tables` chooses by name; `wait`: seconds for the lock of a table in Hive; `registered`: also
+    what a warehouse of this platform registered there. A table that can't be taken is reported, and
+    the others are taken nevertheless. Raises InvalidDefinition if there is no such database,
+    MetastoreUnavailable.
     """
     if database.lower() not in databases(hive):
         raise InvalidDefinition(
@@ -87,7 +90,7 @@ def adopt_database(
         full = f"{database}.{name}".lower()
         progress(full, number, len(names))
         try:
-            yield _taken(metastore, hive, database, name, wait, progress)
+            yield _taken(metastore, hive, database, name, wait, progress, registered)
         except HiveRefused as error:
             yield Taken(full, "table", _REFUSED, note=_explained(error))
         except AcidError as error:
@@ -122,6 +125,7 @@ def _taken(
     name: str,
     wait: float,
     progress: Callable[[str, int, int], None],
+    registered: bool,
 ) -> Taken:
     """Raises AcidError for what can't be taken."""
     full = table_name(f"{database}.{name}")
@@ -144,6 +148,12 @@ def _taken(
     if there is not None or any(view.name == full for view in metastore.views()):
         note = f"the name exists here already{f', at {there.location}' if there else ', as a view'}"
         return Taken(full, "table", _REFUSED, note=f"{note}; rename or drop it first")
+    if FROM in shown.parameters and not registered:
+        note = (
+            f"a warehouse of this platform owns it and goes on writing it ({shown.parameters[FROM]}"
+            "); only one may"
+        )
+        return Taken(full, "table", _REFUSED, note=note)
     adopted: Adopted | None = None
     ended = ""
     try:
@@ -177,6 +187,8 @@ def _adopt(
     beat: _Beat,
 ) -> Adopted:
     parameters = _kept(shown.parameters)
+    if parameters.pop(FROM, None):
+        parameters = {name: text for name, text in parameters.items() if name not in QUIET}
     clustered = (shown.sd.bucketCols, shown.sd.numBuckets) if shown.sd.bucketCols else None
     if clustered:
         parameters.setdefault("bucketing_version", "1")  # as Hive takes it

@@ -18,11 +18,11 @@ from typing import Any
 from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
 from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
-from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidWriteIdList
+from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
 FROM = "acid.registered.from"
@@ -30,7 +30,7 @@ FROM = "acid.registered.from"
 _BATCH = 200
 _INSERT = 2
 _OPEN = 3
-_QUIET = {"NO_AUTO_COMPACTION": "true", "NO_CLEANUP": "true"}
+QUIET = {"NO_AUTO_COMPACTION": "true", "NO_CLEANUP": "true"}
 """Hive must not compact or clean what is ours."""
 Progress = Callable[[str, int, int], None]
 
@@ -114,13 +114,16 @@ class _Table:
         wanted = shapes.table(self.record)
         wanted.parameters = {
             **{name: text for name, text in wanted.parameters.items() if name != shapes.VERSION},
-            **_QUIET,
+            **QUIET,
             FROM: self.mark,
         }
         (ids,) = self.metastore.write_ids_under([self.record.name], self.metastore.txn_list())
-        ours = ids.for_compactor()
+        decided = ids.for_compactor()
+        ours = ValidWriteIdList.of(
+            self.record.name, decided.high_watermark, aborted=decided.aborted
+        )
         partitions = self.metastore.partitions(self.record.name) if self.record.partitioned else []
-        compactions = self._compactions(partitions, ours.high_watermark)
+        compactions = self._compactions(partitions, ours)
         self._make_database()
         there = self._own(self.hive.table(self.database, self.name), wanted, again)
         if there is None and self._ids_first(ours):
@@ -262,35 +265,27 @@ class _Table:
 
     # --- compactions ----------------------------------------------------------------------------
 
-    def _compactions(self, partitions: Sequence[str], high: int) -> set[int]:
+    def _compactions(self, partitions: Sequence[str], ours: ValidWriteIdList) -> set[int]:
         """The transactions in the names of compacted directories (`_v`).
 
         A reader with another metastore goes by what it finds in the directories. Raises
-        InvalidDefinition for one that it would read and that is not committed here.
+        InvalidDefinition for one that it would read and that is not committed here: of a compaction
+        that died, or of a dropped table that had this place.
         """
         files, root = Files.of(self.record.location)
         names = [*partitions] if self.record.partitioned else [None]
         found = set()
-        for partition, recorded in zip(
-            names, self.metastore.recorded(self.record.name, names), strict=True
-        ):
-            known = {one.directory.name for one in recorded}
+        recorded = self.metastore.recorded(self.record.name, names)
+        for partition, directories in zip(names, recorded, strict=True):
+            known = {one.directory.name for one in directories}
             where = f"{root}/{partition or ''}".rstrip("/")
-            for child in files.children(where):
-                parsed = None
-                if not child.is_file and not is_hidden(child.base_name):
-                    with suppress(MalformedName):
-                        parsed = parse_directory(child.base_name)
-                if parsed is None:
-                    continue
-                if child.base_name in known:
+            for name, parsed in _acid_directories(files, where):
+                if name in known:
                     found.add(parsed.visibility)
-                    continue
-                low = parsed.write_id if isinstance(parsed, BaseName) else parsed.low
-                if parsed.visibility and low <= high:
+                elif _readable(parsed, ours):
                     raise InvalidDefinition(
-                        f"{where}/{child.base_name} was never committed here, but would be read"
-                        " there; run the Cleaner (`acid run cleaner --once`), and this again"
+                        f"{where}/{name} is not committed here, but would be read there; run the"
+                        " Cleaner (`acid run cleaner --once`), and this again"
                     )
         return found - {0}
 
@@ -358,3 +353,20 @@ class _Table:
                 f" would not see the compacted directories _v{hidden[0]:07d}: run this again later,"
                 " or compact the table once more; or set its property acid.layout to hive3 first"
             )
+
+
+def _acid_directories(files: Files, where: str) -> Iterator[tuple[str, AcidName]]:
+    for child in files.children(where):
+        if child.is_file or is_hidden(child.base_name):
+            continue
+        with suppress(MalformedName):
+            parsed = parse_directory(child.base_name)
+            if parsed is not None:
+                yield child.base_name, parsed
+
+
+def _readable(name: AcidName, ours: ValidWriteIdList) -> bool:
+    """Whether a reader that goes by the write ids would open the directory."""
+    if isinstance(name, BaseName):
+        return name.write_id <= ours.high_watermark
+    return ours.range_valid(name.low, name.high) is not RangeResponse.NONE

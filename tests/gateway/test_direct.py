@@ -23,6 +23,7 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
 from acid_platform.gateway.server import Server
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Declaration
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import P
@@ -141,15 +142,18 @@ def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
         assert "csv" in told["s.csv"]["note"]
         again = listed(run(ours, "register", "--to", address(server)))
         assert {again[name]["result"] for name in READABLE} == {"up to date"}
-        taken = run(third, "adopt", "--from", address(server), "s")
-        assert taken.exit_code == 0, taken.output
-        report = listed(taken)
-        assert {row["result"] for row in report.values()} == {"adopted"}
-        assert (report["s.aborted"]["aborted"], report["s.parts"]["partitions"]) == (4, 3)
+        refused = run(third, "adopt", "--from", address(server), "s")
+        assert refused.exit_code == 1 and "only one may" in refused.output
+        with Hive(Address(*server.address)) as hive:
+            taken = adopting.adopt_database(third.metastore, hive, "s", registered=True)
+            report = {row.name: row for row in taken}
+        assert {row.result for row in report.values()} == {"adopted"}, report
+        assert (report["s.aborted"].aborted, report["s.parts"].partitions) == (4, 3)
         for name in READABLE:
             assert rows(third, name) == rows(ours, name), name
         record = third.metastore.table("s.buckets")
         assert (record.bucket_count, record.properties["team"]) == (2, "x")
+        assert "NO_CLEANUP" not in record.properties
         twice = listed(run(third, "adopt", "--from", address(server), "s"))
         assert {row["result"] for row in twice.values()} == {"there already"}
 
@@ -274,7 +278,7 @@ def test_P34_a_directory_that_was_never_committed_is_not_shown_to_others(
         put(table, (1,))
         Path(table.record.location, "base_0000001_v0000003").mkdir()
         told = run(here, "register", "--to", address(server))
-        assert told.exit_code == 1 and "was never committed here" in told.output
+        assert told.exit_code == 1 and "is not committed here" in told.output
 
 
 # --- adopt --------------------------------------------------------------------------------------
@@ -454,3 +458,23 @@ def test_the_client_says_which_call_was_refused(other: Warehouse) -> None:
         host, port = server.address
         with Hive(Address(host, port)) as hive, pytest.raises(HiveRefused, match="get_database"):
             hive.call("get_database", "nothing")
+
+
+def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
+    other: Warehouse, tmp_path: Path
+) -> None:
+    """Until the Cleaner removes them, the files of a dropped table stand beside those of the next
+    table of the name: only our metastore can tell them apart."""
+    with (
+        temporary_warehouse(tmp_path / "ours", engine="local") as here,
+        as_hive(other) as (_, server),
+    ):
+        place = str(tmp_path / "place")
+        put(here.create_table("s.twice", "id int", location=place), (1,))
+        here.drop_table("s.twice")
+        table = here.create_table("s.twice", "id int", location=place)
+        put(table, (2,))
+        told = run(here, "register", "--to", address(server))
+        assert told.exit_code == 1 and "is not committed here" in told.output
+        cleaner.run(here.metastore)
+        assert run(here, "register", "--to", address(server)).exit_code == 0
