@@ -21,6 +21,7 @@ _COPY = ("mvn", "-q", "dependency:copy")
 _ARTIFACTS = (
     "commons-io:commons-io:2.11.0",
     "org.slf4j:slf4j-api:1.7.30",
+    "javax.servlet:javax.servlet-api:3.1.0",
     f"org.apache.hadoop:hadoop-client-api:{_HADOOP}",
     f"org.apache.hadoop:hadoop-client-runtime:{_HADOOP}",
 )
