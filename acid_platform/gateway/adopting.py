@@ -16,7 +16,7 @@ from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import shapes
 from acid_platform.gateway.definitions import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
-from acid_platform.gateway.registering import FROM, QUIET
+from acid_platform.gateway.registering import ABORTED, FROM, QUIET
 from acid_platform.layout.formats import PROPERTY
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
@@ -187,8 +187,9 @@ def _adopt(
     beat: _Beat,
 ) -> Adopted:
     parameters = _kept(shown.parameters)
-    if parameters.pop(FROM, None):
-        parameters = {name: text for name, text in parameters.items() if name not in QUIET}
+    if FROM in parameters:
+        added = {FROM, ABORTED, *QUIET}
+        parameters = {name: text for name, text in parameters.items() if name not in added}
     clustered = (shown.sd.bucketCols, shown.sd.numBuckets) if shown.sd.bucketCols else None
     if clustered:
         parameters.setdefault("bucketing_version", "1")  # as Hive takes it

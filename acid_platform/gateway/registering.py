@@ -27,6 +27,9 @@ from acid_platform.transactions.locks import LockType
 
 FROM = "acid.registered.from"
 """The parameter that says which warehouse a table there belongs to, and under which id."""
+ABORTED = "acid.registered.aborted"
+"""The parameter with the write ids that were aborted there because they were here. After a
+compaction nobody here remembers them, and nothing of them is left."""
 _BATCH = 200
 _INSERT = 2
 _OPEN = 3
@@ -92,6 +95,8 @@ class _Table:
     record: TableRecord
     identity: str
     changed: bool = field(default=False, init=False)
+    remembered: set[int] = field(default_factory=set, init=False)
+    """Write ids that are or were aborted here."""
 
     @property
     def database(self) -> str:
@@ -126,6 +131,10 @@ class _Table:
         compactions = self._compactions(partitions, ours)
         self._make_database()
         there = self._own(self.hive.table(self.database, self.name), wanted, again)
+        said = (there.parameters or {}).get(ABORTED, "") if there is not None else ""
+        self.remembered = {int(one) for one in said.split(",") if one} | set(ours.aborted)
+        if self.remembered:
+            wanted.parameters[ABORTED] = ",".join(map(str, sorted(self.remembered)))
         if there is None and self._ids_first(ours):
             self._pass_transactions(compactions)
             self._create(wanted)
@@ -224,9 +233,7 @@ class _Table:
         known, ours_aborted = there.high_watermark, set(ours.aborted)
         if known > ours.high_watermark:
             raise self._differs(f"write ids up to {known} were given out there")
-        wrong = set(there.aborted) ^ {one for one in ours_aborted if one <= known}
-        if wrong:
-            raise self._differs(f"write id {min(wrong)} is aborted on one side only")
+        self._compare(there, ours)
         while known < ours.high_watermark:
             count = min(_BATCH, ours.high_watermark - known)
             txns = self.hive.open(count, self.agent)
@@ -237,6 +244,13 @@ class _Table:
             self._decide(given, ours_aborted)
             known += count
             self.changed = True
+
+    def _compare(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> None:
+        """Raises InvalidDefinition if what is known there is aborted on one side only."""
+        known = {one for one in ours.aborted if one <= there.high_watermark}
+        wrong = (known - set(there.aborted)) | (set(there.aborted) - self.remembered)
+        if wrong:
+            raise self._differs(f"write id {min(wrong)} is aborted on one side only")
 
     def _finish(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> ValidWriteIdList:
         """Decides what an earlier run left open. Raises InvalidDefinition if others are open."""
@@ -343,9 +357,9 @@ class _Table:
         """Raises InvalidDefinition unless readers there see our write ids and compactions."""
         txns = self.hive.transactions()
         there = self.hive.write_ids(self.database, self.name, txns)
-        same = (there.high_watermark, there.open) == (ours.high_watermark, ())
-        if not same or set(there.aborted) != set(ours.aborted):
+        if (there.high_watermark, there.open) != (ours.high_watermark, ()):
             raise self._differs(f"its write ids are {there} there and {ours} here")
+        self._compare(there, ours)
         hidden = sorted(one for one in compactions if not txns.is_valid(one))
         if hidden:
             raise InvalidDefinition(

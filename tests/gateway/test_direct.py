@@ -478,3 +478,26 @@ def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
         assert told.exit_code == 1 and "is not committed here" in told.output
         cleaner.run(here.metastore)
         assert run(here, "register", "--to", address(server)).exit_code == 0
+
+
+def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
+    other: Warehouse, third: Warehouse, tmp_path: Path
+) -> None:
+    with (
+        temporary_warehouse(tmp_path / "ours", engine="local") as here,
+        as_hive(other) as (_, server),
+    ):
+        table = here.create_table("s.passed", "id int, v string")
+        put(table, (1, "a"))
+        abort_one(here, "s.passed")
+        put(table, (2, "b"))
+        assert run(here, "register", "--to", address(server)).exit_code == 0
+        table.compact("major", wait=True)
+        cleaner.run(here.metastore)
+        (ids,) = here.metastore.write_ids_under(["s.passed"], here.metastore.txn_list())
+        assert not ids.aborted, "nobody here remembers it"
+        told = run(here, "register", "--to", address(server))
+        assert told.exit_code == 0, told.output
+        with Hive(Address(*server.address)) as hive:
+            list(adopting.adopt_database(third.metastore, hive, "s", registered=True))
+        assert rows(third, "s.passed") == rows(here, "s.passed")
