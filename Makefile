@@ -169,6 +169,10 @@ failovers: setup ## kill the primary metastore under eight writers: its standby 
 interop: setup ## a real Trino on our tables through the gateway; fetches 821 MB once (ARGS="--races 50")
 	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
 
+.PHONY: interop-direct
+interop-direct: setup ## acid register and adopt with a real metastore of Hive; fetches 130 MB once
+	@$(TEST_STATE) exec $(PY) -m tests.interop.direct $(ARGS)
+
 .PHONY: check
 check: lint types layers ## lint, types and layers
 

@@ -202,11 +202,21 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
     Setting("acid.conflict.memory.bytes", _N, str(64 << 20), low=0),
+    Setting("acid.gateway.tls.certificate", _X, ""),
+    Setting("acid.gateway.tls.key", _X, ""),
+    Setting("acid.gateway.tls.ca", _X, ""),
+    Setting("acid.gateway.users", _X, ""),
+    Setting("acid.gateway.grants", _X, ""),
+    Setting("acid.gateway.authorizer", _X, ""),
+    Setting("acid.gateway.connections", _N, "1000", low=1, high=100_000),
+    Setting("acid.gateway.threads", _N, "64", low=1, high=1000),
+    Setting("acid.gateway.rate", _N, "0", low=0),
 )
 """Settings that change behaviour.
 
 `acid.heartbeat.interval` 0 means half of `hive.txn.timeout` (P7). A table's property
-`acid.conflict.detection` overrides the setting (P38).
+`acid.conflict.detection` overrides the setting (P38). A gateway reads `acid.gateway.…` when it
+starts.
 """
 
 _METRIC = "a threshold of Hive's periodic metric log, which is not built"

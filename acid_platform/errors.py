@@ -136,6 +136,10 @@ class MetastoreRefused(Terminal):
     """The metastore does not accept this client: it has no key, or the wrong one."""
 
 
+class NotAuthorized(Terminal):
+    """The user may not do this to this table."""
+
+
 class MetastoreUnavailable(Transient):
     """The metastore process can't be reached or started."""
 

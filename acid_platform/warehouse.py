@@ -17,17 +17,14 @@ from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
-    InvalidDefinition,
     WarehouseNotWritable,
 )
-from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import parse_columns
 from acid_platform.leases import Leases
 from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import (
     PLATFORM,
     ClientInfo,
@@ -212,52 +209,30 @@ class Warehouse:
         MalformedName, UnsupportedLayout, CorruptFile; then nothing is registered.
         """
         from acid_platform.display.progress import progress
-        from acid_platform.tables.adoption import (
-            columns_of_file,
-            refuse_overlap,
-            require_readable,
-            survey,
-        )
+        from acid_platform.tables.adoption import adopt
 
-        full, where = table_name(name), absolute(os.fspath(location))
-        refuse_overlap(self.metastore, full, where)
-        with progress() as told:
-            surveyed = survey(full, where, len(partitioned_by), properties, told)
-        files, root = Files.of(where)
-        columns = (
-            columns_of_file(files, surveyed.sample, full)
-            if schema is None
-            else parse_columns(schema)
-        )
-        declared = Declaration.of(
-            full, columns, partitioned_by, clustered_by, properties, written_before=True
-        )
-        keys = [column.name for column in declared.partition_columns]
-        for partition in surveyed.partitions:
-            if parse_partition(partition, keys) is None:
-                raise InvalidDefinition(
-                    f"{full}: {root}/{partition} is no partition of {', '.join(keys)}"
-                )
+        full = table_name(name)
         seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
-        require_readable(surveyed, seen, properties)
-        self.metastore.create_database(full.partition(".")[0], if_not_exists=True)
-        record = self.metastore.adopt_table(
-            full,
-            where,
-            *declared.arguments,
-            write_id=surveyed.write_id,
-            txn_id=surveyed.txn_id,
-            aborted=surveyed.aborted(seen),
-            partitions=surveyed.partitions,
-            directories=surveyed.directories,
-        )
-        if seen is None and surveyed.write_id:
+        with progress() as told:
+            adopted = adopt(
+                self.metastore,
+                full,
+                os.fspath(location),
+                None if schema is None else parse_columns(schema),
+                partitioned_by,
+                clustered_by,
+                seen,
+                properties,
+                progress=told,
+            )
+        highest = adopted.survey.write_id
+        if seen is None and highest:
             warnings.warn(
-                f"{full}: write ids 1 to {surveyed.write_id} were found and count as committed; if"
+                f"{full}: write ids 1 to {highest} were found and count as committed; if"
                 " some were open or aborted, drop the table and adopt it with snapshot=",
                 stacklevel=2,
             )
-        return Table(self, record.name)
+        return Table(self, adopted.record.name)
 
     def table(self, name: str) -> Table:
         """Raises NoSuchTable."""

@@ -270,6 +270,8 @@ def _file_of(place: str) -> str:
 def _walk(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
     for name, one in sorted(group.commands.items()):
         if isinstance(one, click.Group):
+            if one.invoke_without_command:
+                yield f"{path} {name}", one
             yield from _walk(f"{path} {name}", one)
         else:
             yield f"{path} {name}", one

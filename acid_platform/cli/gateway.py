@@ -4,40 +4,50 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
-from acid_platform.cli.console import Session, command
+from acid_platform.cli.console import Group, Session, command
 from acid_platform.errors import InvalidDefinition
+from acid_platform.location import Location
 
 _HERE = "127.0.0.1"
 _PORT = 9083
 
 
-@click.command()
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     default=f"{_HERE}:{_PORT}",
     show_default=True,
-    help="Where to listen; port 0 takes a free one. Whoever reaches it may do everything.",
+    help="Where to listen; port 0 takes a free one.",
 )
-@click.option(
-    "--connections",
-    type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="How many connections may be open at once.",
-)
+@click.option("--connections", type=click.IntRange(min=1), help="How many may be open at once.")
+@click.option("--threads", type=click.IntRange(min=1), help="Calls that are answered at a time.")
+@click.option("--rate", type=click.IntRange(min=0), help="Calls per second of a user; 0: any.")
+@click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
+@click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
+@click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
+@click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
 @command
-def gateway(session: Session, listen: str, connections: int) -> None:
+def gateway(session: Session, listen: str, **given: str | int | None) -> None:
     """Let Trino, Hive and Spark use the tables, in the protocol of Hive's Metastore.
 
-    Runs until SIGINT or SIGTERM. Needs the extra `gateway`.
+    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen is the setting
+    acid.gateway.… of that name for this run.
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     from acid_platform.gateway.gateway import Gateway
-    from acid_platform.gateway.server import Bounds
+    from acid_platform.gateway.settings import Chosen
+    from acid_platform.gateway.status import StatusFile
 
     host, port = _address(listen)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -45,7 +55,11 @@ def gateway(session: Session, listen: str, connections: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
-        server = Gateway(metastore).listen(host, port, Bounds(connections=connections))
+        chosen = Chosen.of(metastore.settings(), _options(given), host)
+        status = StatusFile(session.place)
+        server = Gateway(metastore, authorizer=chosen.authorizer).listen(
+            host, port, chosen.bounds, chosen.entry, status.write
+        )
         thread = threading.Thread(target=server.serve, name="gateway")
         thread.start()
         where = "thrift://{}:{}".format(*server.address)
@@ -54,7 +68,18 @@ def gateway(session: Session, listen: str, connections: int) -> None:
             pass
         server.stop()
         thread.join()
+        status.remove()
         session.say({"stopped": where}, "stopped")
+
+
+def _options(given: dict[str, str | int | None]) -> dict[str, str]:
+    """The settings that the command's options name; a file may be relative to this directory."""
+    files = ("tls_certificate", "tls_key", "tls_ca", "users", "grants")
+    return {
+        name.replace("_", "."): str(Path(str(value)).absolute() if name in files else value)
+        for name, value in given.items()
+        if value is not None
+    }
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -63,3 +88,27 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise InvalidDefinition(f"--listen {text!r} is not HOST:PORT, such as {_HERE}:{_PORT}")
     return host.strip("[]"), int(port)
+
+
+@gateway.command("add-user")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+def add_user(file: str, name: str, password_stdin: bool) -> None:
+    """Add user NAME to FILE, or change the password. Gateways that run read the file again."""
+    from acid_platform.gateway.users import add
+
+    password = (
+        sys.stdin.readline().rstrip("\n")
+        if password_stdin
+        else click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    )
+    new = add(file, name, password)
+    click.echo(f"{'added' if new else 'changed'} {name} in {file}")
+
+
+def gateways(place: Location) -> Iterator[tuple[bool, str]]:
+    """Whether each gateway that runs is safe and alive, and a line about it."""
+    from acid_platform.gateway.status import examined, running
+
+    return map(examined, running(place))

@@ -16,6 +16,7 @@ from acid_platform import __version__
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway import gateway
+from acid_platform.cli.hive import adopt, register
 from acid_platform.cli.past import changes, diff, rollback, tag
 from acid_platform.cli.recovery import metastore
 from acid_platform.display import SHOWN, retained_row
@@ -35,7 +36,20 @@ def main() -> None:
     """Hive ACID tables: list, query, compact and clean."""
 
 
-for _one in (ls, cat, orcdump, fsck, metastore, gateway, tag, rollback, diff, changes):
+for _one in (
+    ls,
+    cat,
+    orcdump,
+    fsck,
+    metastore,
+    gateway,
+    adopt,
+    register,
+    tag,
+    rollback,
+    diff,
+    changes,
+):
     main.add_command(_one)
 
 

@@ -1,23 +1,25 @@
-"""Cuts messages out of a stream of bytes, and refuses what can't be a message within the limits.
+"""Cuts messages out of the bytes that arrive, and refuses what can't be one within the limits.
 
 A message in the binary protocol carries no length, so its end is found by walking over its fields;
-a framed message is preceded by its length and walked over too. What passes here can be decoded
-without reading past the end, without deep recursion and with memory in proportion to its bytes.
+a framed message is preceded by its length and walked over too. The walk goes on where it stopped
+when more bytes arrive, so a slow client costs no thread and no second walk. What passes here can be
+decoded without reading past the end, without deep recursion and with memory in proportion to its
+bytes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass
 
 VERSION_1 = 0x8001
-_SASL_START = 0x01000000
 _STOP, _BOOL, _BYTE, _DOUBLE, _I16, _I32, _I64 = 0, 2, 3, 4, 6, 8, 10
 _STRING, _STRUCT, _MAP, _SET, _LIST = 11, 12, 13, 14, 15
 _FIXED = {_BOOL: 1, _BYTE: 1, _DOUBLE: 8, _I16: 2, _I32: 4, _I64: 8}
-_KINDS = {*_FIXED, _STRING, _STRUCT, _MAP, _SET, _LIST}
+_HEADS = {**dict.fromkeys(_FIXED, 0), _STRING: 4, _STRUCT: 0, _MAP: 6, _SET: 5, _LIST: 5}
+"""Bytes in front of the content of a value: its size, and the types of its elements."""
 _CALL, _ONEWAY = 1, 4
+_FRAME = 4
 
 
 class Malformed(Exception):
@@ -44,134 +46,208 @@ class Message:
     framed: bool
 
 
-def read_message(read: Callable[[int], bytes], limits: Limits) -> Message | None:
-    """The next message; None at the end of the stream between two messages.
+class Cutter:
+    """Collects the bytes of one connection, and cuts messages out of them."""
 
-    `read(n)` returns exactly n bytes, or fewer (also none) at the end of the stream. Raises
-    Malformed, and whatever `read` raises.
-    """
-    head = read(4)
-    if not head:
-        return None
-    if len(head) < 4:
-        raise Malformed("the connection ended inside a message")
-    (word,) = struct.unpack("!I", head)
-    if word >> 16 == VERSION_1:
-        walk = _Walk(read, limits)
-        walk.message(head)
-        return Message(b"".join(walk.parts), False)
-    if word == _SASL_START:
-        raise Malformed(
-            "the client asks for SASL, as with Kerberos, which the gateway does not speak; set"
-            " hive.metastore.sasl.enabled=false, or Trino's hive.metastore.authentication.type=NONE"
-        )
-    if not 4 <= word <= limits.bytes:
-        raise Malformed(
-            f"{head!r} begins neither a message of the binary protocol nor a frame of at most"
-            f" {limits.bytes:,} bytes; the gateway speaks Thrift, not HTTP or TLS"
-        )
-    body = _Body(read(word))
-    if len(body.content) < word:
-        raise Malformed("the connection ended inside a frame")
-    inner = body.read(4)
-    if struct.unpack("!I", inner)[0] >> 16 != VERSION_1:
-        raise Malformed(f"a frame begins with {inner!r}, not with a message of the binary protocol")
-    _Walk(body.read, limits).message(inner)
-    if body.at != word:
-        raise Malformed(f"a frame of {word} bytes has {word - body.at} bytes after its message")
-    return Message(body.content, True)
+    def __init__(self, limits: Limits, only_frames: bool = False) -> None:
+        """`only_frames`: every message has to be framed, as after SASL."""
+        self._limits, self._only_frames = limits, only_frames
+        self._buffer = bytearray()
+        self._walk: _Walk | None = None
+        self._frame = 0
+        """The length of the frame that is read; 0 for a message without a frame."""
+
+    def feed(self, content: bytes) -> None:
+        self._buffer += content
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes that no message has used yet."""
+        return len(self._buffer)
+
+    def next(self) -> Message | None:
+        """The next message, or None until more bytes arrive. Raises Malformed."""
+        if self._walk is None and not self._begin():
+            return None
+        assert self._walk is not None
+        framed = bool(self._frame)
+        start = _FRAME if framed else 0
+        if framed and len(self._buffer) < start + self._frame:
+            return None  # a frame is looked at when it is whole
+        end = start + self._frame if framed else len(self._buffer)
+        if not self._walk.advance(self._buffer, end):
+            if framed:
+                raise Malformed("a message does not end inside its frame")
+            return None
+        at = self._walk.at
+        if framed and at != end:
+            raise Malformed(
+                f"a frame of {self._frame} bytes has {end - at} bytes after its message"
+            )
+        payload = bytes(memoryview(self._buffer)[start:at])
+        del self._buffer[:at]
+        self._walk, self._frame = None, 0
+        return Message(payload, framed)
+
+    def end(self) -> None:
+        """The stream has ended. Raises Malformed inside a message."""
+        if self._buffer:
+            raise Malformed(
+                f"the connection ended inside a {'frame' if self._frame else 'message'}"
+            )
+
+    def _begin(self) -> bool:
+        """Looks at the first four bytes of a message or frame; False if they are not there yet."""
+        if len(self._buffer) < _FRAME:
+            return False
+        head = bytes(self._buffer[:_FRAME])
+        (word,) = struct.unpack("!I", head)
+        if word >> 16 == VERSION_1 and not self._only_frames:
+            self._walk = _Walk(0, self._limits)
+            return True
+        if not _FRAME <= word <= self._limits.bytes:
+            raise Malformed(
+                f"{head!r} begins neither a message of the binary protocol nor a frame of at most"
+                f" {self._limits.bytes:,} bytes; the gateway speaks Thrift, not HTTP or TLS"
+                if not self._only_frames
+                else f"{head!r} begins no frame of at most {self._limits.bytes:,} bytes"
+            )
+        self._frame, self._walk = word, _Walk(_FRAME, self._limits)
+        return True
 
 
-class _Body:
-    """The content of a frame as a stream."""
+@dataclass(slots=True)
+class _Elements:
+    """What is left of a list, set or map: its values take the `kinds` in turn."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content, self.at = content, 0
-
-    def read(self, count: int) -> bytes:
-        taken = self.content[self.at : self.at + count]
-        self.at += len(taken)
-        return taken
+    kinds: tuple[int, ...]
+    left: int
 
 
 class _Walk:
-    """Walks over one message and collects its bytes in `parts`."""
+    """Walks over one message; `at` is the place in the buffer up to which it has come."""
 
-    def __init__(self, read: Callable[[int], bytes], limits: Limits) -> None:
-        self._read, self._limits = read, limits
-        self._left, self._values = limits.bytes, limits.values
-        self.parts: list[bytes] = []
+    def __init__(self, at: int, limits: Limits) -> None:
+        self.at = at
+        self._limits = limits
+        self._most = at + limits.bytes
+        self._values = limits.values
+        self._named = False
+        self._stack: list[_Elements | None] = []
+        """The structs (None) and collections around the present place."""
 
-    def message(self, head: bytes) -> None:
-        self._left -= 4
-        self.parts.append(head)
+    def advance(self, buffer: bytearray, end: int) -> bool:
+        """Goes on until the message ends (True) or the bytes before `end` do. Raises Malformed."""
+        if not self._named and not self._name(buffer, end):
+            return False
+        while self._stack:
+            top = self._stack[-1]
+            whole = self._field(buffer, end) if top is None else self._element(top, buffer, end)
+            if not whole:
+                return False
+        return self.at <= end
+
+    def _name(self, buffer: bytearray, end: int) -> bool:
+        """Passes version, type, name and sequence number."""
+        if self.at + 8 > end:
+            return False
+        head = buffer[self.at : self.at + 8]
+        word, size = struct.unpack("!Ii", head)
+        if word >> 16 != VERSION_1:
+            raise Malformed(
+                f"a frame begins with {bytes(head[:4])!r}, not with a message of the binary"
+                " protocol"
+            )
         if head[2] != 0 or head[3] not in (_CALL, _ONEWAY):
             raise Malformed(f"a message of type {head[3]} is not a call")
-        name = self._size()
-        if name > self._limits.name:
-            raise Malformed(f"the name of a call has {name:,} bytes")
-        self._take(name)
-        self._take(4)  # the sequence number
-        self._struct(0)
+        if _sized(size) > self._limits.name:
+            raise Malformed(f"the name of a call has {size:,} bytes")
+        self._pass(8 + size + 4)
+        self._named = True
+        self._stack.append(None)
+        return True
 
-    def _take(self, count: int) -> bytes:
-        if count > self._left:
+    def _field(self, buffer: bytearray, end: int) -> bool:
+        """Passes one field of a struct, or the end of the struct."""
+        if self.at >= end:
+            return False
+        kind = buffer[self.at]
+        if kind == _STOP:
+            self._pass(1)
+            self._stack.pop()
+            return True
+        if kind not in _HEADS:
+            raise Malformed(f"a message has a value of the unknown type {kind}")
+        if self.at + 3 + _HEADS[kind] > end:
+            return False
+        self._pass(3)
+        self._count(1)
+        self._value(kind, buffer)
+        return True
+
+    def _element(self, top: _Elements, buffer: bytearray, end: int) -> bool:
+        """Passes one value of a collection."""
+        if not top.left:
+            self._stack.pop()
+            return True
+        kind = top.kinds[-top.left % len(top.kinds)]
+        if self.at + _HEADS[kind] > end:
+            return False
+        top.left -= 1
+        self._value(kind, buffer)
+        return True
+
+    def _value(self, kind: int, buffer: bytearray) -> None:
+        """Passes a value, or its head if it holds others. The head's bytes are there."""
+        at = self.at
+        if kind in _FIXED:
+            self._pass(_FIXED[kind])
+        elif kind == _STRING:
+            (size,) = struct.unpack_from("!i", buffer, at)
+            self._pass(4 + _sized(size))
+        elif kind == _STRUCT:
+            self._deeper(None)
+        else:
+            kinds = (buffer[at], buffer[at + 1]) if kind == _MAP else (buffer[at],)
+            (count,) = struct.unpack_from("!i", buffer, at + len(kinds))
+            self._pass(len(kinds) + 4)
+            self._collection(kinds, _sized(count))
+
+    def _collection(self, kinds: tuple[int, ...], count: int) -> None:
+        if not count:
+            return
+        unknown = [kind for kind in kinds if kind not in _HEADS]
+        if unknown:
+            raise Malformed(f"a message has elements of the unknown type {unknown[0]}")
+        self._count(count * len(kinds))
+        if all(kind in _FIXED for kind in kinds):
+            if len(self._stack) > self._limits.depth:
+                raise self._deep()
+            self._pass(count * sum(_FIXED[kind] for kind in kinds))
+            return
+        self._deeper(_Elements(kinds, count * len(kinds)))
+
+    def _deeper(self, inside: _Elements | None) -> None:
+        if len(self._stack) > self._limits.depth:
+            raise self._deep()
+        self._stack.append(inside)
+
+    def _deep(self) -> Malformed:
+        return Malformed(f"a message is nested deeper than {self._limits.depth} levels")
+
+    def _pass(self, count: int) -> None:
+        """Skips bytes; they may not have arrived yet."""
+        self.at += count
+        if self.at > self._most:
             raise Malformed(f"a message has more than {self._limits.bytes:,} bytes")
-        taken = self._read(count) if count else b""
-        if len(taken) < count:
-            raise Malformed("the connection ended inside a message")
-        self._left -= count
-        self.parts.append(taken)
-        return taken
-
-    def _size(self) -> int:
-        (size,) = struct.unpack("!i", self._take(4))
-        if size < 0:
-            raise Malformed(f"a message has a negative size, {size}")
-        return int(size)
 
     def _count(self, values: int) -> None:
         self._values -= values
         if self._values < 0:
             raise Malformed(f"a message has more than {self._limits.values:,} values")
 
-    def _struct(self, depth: int) -> None:
-        if depth > self._limits.depth:
-            raise Malformed(f"a message is nested deeper than {self._limits.depth} levels")
-        while (kind := self._take(1)[0]) != _STOP:
-            self._take(2)
-            self._count(1)
-            self._value(kind, depth)
 
-    def _value(self, kind: int, depth: int) -> None:
-        if kind in _FIXED:
-            self._take(_FIXED[kind])
-        elif kind == _STRING:
-            self._take(self._size())
-        elif kind == _STRUCT:
-            self._struct(depth + 1)
-        elif kind in (_SET, _LIST):
-            element = self._take(1)[0]
-            self._elements((element,), self._size(), depth + 1)
-        elif kind == _MAP:
-            pair = self._take(2)
-            self._elements((pair[0], pair[1]), self._size(), depth + 1)
-        else:
-            raise Malformed(f"a message has a value of the unknown type {kind}")
-
-    def _elements(self, kinds: tuple[int, ...], count: int, depth: int) -> None:
-        """`count` elements, each of one value (list, set) or two (map)."""
-        if not count:
-            return
-        if depth > self._limits.depth:
-            raise Malformed(f"a message is nested deeper than {self._limits.depth} levels")
-        unknown = [kind for kind in kinds if kind not in _KINDS]
-        if unknown:
-            raise Malformed(f"a message has elements of the unknown type {unknown[0]}")
-        self._count(count * len(kinds))
-        if all(kind in _FIXED for kind in kinds):
-            self._take(count * sum(_FIXED[kind] for kind in kinds))
-            return
-        for _ in range(count):
-            for kind in kinds:
-                self._value(kind, depth)
+def _sized(size: int) -> int:
+    if size < 0:
+        raise Malformed(f"a message has a negative size, {size}")
+    return size

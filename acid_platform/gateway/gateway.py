@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
-from acid_platform.errors import AcidError
+from acid_platform.errors import AcidError, NotAuthorized
+from acid_platform.gateway.authorization import Authorizer, Guard
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.compactions import Compactions
 from acid_platform.gateway.definitions import Definitions
 from acid_platform.gateway.failures import tell
 from acid_platform.gateway.partitions import Partitions
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
-from acid_platform.gateway.server import Bounds, Server
+from acid_platform.gateway.server import Entry, Server
 from acid_platform.gateway.session import Session
 from acid_platform.gateway.transactions import Transactions
 from acid_platform.metastore.client.metastore import Metastore
@@ -23,21 +27,26 @@ _LOG = logging.getLogger(__name__)
 class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions):
     """All calls. It may be used from several threads."""
 
-    def __init__(self, metastore: Metastore, lock_wait: float = 2.0) -> None:
+    def __init__(
+        self, metastore: Metastore, lock_wait: float = 2.0, authorizer: Authorizer | None = None
+    ) -> None:
         """`lock_wait`: for how many seconds a lock request is held back before the client learns
-        that it waits. Raises UnsupportedStatement if thriftpy2 is missing."""
+        that it waits. `authorizer` None allows everything. Raises UnsupportedStatement if thriftpy2
+        is missing."""
         load()
         self._metastore = metastore
         self._lock_wait = lock_wait
-        self._connection = threading.local()
+        self._guard = Guard(metastore, authorizer)
+        self._present = threading.local()
 
     def _locker(self) -> set[int]:
-        """The transactions for which this connection, which has its own thread, asked for locks."""
-        known: set[int] = self._connection.__dict__.setdefault("txns", set())
-        return known
+        """The transactions for which the connection whose call is answered asked for locks."""
+        caller: Caller = self._present.caller
+        return caller.txns
 
-    def answer(self, payload: bytes, peer: str) -> bytes:
-        """The answer to one message, also to one that is wrong or fails."""
+    def answer(self, payload: bytes, peer: Caller) -> bytes:
+        """The answer to one message, also to one that is wrong, fails or is not allowed."""
+        self._present.caller = peer
         try:
             call = Call.decode(payload)
         except Undecodable as error:
@@ -48,7 +57,13 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
             _LOG.warning("%s: unknown call %s", peer, call.name)
             return call.unknown()
         try:
-            return call.answer(method(*call.arguments))
+            self._guard.admit(call, peer)
+            answer = method(*call.arguments)
+            self._guard.opened(call, peer, answer)
+            return call.answer(answer)
+        except NotAuthorized as error:
+            _LOG.warning("%s: %s", peer, error)
+            return tell(call, error)
         except AcidError as error:
             _LOG.info("%s: %s: %s: %s", peer, call.name, type(error).__name__, error)
             return tell(call, error)
@@ -56,6 +71,29 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
             _LOG.exception("%s: %s failed", peer, call.name)
             return call.failed(f"{call.name} failed: {type(error).__name__}: {error}")
 
-    def listen(self, host: str, port: int, bounds: Bounds | None = None) -> Server:
+    def refuse(self, payload: bytes, reason: str) -> bytes:
+        """The answer to a call that is not looked at; empty if it is none."""
+        try:
+            return Call.decode(payload).failed(reason)
+        except Undecodable:
+            return b""
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        bounds: Bounds | None = None,
+        entry: Entry | None = None,
+        report: Callable[[Server], None] | None = None,
+    ) -> Server:
         """A server that answers from now on; call its `serve`. Raises InvalidDefinition."""
-        return Server(host, port, self.answer, self._metastore.disconnect, bounds)
+        return Server(
+            host,
+            port,
+            self.answer,
+            self._metastore.disconnect,
+            bounds,
+            self.refuse,
+            entry,
+            report,
+        )

@@ -1,62 +1,115 @@
-"""The listening socket and a thread for each connection."""
+"""The listening socket: accepts connections, and gives their calls to workers."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
-import struct
+import ssl
 import threading
 import time
+from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.gateway.framing import Limits, Malformed, Message, read_message
+from acid_platform.errors import AcidError, InvalidDefinition
+from acid_platform.gateway import sasl, tls
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.connection import Connection
+from acid_platform.gateway.pace import Pace
+from acid_platform.gateway.tls import Tls
+from acid_platform.gateway.users import Users
+from acid_platform.gateway.workers import Workers
 
 _LOG = logging.getLogger(__name__)
-_ACCEPT_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
+_TICK_SECONDS = 5.0
+_LOGINS = 4
+"""Passwords that are checked at the same time: each takes 16 MiB of memory."""
+_TLS_BUFFER = 32 << 10
+_TOLD_REFUSALS = 64
+"""Connections above the limit that are told why they are refused; further ones are just closed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What clients may use of this process."""
+class Entry:
+    """Who may come in: with neither, everybody who reaches the port."""
 
-    connections: int = 1000
-    message_seconds: float = 60.0
-    """How long a message may take to arrive once its first bytes are there."""
-    message: Limits = field(default_factory=Limits)
+    tls: Tls | None = None
+    users: Users | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether a client has to say who it is."""
+        return self.users is not None or bool(self.tls and self.tls.ca)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened since the start."""
+
+    accepted: int = 0
+    refused: int = 0
+    failed_logins: int = 0
+    calls: int = 0
+    slowed: int = 0
 
 
 class Server:
     """Accepts connections and answers their messages until `stop`.
 
-    `answer` gets a message's bytes and the peer's address, and returns the bytes of its answer. It
-    is called from the connection's thread. `leave` is called when the thread ends.
+    `answer` gets a message's bytes and who sends it, and returns the bytes of its answer. It is
+    called from a worker's thread. `leave` is called when such a thread ends. `refuse` makes the
+    answer that refuses a message.
     """
 
     def __init__(
         self,
         host: str,
         port: int,
-        answer: Callable[[bytes, str], bytes],
+        answer: Callable[[bytes, Caller], bytes],
         leave: Callable[[], None] = lambda: None,
         bounds: Bounds | None = None,
+        refuse: Callable[[bytes, str], bytes] = lambda _payload, _reason: b"",
+        entry: Entry | None = None,
+        report: Callable[[Server], None] | None = None,
     ) -> None:
-        """Listens at once; port 0 takes a free one. Raises InvalidDefinition."""
-        self._answer, self._leave = answer, leave
-        self._bounds = bounds or Bounds()
-        self._stopping = threading.Event()
-        self._guard = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
+        """Listens at once; port 0 takes a free one. `report` is called every few seconds.
+
+        Raises InvalidDefinition.
+        """
+        self.bounds, self.entry = bounds or Bounds(), entry or Entry()
+        self.counters = Counters()
+        self._answer, self.refuse, self._report = answer, refuse, report
+        self._context = self._new_context()
+        self._stamp = self.entry.tls.stamp if self.entry.tls else ()
+        self._workers = Workers(self.bounds.threads, leave)
+        self._logins = Workers(_LOGINS)
+        self._pace = Pace(self.bounds)
+        self._stopping, self._stopped = threading.Event(), threading.Event()
+        self._serving = False
+        self._patience = 10.0
+        self._open: set[Connection] = set()
+        self._above: set[Connection] = set()
+        self._waiting_bytes = 0
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._listener = socket.create_server((host, port), family=family, backlog=128)
+            self._listener = socket.create_server((host, port), family=family, backlog=1024)
         except OSError as error:
             raise InvalidDefinition(
                 f"can't listen on {host}:{port}: {error}; choose another --listen"
             ) from error
-        self._listener.settimeout(_ACCEPT_SECONDS)
+        self._listener.setblocking(False)
+
+    def _new_context(self) -> ssl.SSLContext | None:
+        if self.entry.tls is None:
+            return None
+        # Each connection with TLS has a buffer of this size for as long as it lives, 256 KiB by
+        # default: 2,000 idle connections would take 540 MiB.
+        sslproto.SSLProtocol.max_size = _TLS_BUFFER
+        return self.entry.tls.context(required=self.entry.users is None)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -67,113 +120,190 @@ class Server:
     def connections(self) -> int:
         return len(self._open)
 
+    @property
+    def threads(self) -> int:
+        """The threads that answer calls."""
+        return self._workers.threads
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of unfinished messages in all connections."""
+        return self._waiting_bytes
+
+    # --- life -----------------------------------------------------------------------------------
+
     def serve(self) -> None:
         """Accepts connections until `stop`."""
-        while not self._stopping.is_set():
-            try:
-                connection, peer = self._listener.accept()
-            except TimeoutError:
-                continue
-            except OSError:
-                if self._stopping.is_set():
-                    break
-                _LOG.warning("accepting a connection failed", exc_info=True)
-                time.sleep(_ACCEPT_SECONDS)  # as when no file descriptor is left
-                continue
-            self._admit(connection, f"{peer[0]}:{peer[1]}")
+        self._serving = True
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._listener.close()
+            self._workers.close()
+            self._logins.close()
+            self._stopped.set()
 
     def stop(self, patience: float = 10.0) -> None:
         """Accepts nothing more, lets running calls end for `patience` seconds, closes the rest."""
+        self._patience = patience
         self._stopping.set()
-        self._listener.close()
-        with self._guard:
-            threads = dict(self._open)
-        for connection in threads:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)  # an idle connection ends at once
-        deadline = time.monotonic() + patience
-        for thread in threads.values():
-            thread.join(max(0.0, deadline - time.monotonic()))
-        for connection in threads:
-            with suppress(OSError):
-                connection.close()
-
-    def _admit(self, connection: socket.socket, peer: str) -> None:
-        if len(self._open) >= self._bounds.connections:
-            _LOG.warning(
-                "%s: refused, %s connections are open (--connections)", peer, len(self._open)
-            )
-            connection.close()
+        if not self._serving:
+            self._listener.close()
             return
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        thread = threading.Thread(
-            target=self._converse, args=(connection, peer), daemon=True, name=f"gateway-{peer}"
-        )
-        with self._guard:
-            self._open[connection] = thread
-        thread.start()
+        self._stopped.wait(patience + _TICK_SECONDS)
 
-    def _converse(self, connection: socket.socket, peer: str) -> None:
-        """Answers one message after the other until the client leaves or sends what is none."""
-        stream = _Stream(connection, self._bounds.message_seconds)
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        accepting = asyncio.create_task(self._accept())
+        told = 0.0
+        while not self._stopping.is_set():
+            if self._loop.time() - told >= _TICK_SECONDS:
+                told = self._loop.time()
+                self._tick()
+            await asyncio.sleep(0.05)
+        accepting.cancel()
+        self._listener.close()
+        for connection in [*self._open, *self._above]:
+            if not connection.busy:
+                connection.end()
+        deadline = self._loop.time() + self._patience
+        while any(one.busy for one in self._open) and self._loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0)  # the last answers leave
+        for connection in [*self._open, *self._above]:
+            connection.end()
+        await asyncio.sleep(0)
+
+    def _tick(self) -> None:
+        """Takes a renewed certificate, and reports."""
+        certificate = self.entry.tls
         try:
-            while not self._stopping.is_set():
-                message = read_message(stream.read, self._bounds.message)
-                if message is None:
-                    break
-                stream.rest()
-                self._reply(connection, message, peer)
-        except Malformed as error:
-            _LOG.warning("%s: closed: %s", peer, error)
-        except OSError as error:
-            _LOG.info("%s: the connection ended: %s", peer, error)
-        except Exception:
-            _LOG.exception("%s: closed after an unexpected error", peer)
-        finally:
-            with self._guard:
-                self._open.pop(connection, None)
+            if certificate is not None and self._context is not None:
+                stamp = certificate.stamp
+                if stamp != self._stamp:
+                    certificate.days_left()  # a wrong pair of files must not replace a good one
+                    certificate.load(self._context)
+                    self._stamp = stamp
+                    _LOG.info("new connections get the certificate that %s has now", certificate)
+            if self._report is not None:
+                self._report(self)
+        except (OSError, AcidError) as error:
+            _LOG.warning("%s", error)
+
+    # --- accepting ------------------------------------------------------------------------------
+
+    async def _accept(self) -> None:
+        greeting: set[asyncio.Task[None]] = set()
+        while True:
+            try:
+                accepted, peer = await self._loop.sock_accept(self._listener)
+            except OSError:
+                _LOG.warning("accepting a connection failed", exc_info=True)
+                await asyncio.sleep(_RETRY_SECONDS)  # as when no file descriptor is left
+                continue
+            connection = self._admitted(f"{peer[0]}:{peer[1]}")
+            if connection is None:
+                accepted.close()
+                continue
+            task = asyncio.create_task(self._greet(accepted, connection))
+            greeting.add(task)
+            task.add_done_callback(greeting.discard)
+
+    def _admitted(self, peer: str) -> Connection | None:
+        """A connection, which may be above the limit and will say so; None for too many of
+        those."""
+        if len(self._open) < self.bounds.connections:
+            self.counters.accepted += 1
+            connection = Connection(self, peer)
+            self._open.add(connection)
+            return connection
+        self.counters.refused += 1
+        if len(self._above) >= _TOLD_REFUSALS:
+            return None
+        reason = (
+            f"too many connections: {self.bounds.connections} are open (--connections); try again"
+            " later"
+        )
+        connection = Connection(self, peer, reason)
+        self._above.add(connection)
+        return connection
+
+    async def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Shakes hands, and lets the connection begin."""
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self.bounds.login_seconds if self._context else None,
+            )
+        except (OSError, ssl.SSLError) as error:
+            self.left(connection)
+            _LOG.warning("%s: no TLS connection: %s", connection.caller, tls.told(error))
             with suppress(OSError):
-                connection.close()
-            self._leave()
+                accepted.close()
 
-    def _reply(self, connection: socket.socket, message: Message, peer: str) -> None:
-        answer = self._answer(message.payload, peer)
-        frame = struct.pack("!I", len(answer)) if message.framed else b""
-        connection.settimeout(self._bounds.message_seconds)
-        connection.sendall(frame + answer)
+    # --- what connections need ------------------------------------------------------------------
 
+    def left(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self._above.discard(connection)
 
-class _Stream:
-    """Reads a connection, and limits the time from the first byte of a message to its last."""
+    def buffered(self, change: int) -> bool:
+        self._waiting_bytes += change
+        return self._waiting_bytes <= self.bounds.buffer
 
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        self._connection, self._seconds = connection, seconds
-        self._buffer = bytearray()
-        self._deadline: float | None = None
+    def must_log_in(self, caller: Caller) -> bool:
+        return self.entry.closed and not caller.user
 
-    def rest(self) -> None:
-        """The message is complete; the client may take any time until the next one."""
-        self._deadline = None
+    def log_in(self, login: sasl.Login, caller: Caller, told: Callable[[str], None]) -> None:
+        users = self.entry.users
+        if users is None:
+            told("this gateway has no file of users; connect without SASL")
+            return
+        if not self._pace.may_log_in(caller.host):
+            self.counters.failed_logins += 1
+            told("too many failed logins from this address; try again in a minute")
+            return
 
-    def read(self, count: int) -> bytes:
-        """`count` bytes, or fewer at the end. Raises OSError, TimeoutError."""
-        while len(self._buffer) < count:
-            if self._deadline is None and not self._buffer:
-                self._connection.settimeout(None)
-            else:
-                if self._deadline is None:
-                    self._deadline = time.monotonic() + self._seconds
-                left = self._deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError("a message did not arrive in time")
-                self._connection.settimeout(left)
-            got = self._connection.recv(max(65536, min(count - len(self._buffer), 1 << 20)))
-            if not got:
-                break
-            if self._deadline is None:
-                self._deadline = time.monotonic() + self._seconds
-            self._buffer += got
-        taken = bytes(self._buffer[:count])
-        del self._buffer[:count]
-        return taken
+        def check() -> None:
+            try:
+                known = users.verify(login.user, login.password)
+                reason = "" if known else "wrong user or password"
+            except AcidError as error:
+                _LOG.error("%s", error)
+                reason = "nobody can log in now; the gateway's log says why"
+            self._later(lambda: checked(reason))
+
+        def checked(reason: str) -> None:
+            if reason:
+                self.counters.failed_logins += 1
+                self._pace.failed(caller.host)
+            told(reason)
+
+        self._logins.submit(check)
+
+    def answer(self, payload: bytes, caller: Caller, told: Callable[[bytes], None]) -> None:
+        self.counters.calls += 1
+
+        def work() -> None:
+            try:
+                answer = self._answer(payload, caller)
+            except Exception:
+                _LOG.exception("%s: a call failed", caller)
+                answer = self.refuse(payload, "the gateway failed; its log says why")
+            self._later(lambda: told(answer))
+
+        pause = self._pace.pause(caller.user or caller.host, time.monotonic())
+        if pause:
+            self.counters.slowed += 1
+            self._loop.call_later(pause, self._workers.submit, work)
+        else:
+            self._workers.submit(work)
+
+    def _later(self, tell: Callable[[], None]) -> None:
+        """Calls from the event loop, unless it has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(tell)

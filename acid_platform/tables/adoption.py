@@ -3,15 +3,16 @@ table (P31). Starts no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import TableRecord, WriteReport
@@ -20,6 +21,7 @@ from acid_platform.snapshot.listing import EntityListing, FileEntry
 from acid_platform.snapshot.sources import SourceKind, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.storage.sources import is_acid
+from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.manifests import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -95,8 +97,101 @@ def survey(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A table that was adopted, and what was found in its directory."""
+
+    record: TableRecord
+    survey: Survey
+    left_out: tuple[str, ...]
+    """Directories of compactions that `txns` does not see."""
+
+
+def adopt(
+    metastore: Metastore,
+    table: str,
+    location: str,
+    columns: tuple[Column, ...] | None,
+    partitioned_by: Sequence[str] = (),
+    clustered_by: tuple[Sequence[str], int] | None = None,
+    snapshot: ValidWriteIdList | None = None,
+    properties: Mapping[str, str] | None = None,
+    txns: ValidTxnList | None = None,
+    partitions: Collection[str] | None = None,
+    progress: Progress = lambda *_: None,
+    confirm: Callable[[], None] = lambda: None,
+) -> Adopted:
+    """Registers an existing directory as a table, see `Warehouse.adopt_table` (P24).
+
+    `columns` None: those of one of the files. `txns`: the transactions of the metastore that the
+    directory had; a compaction that it does not see is left out, since its directory may be half
+    written. None: every compaction counts. `partitions`: those that were registered there; a
+    directory of another partition is refused. None: every directory that is found. `confirm` is
+    called when everything was read and nothing is registered yet; what it raises ends the adoption.
+
+    Raises TableExists, InvalidDefinition, MalformedName, UnsupportedLayout, CorruptFile.
+    """
+    where = absolute(location)
+    refuse_overlap(metastore, table, where)
+    surveyed = survey(table, where, len(partitioned_by), properties, progress)
+    files, root = Files.of(where)
+    if columns is None:
+        columns = columns_of_file(files, surveyed.sample, table)
+    declared = Declaration.of(
+        table, columns, partitioned_by, clustered_by, properties, written_before=True
+    )
+    keys = [column.name for column in declared.partition_columns]
+    known = None if partitions is None else {parse_partition(one, keys) for one in partitions}
+    for partition in surveyed.partitions:
+        values = parse_partition(partition, keys)
+        if values is None:
+            raise InvalidDefinition(
+                f"{table}: {root}/{partition} is no partition of {', '.join(keys)}"
+            )
+        if known is not None and values not in known:
+            raise InvalidDefinition(
+                f"{table}: {root}/{partition} is not registered as a partition; register it there"
+                " (MSCK REPAIR TABLE), or move it away"
+            )
+    visible, left_out = _without_unseen(surveyed, txns)
+    require_readable(visible, snapshot, properties, txns)
+    confirm()
+    metastore.create_database(table.partition(".")[0], if_not_exists=True)
+    record = metastore.adopt_table(
+        table,
+        where,
+        *declared.arguments,
+        write_id=surveyed.write_id,
+        txn_id=surveyed.txn_id,
+        aborted=surveyed.aborted(snapshot),
+        partitions={*surveyed.partitions, *(partitions or ())},
+        directories=visible.directories,
+    )
+    return Adopted(record, surveyed, left_out)
+
+
+def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey, tuple[str, ...]]:
+    """The survey without the directories of compactions that `txns` does not see, and those."""
+    if txns is None:
+        return surveyed, ()
+
+    def seen(report: WriteReport) -> bool:
+        name = parse_directory(report.directory) if report.directory else None
+        return name is None or txns.is_valid(name.visibility)
+
+    left_out = tuple(
+        f"{report.partition or ''}/{report.directory}".lstrip("/")
+        for report in surveyed.directories
+        if not seen(report)
+    )
+    return replace(surveyed, directories=tuple(filter(seen, surveyed.directories))), left_out
+
+
 def require_readable(
-    adopted: Survey, snapshot: ValidWriteIdList | None, properties: Mapping[str, str] | None
+    adopted: Survey,
+    snapshot: ValidWriteIdList | None,
+    properties: Mapping[str, str] | None,
+    txns: ValidTxnList | None = None,
 ) -> None:
     """Checks that `snapshot` can be read correctly; None means everything that was found.
 
@@ -118,7 +213,7 @@ def require_readable(
         directory = select(
             listing,
             write_ids,
-            ValidTxnList.everything(),
+            txns or ValidTxnList.everything(),
             cleaning=True,
             insert_only=is_insert_only(dict(properties or {})),
         )

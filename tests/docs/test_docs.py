@@ -254,5 +254,5 @@ def _require_command(found: list[tuple[str, str]]) -> None:
     for name, second in found:
         command = main.commands.get(name)
         assert command is not None, f"acid {name}"
-        if isinstance(command, click.Group) and second:
+        if isinstance(command, click.Group) and second and not second.startswith("-"):
             assert second in command.commands, f"acid {name} {second}"

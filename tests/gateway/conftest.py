@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from acid_platform.gateway.authorization import Authorizer
+from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.server import Bounds, Server
+from acid_platform.gateway.server import Entry, Server
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import connected
@@ -19,10 +21,15 @@ from tests.gateway.clients import connected
 
 @contextmanager
 def serving(
-    warehouse: Warehouse, bounds: Bounds | None = None, wait: float = 0.05
+    warehouse: Warehouse,
+    bounds: Bounds | None = None,
+    wait: float = 0.05,
+    entry: Entry | None = None,
+    authorizer: Authorizer | None = None,
 ) -> Iterator[Server]:
     """A gateway that answers during the block."""
-    server = Gateway(warehouse.metastore, lock_wait=wait).listen("127.0.0.1", 0, bounds)
+    gateway = Gateway(warehouse.metastore, wait, authorizer)
+    server = gateway.listen("127.0.0.1", 0, bounds, entry)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

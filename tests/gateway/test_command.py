@@ -6,8 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from click.testing import CliRunner
 from acid_platform.cli.main import main
 from acid_platform.gateway import protocol
 from acid_platform.warehouse import Warehouse
-from tests.gateway.clients import INSERT, Statement, connected, files, insert_events
+from tests.gateway.clients import INSERT, Statement, connected, files, insert_events, m
 
 Running = tuple[subprocess.Popen[str], tuple[str, int]]
 
@@ -63,6 +64,55 @@ def test_P34_a_killed_gateway_loses_nothing_and_a_stopped_one_ends_at_once(
         assert process.wait(20) == 0
         assert process.stdout is not None
         assert "stopped" in json.loads(process.stdout.readline())
+
+
+def test_P34_a_gateway_killed_during_commits_tells_the_outcome_by_the_transactions_id(
+    warehouse: Warehouse,
+) -> None:
+    """Whatever the kill cut off: the client asks again with the id, and the answer is what is
+    true of the rows."""
+    table = warehouse.create_table("db.cut_off", "id int, v string")
+    committed: set[int] = set()
+    statements: list[Statement] = []
+    pauses = (0.0, 0.004, 0.012)
+    for pause in pauses:
+        with running(Path(warehouse.path)) as (process, address), connected(address) as client:
+            for statement in statements:
+                statement.client = client
+                try:
+                    statement.commit()
+                except m.TxnAbortedException:
+                    continue
+                committed.add(statement.id)
+            statements = [Statement(client) for _ in range(3)]
+            for statement in statements:
+                statement.lock(table.name, INSERT)
+                write_id = statement.allocate(table.name)
+                rows = insert_events(write_id, [(statement.id, "a")])
+                files(client, table.name).inserts(f"d{write_id}", rows)
+            statements[2].abort()
+            killer = threading.Timer(pause, process.kill)
+            killer.start()
+            for statement in statements[:2]:
+                with suppress(Exception):
+                    statement.commit()
+            killer.join()
+            process.wait()
+    with running(Path(warehouse.path)) as (_, address), connected(address) as client:
+        for statement in statements:
+            statement.client = client
+            if statement is statements[2]:
+                with pytest.raises(m.TxnAbortedException):
+                    statement.commit()
+                continue
+            statement.commit()
+            statement.commit()  # a second time is no error, as in Hive
+            committed.add(statement.id)
+        open_now = client.get_open_txns()
+        with pytest.raises(m.NoSuchTxnException):
+            client.commit_txn(m.CommitTxnRequest(txnid=open_now.txn_high_water_mark + 100))
+    assert len(committed) == 2 * len(pauses)
+    assert set(table.to_arrow().column("id").to_pylist()) == committed
 
 
 @pytest.mark.parametrize("listen", ["9083", "localhost:", ":9083", "localhost:port", "x:99999"])

@@ -1,0 +1,364 @@
+"""Taking over the tables of a Hive metastore: their files stay, and this warehouse owns them (P24).
+
+A table is taken whole or not at all. Its snapshot is Hive's: write ids that Hive counts as aborted
+stay aborted, and compactions that Hive does not see are left out. While a table is taken, an
+exclusive lock in Hive keeps everybody out. A second run goes on where the first one ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from acid_platform.errors import AcidError, InvalidDefinition
+from acid_platform.gateway import shapes
+from acid_platform.gateway.definitions import _format, _kept
+from acid_platform.gateway.hive_client import Hive, HiveRefused
+from acid_platform.gateway.registering import ABORTED, FROM, QUIET
+from acid_platform.layout.formats import PROPERTY
+from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.names import table_name
+from acid_platform.storage.files import Files
+from acid_platform.tables.adoption import Adopted, adopt
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+AGENT = "acid adopt"
+_HEARTBEAT = 60.0
+_VIEWS = {"VIRTUAL_VIEW": "view", "MATERIALIZED_VIEW": "materialized view"}
+_ADOPTED, _THERE, _REFUSED = "adopted", "there already", "not taken"
+_CONSTRAINTS = (
+    ("get_primary_keys", "PrimaryKeysRequest", "primaryKeys"),
+    ("get_not_null_constraints", "NotNullConstraintsRequest", "notNullConstraints"),
+    ("get_unique_constraints", "UniqueConstraintsRequest", "uniqueConstraints"),
+    ("get_default_constraints", "DefaultConstraintsRequest", "defaultConstraints"),
+    ("get_check_constraints", "CheckConstraintsRequest", "checkConstraints"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of one thing of the database."""
+
+    name: str
+    kind: str
+    result: str
+    """`adopted`, `there already` (by an earlier run), or `not taken`."""
+    partitions: int = 0
+    write_id: int = 0
+    """The highest write id."""
+    aborted: int = 0
+    rows: str = ""
+    """Hive's own count, if it has one; row counts here come from the files' footers."""
+    note: str = ""
+    """Why it was not taken, or what of it was not."""
+
+    @property
+    def refused(self) -> bool:
+        return self.result == _REFUSED
+
+
+def databases(hive: Hive) -> list[str]:
+    return sorted(hive.call("get_all_databases"))
+
+
+def adopt_database(
+    metastore: Metastore,
+    hive: Hive,
+    database: str,
+    tables: Callable[[str], bool] = lambda _name: True,
+    wait: float = 30.0,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
+    registered: bool = False,
+) -> Iterator[Taken]:
+    """Takes the tables of a database, one after the other, and tells about each.
+
+    `tables` chooses by name; `wait`: seconds for the lock of a table in Hive; `registered`: also
+    what a warehouse of this platform registered there. A table that can't be taken is reported, and
+    the others are taken nevertheless. Raises InvalidDefinition if there is no such database,
+    MetastoreUnavailable.
+    """
+    if database.lower() not in databases(hive):
+        raise InvalidDefinition(
+            f"{hive.address} has no database {database}; it has {', '.join(databases(hive))}"
+        )
+    names = [name for name in sorted(hive.call("get_all_tables", database)) if tables(name)]
+    for number, name in enumerate(names):
+        full = f"{database}.{name}".lower()
+        progress(full, number, len(names))
+        try:
+            yield _taken(metastore, hive, database, name, wait, progress, registered)
+        except HiveRefused as error:
+            yield Taken(full, "table", _REFUSED, note=_explained(error))
+        except AcidError as error:
+            if not _lives(hive):
+                raise
+            yield Taken(full, "table", _REFUSED, note=str(error))
+    for name in sorted(hive.call("get_functions", database, "*") or ()):
+        note = "functions are not kept; make it in Hive and Spark"
+        yield Taken(f"{database}.{name}", "function", _REFUSED, note=note)
+
+
+def _lives(hive: Hive) -> bool:
+    try:
+        hive.call("get_all_databases")
+    except AcidError:
+        return False
+    return True
+
+
+def _explained(error: HiveRefused) -> str:
+    """An unknown call means another version."""
+    text = str(error)
+    if error.kind == "TApplicationException" and "method name" in text.lower():
+        return f"this metastore lacks a call of Hive 3 and newer: {text}"
+    return text
+
+
+def _taken(
+    metastore: Metastore,
+    hive: Hive,
+    database: str,
+    name: str,
+    wait: float,
+    progress: Callable[[str, int, int], None],
+    registered: bool,
+) -> Taken:
+    """Raises AcidError for what can't be taken."""
+    full = table_name(f"{database}.{name}")
+    shown = hive.table(database, name)
+    if shown is None:
+        return Taken(full, "table", _REFUSED, note="it was dropped meanwhile")
+    kind = _VIEWS.get(shown.tableType, "table")
+    if kind != "table":
+        text = " ".join((shown.viewExpandedText or shown.viewOriginalText or "").split())
+        note = f'its SQL is Hive\'s; make it with acid sql "CREATE VIEW {full} AS {text}"'
+        return Taken(full, kind, _REFUSED, note=note)
+    reason = _refusal(shown)
+    if reason:
+        return Taken(full, "table", _REFUSED, note=reason)
+    location = shapes.path(shown.sd.location)
+    there = {record.name: record for record in metastore.tables()}.get(full)
+    if there is not None and shapes.path(there.location) == location:
+        found = len(metastore.partitions(full))
+        return Taken(full, "table", _THERE, found, metastore.last_write_id(there.table_id))
+    if there is not None or any(view.name == full for view in metastore.views()):
+        note = f"the name exists here already{f', at {there.location}' if there else ', as a view'}"
+        return Taken(full, "table", _REFUSED, note=f"{note}; rename or drop it first")
+    if FROM in shown.parameters and not registered:
+        note = (
+            f"a warehouse of this platform owns it and goes on writing it ({shown.parameters[FROM]}"
+            "); only one may"
+        )
+        return Taken(full, "table", _REFUSED, note=note)
+    adopted: Adopted | None = None
+    ended = ""
+    try:
+        with hive.locked(database, name, wait, f"{AGENT} {full}") as txn:
+            shown = hive.table(database, name) or shown  # as it is under the lock
+            seen = hive.transactions()
+            write_ids = hive.write_ids(database, name, seen)
+            if write_ids.open:
+                raise InvalidDefinition(
+                    f"write id {write_ids.open[0]} is open in Hive: wait for that transaction or"
+                    " abort it there (ABORT TRANSACTIONS), and run this again"
+                )
+            partitions = _partitions(hive, shown, database, name)
+            beat = _Beat(hive, txn, progress)
+            adopted = _adopt(metastore, full, shown, partitions, write_ids, seen, beat)
+    except HiveRefused as error:
+        if adopted is None:
+            raise
+        ended = f"its lock in Hive could not be released ({error}); it ends by itself"
+    told = _told(hive, full, shown, adopted, write_ids)
+    return replace(told, note="; ".join(filter(None, (told.note, ended))))
+
+
+def _adopt(
+    metastore: Metastore,
+    full: str,
+    shown: Any,
+    partitions: list[str],
+    write_ids: ValidWriteIdList,
+    seen: ValidTxnList,
+    beat: _Beat,
+) -> Adopted:
+    parameters = _kept(shown.parameters)
+    if FROM in parameters:
+        added = {FROM, ABORTED, *QUIET}
+        parameters = {name: text for name, text in parameters.items() if name not in added}
+    clustered = (shown.sd.bucketCols, shown.sd.numBuckets) if shown.sd.bucketCols else None
+    if clustered:
+        parameters.setdefault("bucketing_version", "1")  # as Hive takes it
+    return adopt(
+        metastore,
+        full,
+        shapes.path(shown.sd.location),
+        tuple(Column(one.name.lower(), parse_type(one.type)) for one in shown.sd.cols),
+        [f"`{one.name}` {one.type}" for one in shown.partitionKeys or ()],
+        clustered,
+        write_ids,
+        {**parameters, **_format(full, shown.sd, parameters), **_text(shown.sd)},
+        # Hive's list ends at the last transaction; what compacts later is not seen.
+        seen,
+        partitions if shown.partitionKeys else None,
+        beat,
+        beat.now,
+    )
+
+
+class _Beat:
+    """Reports progress, and keeps the lock's transaction alive meanwhile."""
+
+    def __init__(self, hive: Hive, txn: int, progress: Callable[[str, int, int], None]) -> None:
+        self._hive, self._txn, self._progress = hive, txn, progress
+        self._next = time.monotonic() + _HEARTBEAT
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self._progress(what, done, total)
+        if time.monotonic() >= self._next:
+            self.now()
+            self._next = time.monotonic() + _HEARTBEAT
+
+    def now(self) -> None:
+        """Raises HiveRefused if the lock was lost, so that somebody may have written meanwhile."""
+        self._hive.keep_alive(self._txn)
+
+
+def _refusal(shown: Any) -> str:
+    """Why the table can't be taken, as far as its declaration says; empty if it can."""
+    parameters = {name.lower(): text for name, text in (shown.parameters or {}).items()}
+    if "storage_handler" in parameters:
+        return f"its rows are kept by {parameters['storage_handler']}, not in files of its own"
+    location = shown.sd.location or ""
+    if shown.tableType == "EXTERNAL_TABLE" or parameters.get("external", "").lower() == "true":
+        return (
+            "it is external: others may write its files; if nobody does, and they are ORC,"
+            f' make a table of them with Warehouse.adopt_table("…", "{location}")'
+        )
+    if parameters.get("transactional", "").lower() != "true":
+        return (
+            "it is not transactional: whoever writes it is not seen here; if nobody does, and its"
+            f' files are ORC, make a table of them with Warehouse.adopt_table("…", "{location}")'
+        )
+    if shown.sd.skewedInfo and shown.sd.skewedInfo.skewedColNames:
+        return "it is SKEWED BY, which is not kept"
+    if shown.sd.sortCols:
+        return "it is SORTED BY, which is not kept"
+    return _unreachable(location)
+
+
+def _unreachable(location: str) -> str:
+    """Why the place can't be read from here; empty if its file system can be asked."""
+    if _answers(location):
+        return ""
+    if location.startswith("hdfs:"):
+        return (
+            f"{location} is on HDFS, which this Python reads only with libhdfs and CLASSPATH set;"
+            " copy the files to a place that all machines see, and set the location there in Hive"
+        )
+    return f"{location} can't be read from this machine"
+
+
+def _answers(location: str) -> bool:
+    try:
+        files, path = Files.of(location)
+        return files.is_directory(path)
+    except (OSError, ValueError, AcidError):
+        return False
+
+
+def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
+    """The names of the partitions, as their directories spell them.
+
+    Raises InvalidDefinition for a partition that is elsewhere or is stored in another way.
+    """
+    if not shown.partitionKeys:
+        return []
+    keys = [one.name.lower() for one in shown.partitionKeys]
+    root = shapes.path(shown.sd.location)
+    columns = [(one.name.lower(), one.type) for one in shown.sd.cols]
+    found = []
+    for one in hive.partitions(database, name):
+        where = shapes.path(one.sd.location or "")
+        relative = where.removeprefix(f"{root}/") if where.startswith(f"{root}/") else None
+        if relative is None or parse_partition(relative, keys) is None:
+            raise InvalidDefinition(
+                f"partition {'/'.join(one.values)} is in {where}, not in {root}/{keys[0]}=…: a"
+                " partition can't have a location of its own here"
+            )
+        if one.sd.serdeInfo.serializationLib != shown.sd.serdeInfo.serializationLib:
+            raise InvalidDefinition(
+                f"partition {relative} is stored with {one.sd.serdeInfo.serializationLib}, the"
+                f" table with {shown.sd.serdeInfo.serializationLib}"
+            )
+        own = [(column.name.lower(), column.type) for column in one.sd.cols or ()]
+        if own != columns[: len(own)]:
+            raise InvalidDefinition(
+                f"partition {relative} has the columns {own}, the table {columns}: Hive reads it by"
+                " its own; ALTER TABLE … CASCADE makes them equal"
+            )
+        found.append(relative)
+    return found
+
+
+def _text(descriptor: Any) -> dict[str, str]:
+    """The separators of a text table, which are parameters of its SerDe in Hive."""
+    if _format("", descriptor, {}).get(PROPERTY) != "text":
+        return {}
+    given = descriptor.serdeInfo.parameters or {}
+    names = ("field.delim", "serialization.null.format")
+    others = sorted(
+        name
+        for name in given
+        if name not in (*names, "serialization.format") and not name.startswith("line.")
+    )
+    if others:
+        raise InvalidDefinition(f"its text files need the parameter {others[0]}, which is not kept")
+    return {name: given[name] for name in names if name in given}
+
+
+def _told(
+    hive: Hive, full: str, shown: Any, adopted: Adopted, write_ids: ValidWriteIdList
+) -> Taken:
+    notes = []
+    commented = [one.name for one in (*shown.sd.cols, *(shown.partitionKeys or ())) if one.comment]
+    if commented:
+        notes.append(f"comments of columns ({', '.join(commented)}) are not kept")
+    constraints = _constraints(hive, full)
+    if constraints:
+        notes.append(f"{', '.join(constraints)} are not kept")
+    if adopted.left_out:
+        notes.append(f"left out {', '.join(adopted.left_out)}: a compaction that Hive does not see")
+    return Taken(
+        full,
+        "table",
+        _ADOPTED,
+        len(shown.partitionKeys or ()) and len(adopted.survey.partitions),
+        max(write_ids.high_watermark, adopted.survey.write_id),
+        len(write_ids.aborted),
+        (shown.parameters or {}).get("numRows", ""),
+        "; ".join(notes),
+    )
+
+
+def _constraints(hive: Hive, full: str) -> list[str]:
+    """The kinds of constraints that the table has, as far as the metastore tells."""
+    from acid_platform.gateway.protocol import load
+
+    database, name = shapes.split(full)
+    found = []
+    for call, request, field in _CONSTRAINTS:
+        kind = getattr(load(), request)
+        given = {"db_name": database, "tbl_name": name, "catName": shapes.CATALOG}
+        fields = {one[1] for one in kind.thrift_spec.values()}
+        try:
+            answer = hive.call(call, kind(**{k: v for k, v in given.items() if k in fields}))
+        except HiveRefused:
+            continue
+        if getattr(answer, field):
+            found.append(field)
+    return found

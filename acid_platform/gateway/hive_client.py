@@ -1,0 +1,312 @@
+"""A client of a Hive metastore of others, in its Thrift protocol."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from acid_platform.errors import InvalidDefinition, LockTimeout, MetastoreUnavailable, Terminal
+from acid_platform.gateway import sasl
+from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, LockState
+from acid_platform.gateway.protocol import load
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+
+_SECONDS = 120.0
+_PORT = 9083
+_BATCH = 200
+"""Partitions in one call."""
+PASSWORD = "ACID_HIVE_PASSWORD"
+_LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()}
+_TABLE_LEVEL, _NO_OPERATION = 2, 6
+
+
+class HiveRefused(Terminal):
+    """The Hive metastore answered with an error. `kind` is its class there."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a Hive metastore is, and how to get in."""
+
+    host: str
+    port: int
+    ca: str = ""
+    """With a PEM file of authorities, or `system`, the connection has TLS."""
+    certificate: str = ""
+    key: str = ""
+    user: str = ""
+    """For SASL PLAIN; the password is in ACID_HIVE_PASSWORD."""
+
+    @classmethod
+    def of(cls, text: str, **more: str | None) -> Address:
+        """From `thrift://host[:port]`. Raises InvalidDefinition."""
+        scheme, _, place = text.partition("://")
+        host, colon, port = place.rpartition(":")
+        if not colon:
+            host, port = place, str(_PORT)
+        if scheme != "thrift" or not host or not port.isdigit() or "/" in place:
+            raise InvalidDefinition(
+                f"{text!r} is not the address of a Hive metastore, such as thrift://host:{_PORT}"
+            )
+        return cls(host.strip("[]"), int(port), **{name: one or "" for name, one in more.items()})
+
+    def __str__(self) -> str:
+        return f"thrift://{self.host}:{self.port}"
+
+
+class Hive:
+    """A connection; use it as a context manager. Calls are made by one thread."""
+
+    def __init__(self, address: Address) -> None:
+        """Raises MetastoreUnavailable, InvalidDefinition."""
+        from thriftpy2.protocol import TBinaryProtocol
+        from thriftpy2.thrift import TClient
+        from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket
+
+        self.address = address
+        self._socket = _connected(address)
+        wire = TSocket(sock=self._socket)
+        transport = TFramedTransport(wire) if address.user else TBufferedTransport(wire)
+        self._client = TClient(load().ThriftHiveMetastore, TBinaryProtocol(transport))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(OSError):
+            self._socket.close()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Makes a call. Raises HiveRefused, and MetastoreUnavailable if the connection ends."""
+        from thriftpy2.thrift import TException
+        from thriftpy2.transport import TTransportException
+
+        try:
+            return getattr(self._client, name)(*arguments)
+        except (TTransportException, OSError, EOFError, struct.error) as error:
+            raise MetastoreUnavailable(
+                f"{self.address} ended the connection during {name} ({error}); if it wants TLS give"
+                " --tls-ca, if it wants a user give --user; Kerberos is not spoken"
+            ) from error
+        except TException as error:
+            text = getattr(error, "message", None) or str(error)
+            raise HiveRefused(type(error).__name__, f"{name}: {text}") from error
+
+    # --- declarations ---------------------------------------------------------------------------
+
+    def table(self, database: str, name: str) -> Any | None:
+        """A table or view; None if there is none. Raises HiveRefused."""
+        m = load()
+        request = m.GetTableRequest(
+            dbName=database,
+            tblName=name,
+            capabilities=m.ClientCapabilities(values=[INSERT_ONLY_TABLES]),
+        )
+        try:
+            return self.call("get_table_req", request).table
+        except HiveRefused as error:
+            if error.kind == "NoSuchObjectException":
+                return None
+            raise
+
+    def partitions(self, database: str, name: str) -> list[Any]:
+        """Every partition, in batches."""
+        names = self.call("get_partition_names", database, name, -1)
+        return [
+            one
+            for at in range(0, len(names), _BATCH)
+            for one in self.call("get_partitions_by_names", database, name, names[at : at + _BATCH])
+        ]
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def open(self, count: int, agent: str) -> list[int]:
+        request = load().OpenTxnRequest(
+            num_txns=count, user=_me(), hostname=socket.gethostname(), agentInfo=agent
+        )
+        return list(self.call("open_txns", request).txn_ids)
+
+    def commit(self, txn: int) -> None:
+        self.call("commit_txn", load().CommitTxnRequest(txnid=txn))
+
+    def abort(self, txns: Sequence[int]) -> None:
+        if txns:
+            self.call("abort_txns", load().AbortTxnsRequest(txn_ids=list(txns)))
+
+    def transactions(self) -> ValidTxnList:
+        """As Hive's clients make the list of the answer."""
+        answer = self.call("get_open_txns")
+        opened, aborted = _parted(answer.open_txns, answer.abortedBits)
+        return ValidTxnList.of(answer.txn_high_water_mark, opened, aborted)
+
+    def write_ids(self, database: str, name: str, seen: ValidTxnList) -> ValidWriteIdList:
+        """What a snapshot with this list sees of the table. Raises HiveRefused."""
+        request = load().GetValidWriteIdsRequest(
+            fullTableNames=[f"{database}.{name}"], validTxnList=str(seen)
+        )
+        (listed,) = self.call("get_valid_write_ids", request).tblValidWriteIds
+        opened, aborted = _parted(listed.invalidWriteIds, listed.abortedBits)
+        return ValidWriteIdList.of(
+            f"{database}.{name}", listed.writeIdHighWaterMark, opened, aborted
+        )
+
+    def allocate(self, database: str, name: str, txns: Sequence[int]) -> dict[int, int]:
+        """The write id of each transaction; those that had one keep it."""
+        request = load().AllocateTableWriteIdsRequest(
+            dbName=database, tableName=name, txnIds=list(txns)
+        )
+        answer = self.call("allocate_table_write_ids", request)
+        return {one.txnId: one.writeId for one in answer.txnToWriteIds}
+
+    def lock(self, txn: int, database: str, name: str, kind: LockType, operation: int) -> Any:
+        m = load()
+        component = m.LockComponent(
+            type=_LOCK_NUMBERS[kind],
+            level=_TABLE_LEVEL,
+            dbname=database,
+            tablename=name,
+            operationType=operation,
+            isTransactional=True,
+            isDynamicPartitionWrite=False,
+        )
+        return self.call(
+            "lock",
+            m.LockRequest(
+                component=[component], txnid=txn, user=_me(), hostname=socket.gethostname()
+            ),
+        )
+
+    @contextmanager
+    def locked(self, database: str, name: str, seconds: float, agent: str) -> Iterator[int]:
+        """A transaction with the exclusive lock of a table: nobody reads or writes it meanwhile.
+
+        Raises LockTimeout, and HiveRefused at the end if the transaction did not live so long.
+        """
+        import time
+
+        (txn,) = self.open(1, agent)
+        try:
+            state = self.lock(txn, database, name, LockType.EXCLUSIVE, _NO_OPERATION)
+            deadline = time.monotonic() + seconds
+            while state.state == LockState.WAITING and time.monotonic() < deadline:
+                time.sleep(0.2)
+                state = self.call(
+                    "check_lock", load().CheckLockRequest(lockid=state.lockid, txnid=txn)
+                )
+            if state.state != LockState.ACQUIRED:
+                raise LockTimeout(
+                    f"{database}.{name} is used at {self.address}: its exclusive lock was not"
+                    f" granted within {seconds:g} s; run it again when that ended"
+                )
+            yield txn
+        except BaseException:
+            with suppress(Exception):
+                self.abort([txn])
+            raise
+        self.commit(txn)
+
+    def keep_alive(self, txn: int) -> None:
+        self.call("heartbeat", load().HeartbeatRequest(txnid=txn))
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _parted(ids: Sequence[int], bits: bytes | None) -> tuple[list[int], list[int]]:
+    """The open and the aborted ids: a set bit stands for an aborted one (java.util.BitSet)."""
+    opened: list[int] = []
+    aborted: list[int] = []
+    given = bits or b""
+    for number, one in enumerate(ids):
+        byte = given[number // 8] if number // 8 < len(given) else 0
+        (aborted if byte >> number % 8 & 1 else opened).append(one)
+    return opened, aborted
+
+
+def _connected(address: Address) -> socket.socket:
+    """Raises MetastoreUnavailable, InvalidDefinition."""
+    context = _context(address)
+    try:
+        wire = socket.create_connection((address.host, address.port), timeout=_SECONDS)
+    except OSError as error:
+        raise MetastoreUnavailable(f"{address} can't be reached: {error}") from error
+    try:
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            wire = context.wrap_socket(wire, server_hostname=address.host)
+        if address.user:
+            _log_in(wire, address)
+    except ssl.SSLCertVerificationError as error:
+        wire.close()
+        raise InvalidDefinition(
+            f"{address}: its certificate is not accepted: {error.verify_message} (--tls-ca"
+            f" {address.ca})"
+        ) from error
+    except OSError as error:
+        wire.close()
+        raise MetastoreUnavailable(f"{address}: no connection with TLS: {error}") from error
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def _context(address: Address) -> ssl.SSLContext | None:
+    if not address.ca:
+        if address.certificate:
+            raise InvalidDefinition("--tls-certificate needs --tls-ca: a file, or system")
+        return None
+    try:
+        context = ssl.create_default_context(cafile=None if address.ca == "system" else address.ca)
+        if address.certificate:
+            context.load_cert_chain(address.certificate, address.key or None, password=lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidDefinition(f"--tls-ca, --tls-certificate, --tls-key: {error}") from error
+    return context
+
+
+def _log_in(wire: socket.socket, address: Address) -> None:
+    """Raises InvalidDefinition."""
+    password = os.environ.get(PASSWORD)
+    if not password:
+        raise InvalidDefinition(f"--user {address.user} needs the password in {PASSWORD}")
+    wire.sendall(sasl.client_opening(address.user, password))
+    status, size = struct.unpack("!BI", _exactly(wire, 5))
+    content = _exactly(wire, min(size, 1 << 16))
+    if status != sasl.Status.COMPLETE:
+        raise InvalidDefinition(
+            f"{address} does not let {address.user} in: {content.decode(errors='replace')}"
+        )
+
+
+def _exactly(wire: socket.socket, count: int) -> bytes:
+    """Raises OSError."""
+    content = b""
+    while len(content) < count:
+        more = wire.recv(count - len(content))
+        if not more:
+            raise OSError("it ended the connection instead of an answer")
+        content += more
+    return content

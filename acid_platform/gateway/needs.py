@@ -1,0 +1,269 @@
+"""What each call needs: the verbs of which its user must have one, and the table.
+
+A call that is not listed needs `admin`, so a new call is closed until somebody decides about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
+from acid_platform.gateway.protocol import Call
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import LockType
+
+
+class Verb(StrEnum):
+    """What may be done to a table. `admin` stands for what belongs to no table."""
+
+    READ = "read"
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    CREATE = "create"
+    ALTER = "alter"
+    DROP = "drop"
+    ADMIN = "admin"
+
+
+ANY = "*"
+SEE = tuple(verb for verb in Verb if verb is not Verb.ADMIN)
+"""Declarations and write ids are shown to everybody who may do something to the table."""
+_WRITE = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
+_STATISTICS = (*_WRITE, Verb.ALTER)
+_VERBS = {
+    Operation.SELECT: (Verb.READ,),
+    Operation.INSERT: (Verb.INSERT,),
+    Operation.UPDATE: (Verb.UPDATE,),
+    Operation.DELETE: (Verb.DELETE,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One of the verbs, on `database.table`; `*` is every table or database."""
+
+    verbs: tuple[Verb, ...]
+    table: str
+
+
+def _named(database: str | None, table: str | None) -> str:
+    return f"{(database or ANY).lower()}.{(table or ANY).lower()}"
+
+
+_DATABASE = ("dbName", "dbname", "db_name", "databaseName")
+_TABLE = ("tblName", "tablename", "tbl_name", "tableName")
+
+
+def _of_request(request: Any) -> str:
+    """The table that a struct names."""
+
+    def first(names: Sequence[str]) -> str | None:
+        return next((found for name in names if (found := getattr(request, name, None))), None)
+
+    return _named(first(_DATABASE), first(_TABLE))
+
+
+def _table(arguments: Sequence[Any]) -> str:
+    """The table that the arguments name: in a struct, or as database and table."""
+    first = arguments[0] if arguments else None
+    if isinstance(first, str):
+        second = arguments[1] if len(arguments) > 1 else None
+        return _named(first, second if isinstance(second, str) else None)
+    return _of_request(first)
+
+
+_Needs = Callable[[Sequence[Any]], Iterable[Need]]
+
+
+def _one(*verbs: Verb) -> _Needs:
+    return lambda arguments: [Need(verbs, _table(arguments))]
+
+
+def _none(_arguments: Sequence[Any]) -> list[Need]:
+    return []
+
+
+def _several(arguments: Sequence[Any]) -> list[Need]:
+    """get_table_objects_by_name: a database and tables in it."""
+    database, names = arguments
+    return [Need(SEE, _named(database, name)) for name in names or ()]
+
+
+def _several_req(arguments: Sequence[Any]) -> list[Need]:
+    request = arguments[0]
+    if request.tblNames is None:
+        return [Need(SEE, _named(request.dbName, None))]
+    return _several((request.dbName, request.tblNames))
+
+
+def _database(*verbs: Verb) -> _Needs:
+    def needs(arguments: Sequence[Any]) -> list[Need]:
+        first = arguments[0]
+        name = first if isinstance(first, str) else getattr(first, "name", None)
+        return [Need(verbs, _named(name, None))]
+
+    return needs
+
+
+def _nested(*verbs: Verb) -> _Needs:
+    """create_table_req: the table is in the request."""
+    return lambda arguments: [Need(verbs, _of_request(arguments[0].table))]
+
+
+def _altered(arguments: Sequence[Any]) -> list[Need]:
+    """alter_table: a new name is a table that is made."""
+    request = arguments[0]
+    if isinstance(request, str):
+        table, new = _table(arguments), arguments[2]
+    else:
+        table, new = _of_request(request), request.table
+    renamed = _of_request(new)
+    made = [Need((Verb.CREATE,), renamed)] if renamed != table else []
+    return [Need((Verb.ALTER,), table), *made]
+
+
+def _partitions(*verbs: Verb) -> _Needs:
+    """Calls whose argument is a list of partitions, each with its table."""
+
+    def needs(arguments: Sequence[Any]) -> list[Need]:
+        return [Need(verbs, table) for table in sorted({*map(_of_request, arguments[0] or ())})]
+
+    return needs
+
+
+def _added(arguments: Sequence[Any]) -> list[Need]:
+    """add_partitions_req: the request names the table, and each partition again."""
+    request = arguments[0]
+    named = {_of_request(request), *map(_of_request, request.parts or ())}
+    return [Need((Verb.INSERT, Verb.ALTER), table) for table in sorted(named)]
+
+
+def _listed(arguments: Sequence[Any]) -> list[Need]:
+    """get_valid_write_ids: names with their databases."""
+    return [
+        Need(SEE, name.lower())
+        for name in arguments[0].fullTableNames or ()
+        if not name.startswith("_dummy_database.")
+    ]
+
+
+def _locked(arguments: Sequence[Any]) -> list[Need]:
+    """lock: what each part of the request is for."""
+    needs = []
+    for part in arguments[0].component or ():
+        lock, operation = LOCK_TYPES.get(part.type), OPERATIONS.get(part.operationType)
+        if operation is not None:
+            verbs: tuple[Verb, ...] = _VERBS[operation]
+        elif lock is LockType.SHARED_READ:
+            if not part.tablename:
+                continue  # a statement that works in the database
+            verbs = SEE
+        elif lock is LockType.EXCLUSIVE:
+            verbs = (Verb.ALTER, Verb.DROP, Verb.CREATE)
+        else:
+            verbs = (Verb.UPDATE,)
+        if part.dbname != "_dummy_database":
+            needs.append(Need(verbs, _named(part.dbname, part.tablename)))
+    return needs
+
+
+def _statistics(arguments: Sequence[Any]) -> list[Need]:
+    """Statistics that an engine sets: their description names the table."""
+    first = arguments[0]
+    given = getattr(first, "colStats", None)
+    tables = {_of_request(one.statsDesc) for one in (given if given is not None else [first])}
+    return [Need(_STATISTICS, table) for table in sorted(tables)]
+
+
+def _rules() -> dict[str, _Needs]:
+    by_needs: tuple[tuple[_Needs, str], ...] = (
+        (
+            _none,
+            "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
+            " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
+            " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
+            " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
+            " get_functions get_function get_all_functions get_role_names list_roles"
+            " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
+            " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
+            " heartbeat_txn_range add_dynamic_partitions add_write_ids_to_min_history"
+            " get_latest_txnid_in_conflict show_compact get_next_notification"
+            " get_current_notificationEventId get_notification_events_count fire_listener_event"
+            " get_runtime_stats add_runtime_stats"
+            " get_all_materialized_view_objects_for_rewriting",
+        ),
+        (
+            _one(*SEE),
+            "get_fields get_schema get_table get_table_req get_partition get_partition_with_auth"
+            " get_partition_by_name get_partitions get_partitions_with_auth get_partition_names"
+            " fetch_partition_names_req get_partition_names_ps get_partition_names_req"
+            " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
+            " get_partitions_ps_with_auth_req get_partitions_req get_partitions_by_filter"
+            " get_num_partitions_by_filter get_partitions_by_expr get_partitions_spec_by_expr"
+            " get_partitions_by_names get_partitions_by_names_req get_primary_keys get_foreign_keys"
+            " get_unique_constraints get_not_null_constraints get_default_constraints"
+            " get_check_constraints get_all_table_constraints get_table_statistics_req"
+            " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id",
+        ),
+        (_several, "get_table_objects_by_name"),
+        (_several_req, "get_table_objects_by_name_req"),
+        (_listed, "get_valid_write_ids"),
+        (_locked, "lock"),
+        (_one(*_WRITE), "allocate_table_write_ids"),
+        (_one(Verb.CREATE), "create_table create_table_with_environment_context"),
+        (_nested(Verb.CREATE), "create_table_req"),
+        (_database(Verb.CREATE), "create_database"),
+        (_database(Verb.ALTER), "alter_database"),
+        (_database(Verb.DROP), "drop_database drop_database_req"),
+        (_one(Verb.DROP), "drop_table drop_table_with_environment_context"),
+        (_one(Verb.DELETE), "truncate_table truncate_table_req"),
+        (
+            _altered,
+            "alter_table alter_table_with_environment_context alter_table_with_cascade"
+            " alter_table_req",
+        ),
+        (
+            _one(Verb.INSERT, Verb.ALTER),
+            "add_partition append_partition append_partition_by_name",
+        ),
+        (_added, "add_partitions_req"),
+        (_partitions(Verb.INSERT, Verb.ALTER), "add_partitions"),
+        (
+            _one(Verb.DROP, Verb.ALTER),
+            "drop_partition drop_partition_with_environment_context drop_partition_by_name"
+            " drop_partitions_req",
+        ),
+        (
+            _one(*_STATISTICS),
+            "alter_partition alter_partition_with_environment_context alter_partitions"
+            " alter_partitions_with_environment_context alter_partitions_req"
+            " delete_table_column_statistics delete_partition_column_statistics",
+        ),
+        (
+            _statistics,
+            "update_table_column_statistics update_partition_column_statistics"
+            " update_table_column_statistics_req update_partition_column_statistics_req"
+            " set_aggr_stats_for",
+        ),
+        (_one(Verb.ALTER), "compact compact2"),
+        (lambda _arguments: [Need((Verb.ADMIN,), f"{ANY}.{ANY}")], "setMetaConf"),
+    )
+    return {name: needs for needs, names in by_needs for name in names.split()}
+
+
+RULES = _rules()
+
+
+def needs_of(call: Call) -> Iterable[Need]:
+    """What the call needs; a struct that lacks a field needs the right to all it could name."""
+    rule = RULES.get(call.name)
+    if rule is None:
+        return [Need((Verb.ADMIN,), f"{ANY}.{ANY}")]
+    try:
+        return list(rule(call.arguments))
+    except (AttributeError, TypeError, ValueError):  # a required argument is missing
+        return [Need((Verb.ADMIN,), f"{ANY}.{ANY}")]

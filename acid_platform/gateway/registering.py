@@ -1,0 +1,386 @@
+"""Telling a Hive metastore of our tables, so that engines that have it can read them.
+
+The tables there get our partitions, and write ids that are committed or aborted as ours are. Only
+decided write ids are registered: the list there ends below the lowest one that is open here. A
+second run goes on where the first one ended, and brings the tables there up to date.
+
+The write ids are registered before the table where the metastore allows it, so that nobody reads
+a table of which only some are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
+from acid_platform.gateway import shapes
+from acid_platform.gateway.hive_client import Hive, HiveRefused
+from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.files import Files
+from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
+from acid_platform.transactions.locks import LockType
+
+FROM = "acid.registered.from"
+"""The parameter that says which warehouse a table there belongs to, and under which id."""
+ABORTED = "acid.registered.aborted"
+"""The parameter with the write ids that were aborted there because they were here. After a
+compaction nobody here remembers them, and nothing of them is left."""
+_BATCH = 200
+_INSERT = 2
+_OPEN = 3
+QUIET = {"NO_AUTO_COMPACTION": "true", "NO_CLEANUP": "true"}
+"""Hive must not compact or clean what is ours."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What became of one of our tables."""
+
+    table: str
+    result: str
+    """`registered`, `up to date`, or `not registered`."""
+    partitions: int = 0
+    write_id: int = 0
+    """The highest write id that is known there now."""
+    aborted: int = 0
+    note: str = ""
+
+    @property
+    def refused(self) -> bool:
+        return self.result == "not registered"
+
+
+def register(
+    metastore: Metastore,
+    hive: Hive,
+    names: Sequence[str] = (),
+    wait: float = 30.0,
+    again: bool = False,
+    progress: Progress = lambda *_: None,
+) -> Iterator[Registered]:
+    """Registers the tables of these names, or all, and tells about each.
+
+    `wait`: seconds for the exclusive lock of a table there. `again`: a table that can't be brought
+    up to date is dropped there, without its files, and registered anew. Raises NoSuchTable,
+    MetastoreUnavailable.
+    """
+    records = [metastore.table(name) for name in names] or sorted(
+        metastore.tables(), key=lambda record: record.name
+    )
+    identity, _ = metastore.identity()
+    for number, record in enumerate(records):
+        progress(record.name, number, len(records))
+        try:
+            yield _Table(metastore, hive, record, identity or "").register(wait, again)
+        except AcidError as error:
+            with suppress(AcidError):
+                hive.call("get_all_databases")
+                yield Registered(record.name, "not registered", note=str(error))
+                continue
+            raise
+
+
+@dataclass
+class _Table:
+    """One table of ours, and what there is of it."""
+
+    metastore: Metastore
+    hive: Hive
+    record: TableRecord
+    identity: str
+    changed: bool = field(default=False, init=False)
+    remembered: set[int] = field(default_factory=set, init=False)
+    """Write ids that are or were aborted here."""
+
+    @property
+    def database(self) -> str:
+        return shapes.split(self.record.name)[0]
+
+    @property
+    def name(self) -> str:
+        return shapes.split(self.record.name)[1]
+
+    @property
+    def mark(self) -> str:
+        return f"{self.identity}/{self.record.table_id}"
+
+    @property
+    def agent(self) -> str:
+        return f"acid register {self.mark}"
+
+    def register(self, wait: float, again: bool) -> Registered:
+        """Raises AcidError for what can't be registered; then a second run is possible."""
+        wanted = shapes.table(self.record)
+        wanted.parameters = {
+            **{name: text for name, text in wanted.parameters.items() if name != shapes.VERSION},
+            **QUIET,
+            FROM: self.mark,
+        }
+        (ids,) = self.metastore.write_ids_under([self.record.name], self.metastore.txn_list())
+        decided = ids.for_compactor()
+        ours = ValidWriteIdList.of(
+            self.record.name, decided.high_watermark, aborted=decided.aborted
+        )
+        partitions = self.metastore.partitions(self.record.name) if self.record.partitioned else []
+        compactions = self._compactions(partitions, ours)
+        self._make_database()
+        there = self._own(self.hive.table(self.database, self.name), wanted, again)
+        said = (there.parameters or {}).get(ABORTED, "") if there is not None else ""
+        self.remembered = {int(one) for one in said.split(",") if one} | set(ours.aborted)
+        if self.remembered:
+            wanted.parameters[ABORTED] = ",".join(map(str, sorted(self.remembered)))
+        if there is None and self._ids_first(ours):
+            self._pass_transactions(compactions)
+            self._create(wanted)
+            self._partitions(partitions)
+        else:
+            if there is None:
+                self._create(wanted)
+            with self.hive.locked(self.database, self.name, wait, "acid register"):
+                self._write_ids(ours)
+                self._pass_transactions(compactions)
+                if there is not None:
+                    self._alter(there, wanted)
+                self._partitions(partitions)
+        self._verify(ours, compactions)
+        open_here = ids.open[0] if ids.open else None
+        return Registered(
+            self.record.name,
+            "registered" if self.changed else "up to date",
+            len(partitions),
+            ours.high_watermark,
+            len(ours.aborted),
+            f"write id {open_here} is open here: what follows is not readable there yet; run this"
+            " again when it ended"
+            if open_here
+            else "",
+        )
+
+    # --- what is there --------------------------------------------------------------------------
+
+    def _own(self, there: Any | None, wanted: Any, again: bool) -> Any | None:
+        """The table there, if it is ours; None if it has to be made. Raises InvalidDefinition."""
+        if there is None:
+            if again:  # write ids of an earlier run may be there, and go with the table only
+                self._create(wanted)
+                self.hive.call("drop_table", self.database, self.name, False)
+            return None
+        parameters, where = there.parameters or {}, there.sd.location if there.sd else None
+        mark = parameters.get(FROM, "")
+        if mark.partition("/")[0] != self.identity or not mark:
+            raise InvalidDefinition(
+                f"{self.record.name} exists there already, at {where}, and this warehouse did not"
+                " register it; rename or drop it there"
+            )
+        fits = mark == self.mark and shapes.path(where or "") == shapes.path(self.record.location)
+        if fits and not again:
+            return there
+        if not again:
+            raise InvalidDefinition(
+                f"{self.record.name} was registered from another place or declaration ({mark},"
+                f" {where}); with --again it is dropped there, without its files, and made anew"
+            )
+        self.hive.call("drop_table", self.database, self.name, False)
+        return None
+
+    def _make_database(self) -> None:
+        if self.database in self.hive.call("get_all_databases"):
+            return
+        made = shapes.database(self.database, self.metastore.places.root)
+        with_place = made.locationUri
+        try:
+            self.hive.call("create_database", made)
+        except HiveRefused as error:
+            if error.kind == "AlreadyExistsException":
+                return
+            made.locationUri = None  # a metastore that has only places of its own
+            try:
+                self.hive.call("create_database", made)
+            except HiveRefused:
+                raise InvalidDefinition(
+                    f"database {self.database} can't be made there at {with_place}: {error}"
+                ) from error
+
+    # --- write ids ------------------------------------------------------------------------------
+
+    def _ids_first(self, ours: ValidWriteIdList) -> bool:
+        """Registers the write ids before the table is there; False if that is not possible."""
+        try:
+            self._write_ids(ours)
+        except HiveRefused as error:
+            if error.kind in ("NoSuchObjectException", "MetaException", "TApplicationException"):
+                return False
+            raise
+        return True
+
+    def _listed(self) -> ValidWriteIdList:
+        return self.hive.write_ids(self.database, self.name, self.hive.transactions())
+
+    def _write_ids(self, ours: ValidWriteIdList) -> None:
+        """Write ids up to ours exist there, and are committed or aborted as here.
+
+        Raises InvalidDefinition if those that are there differ from ours.
+        """
+        there = self._listed()
+        if there.open:
+            there = self._finish(there, ours)
+        known, ours_aborted = there.high_watermark, set(ours.aborted)
+        if known > ours.high_watermark:
+            raise self._differs(f"write ids up to {known} were given out there")
+        self._compare(there, ours)
+        while known < ours.high_watermark:
+            count = min(_BATCH, ours.high_watermark - known)
+            txns = self.hive.open(count, self.agent)
+            given = self.hive.allocate(self.database, self.name, txns)
+            if sorted(given.values()) != list(range(known + 1, known + 1 + count)):
+                self.hive.abort(txns)
+                raise self._differs("somebody else got write ids meanwhile")
+            self._decide(given, ours_aborted)
+            known += count
+            self.changed = True
+
+    def _compare(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> None:
+        """Raises InvalidDefinition if what is known there is aborted on one side only."""
+        known = {one for one in ours.aborted if one <= there.high_watermark}
+        wrong = (known - set(there.aborted)) | (set(there.aborted) - self.remembered)
+        if wrong:
+            raise self._differs(f"write id {min(wrong)} is aborted on one side only")
+
+    def _finish(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> ValidWriteIdList:
+        """Decides what an earlier run left open. Raises InvalidDefinition if others are open."""
+        rows = self.hive.call("get_open_txns_info").open_txns
+        mine = [row.id for row in rows if row.state == _OPEN and row.agentInfo == self.agent]
+        if len(mine) != len(there.open):
+            raise self._differs(f"write id {there.open[0]} is open there, and not by this command")
+        self._decide(self.hive.allocate(self.database, self.name, mine), set(ours.aborted))
+        return self._listed()
+
+    def _decide(self, given: dict[int, int], aborted: set[int]) -> None:
+        """Commits or aborts, in the order of the write ids."""
+        for txn, write_id in sorted(given.items(), key=lambda pair: pair[1]):
+            if write_id in aborted:
+                # Without a lock, Hive's housekeeping would forget that it was aborted.
+                self.hive.lock(txn, self.database, self.name, LockType.SHARED_READ, _INSERT)
+                self.hive.abort([txn])
+            else:
+                self.hive.commit(txn)
+
+    def _differs(self, what: str) -> InvalidDefinition:
+        return InvalidDefinition(
+            f"{self.record.name}: {what}, so rows would be missing or come back there; with --again"
+            " it is dropped there, without its files, and made anew"
+        )
+
+    # --- compactions ----------------------------------------------------------------------------
+
+    def _compactions(self, partitions: Sequence[str], ours: ValidWriteIdList) -> set[int]:
+        """The transactions in the names of compacted directories (`_v`).
+
+        A reader with another metastore goes by what it finds in the directories. Raises
+        InvalidDefinition for one that it would read and that is not committed here: of a compaction
+        that died, or of a dropped table that had this place.
+        """
+        files, root = Files.of(self.record.location)
+        names = [*partitions] if self.record.partitioned else [None]
+        found = set()
+        recorded = self.metastore.recorded(self.record.name, names)
+        for partition, directories in zip(names, recorded, strict=True):
+            known = {one.directory.name for one in directories}
+            where = f"{root}/{partition or ''}".rstrip("/")
+            for name, parsed in _acid_directories(files, where):
+                if name in known:
+                    found.add(parsed.visibility)
+                elif _readable(parsed, ours):
+                    raise InvalidDefinition(
+                        f"{where}/{name} is not committed here, but would be read there; run the"
+                        " Cleaner (`acid run cleaner --once`), and this again"
+                    )
+        return found - {0}
+
+    def _pass_transactions(self, needed: set[int]) -> None:
+        """The transactions of compactions are committed there; those between them are aborted."""
+        while needed and (high := self.hive.transactions().high_watermark) < max(needed):
+            txns = self.hive.open(min(_BATCH, max(needed) - high), "acid register")
+            for txn in txns:
+                if txn in needed:
+                    self.hive.commit(txn)
+            self.hive.abort([txn for txn in txns if txn not in needed])
+            self.changed = True
+
+    # --- declaration ----------------------------------------------------------------------------
+
+    def _create(self, wanted: Any) -> None:
+        if self.hive.table(self.database, self.name) is None:
+            self.hive.call("create_table", wanted)
+            self.changed = True
+
+    def _alter(self, there: Any, wanted: Any) -> None:
+        def columns(table: Any) -> list[tuple[str, str]]:
+            return [(one.name, one.type) for one in table.sd.cols]
+
+        lacking = {
+            name: text
+            for name, text in wanted.parameters.items()
+            if name != "transient_lastDdlTime" and (there.parameters or {}).get(name) != text
+        }
+        if not lacking and columns(there) == columns(wanted):
+            return
+        there.sd.cols = wanted.sd.cols
+        there.parameters = {**there.parameters, **lacking}
+        self.hive.call("alter_table", self.database, self.name, there)
+        self.changed = True
+
+    def _partitions(self, partitions: Sequence[str]) -> None:
+        """Adds what is missing there, and drops what is not here any more, without its files."""
+        if not self.record.partitioned:
+            return
+        there = {tuple(one.values): one for one in self.hive.partitions(self.database, self.name)}
+        here = {tuple(shapes.values_of(self.record, name)): name for name in partitions}
+        new = [name for values, name in sorted(here.items()) if values not in there]
+        for at in range(0, len(new), _BATCH):
+            self.hive.call(
+                "add_partitions",
+                [shapes.partition(self.record, name) for name in new[at : at + _BATCH]],
+            )
+            self.changed = True
+        for values in there.keys() - here.keys():
+            self.hive.call("drop_partition", self.database, self.name, list(values), False)
+            self.changed = True
+
+    def _verify(self, ours: ValidWriteIdList, compactions: set[int]) -> None:
+        """Raises InvalidDefinition unless readers there see our write ids and compactions."""
+        txns = self.hive.transactions()
+        there = self.hive.write_ids(self.database, self.name, txns)
+        if (there.high_watermark, there.open) != (ours.high_watermark, ()):
+            raise self._differs(f"its write ids are {there} there and {ours} here")
+        self._compare(there, ours)
+        hidden = sorted(one for one in compactions if not txns.is_valid(one))
+        if hidden:
+            raise InvalidDefinition(
+                f"{self.record.name}: transaction {hidden[0]} is open or aborted there, so readers"
+                f" would not see the compacted directories _v{hidden[0]:07d}: run this again later,"
+                " or compact the table once more; or set its property acid.layout to hive3 first"
+            )
+
+
+def _acid_directories(files: Files, where: str) -> Iterator[tuple[str, AcidName]]:
+    for child in files.children(where):
+        if child.is_file or is_hidden(child.base_name):
+            continue
+        with suppress(MalformedName):
+            parsed = parse_directory(child.base_name)
+            if parsed is not None:
+                yield child.base_name, parsed
+
+
+def _readable(name: AcidName, ours: ValidWriteIdList) -> bool:
+    """Whether a reader that goes by the write ids would open the directory."""
+    if isinstance(name, BaseName):
+        return name.write_id <= ours.high_watermark
+    return ours.range_valid(name.low, name.high) is not RangeResponse.NONE

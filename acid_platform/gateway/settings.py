@@ -1,0 +1,82 @@
+"""What a gateway is started with: from the settings, and from the command's options before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid_platform.config import Settings
+from acid_platform.errors import InvalidDefinition
+from acid_platform.gateway.authorization import Authorizer, grants, imported
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.server import Entry
+from acid_platform.gateway.tls import Tls
+from acid_platform.gateway.users import Users
+
+PREFIX = "acid.gateway."
+_FILES = ("tls.certificate", "tls.key", "tls.ca", "users", "grants")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Who may come in, who may do what, and how much."""
+
+    entry: Entry
+    bounds: Bounds
+    authorizer: Authorizer | None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], options: Mapping[str, str], host: str) -> Chosen:
+        """`options` are named as the settings without `acid.gateway.`; `host` is where the gateway
+        listens. Raises InvalidDefinition, SettingRefused."""
+        given = {PREFIX + name: text for name, text in options.items()}
+        known = {name: text for name, text in settings.items() if name.startswith(PREFIX)}
+        in_force = Settings.of({**known, **given})
+
+        def text(name: str) -> str:
+            return in_force.text(PREFIX + name)
+
+        for name in _FILES:
+            if text(name) and not Path(text(name)).is_absolute():
+                raise InvalidDefinition(f"{PREFIX}{name}: {text(name)!r} is not an absolute path")
+        certificate, key, ca = text("tls.certificate"), text("tls.key"), text("tls.ca")
+        if bool(certificate) != bool(key) or (ca and not certificate):
+            raise InvalidDefinition(
+                f"{PREFIX}tls.certificate and {PREFIX}tls.key are needed together, and both with"
+                f" {PREFIX}tls.ca"
+            )
+        if text("users") and not certificate and not _loopback(host):
+            raise InvalidDefinition(
+                f"{PREFIX}users without {PREFIX}tls.certificate would send passwords in clear text"
+                f" over the network to {host}; give a certificate, or listen on 127.0.0.1"
+            )
+        entry = Entry(
+            Tls(certificate, key, ca) if certificate else None,
+            Users(text("users")) if text("users") else None,
+        )
+        bounds = Bounds(
+            connections=in_force.integer(PREFIX + "connections"),
+            threads=in_force.integer(PREFIX + "threads"),
+            rate=in_force.integer(PREFIX + "rate"),
+        )
+        return cls(entry, bounds, _authorizer(text("grants"), text("authorizer"), entry))
+
+
+def _authorizer(file: str, function: str, entry: Entry) -> Authorizer | None:
+    """Raises InvalidDefinition."""
+    if file and function:
+        raise InvalidDefinition(
+            f"give {PREFIX}grants or {PREFIX}authorizer, not both: the function can read a file too"
+        )
+    if file and not entry.closed:
+        raise InvalidDefinition(
+            f"{PREFIX}grants needs to know who calls: set {PREFIX}users or {PREFIX}tls.ca"
+        )
+    if file:
+        return grants(file)
+    return imported(function) if function else None
+
+
+def _loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

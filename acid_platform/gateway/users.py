@@ -1,0 +1,159 @@
+"""The file of users: a line `name:scrypt$N$r$p$salt$hash` for each, salt and hash in Base64.
+
+It is read again when it changes. A file that can't be read lets nobody in.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.gateway.watched import Watched
+
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)
+_COST, _BLOCK, _LANES = 1 << 14, 8, 1
+"""Of a new hash: 16 MiB of memory and some 50 ms."""
+_DEAREST = 1 << 17
+_LENGTH = 32
+
+
+def require_name(name: str) -> str:
+    """The name of a user, if it can be one. Raises InvalidDefinition."""
+    if not _NAME.fullmatch(name):
+        raise InvalidDefinition(
+            f"{name!r} is not the name of a user: 1 to 128 letters, digits and _ . @ - without"
+            " blanks"
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A hashed password."""
+
+    cost: int
+    block: int
+    lanes: int
+    salt: bytes
+    hashed: bytes
+
+    @classmethod
+    def of(cls, password: str) -> Secret:
+        """Hashes a password with a new salt."""
+        salt = secrets.token_bytes(16)
+        empty = cls(_COST, _BLOCK, _LANES, salt, b"\0" * _LENGTH)
+        return cls(_COST, _BLOCK, _LANES, salt, empty._hash(password))
+
+    @classmethod
+    def parse(cls, text: str) -> Secret:
+        """Raises ValueError."""
+        kind, cost, block, lanes, salt, hashed = text.split("$")
+        if kind != "scrypt":
+            raise ValueError(f"unknown hash {kind!r}")
+        one = cls(int(cost), int(block), int(lanes), _from_base64(salt), _from_base64(hashed))
+        cheap = one.cost < 2 or one.cost & (one.cost - 1) or len(one.hashed) < 16
+        dear = one.cost > _DEAREST or one.block > 16 or one.lanes > 4
+        if cheap or dear or len(one.salt) < 8:
+            raise ValueError("parameters of scrypt out of range")
+        return one
+
+    def __str__(self) -> str:
+        salt, hashed = (base64.b64encode(one).decode() for one in (self.salt, self.hashed))
+        return f"scrypt${self.cost}${self.block}${self.lanes}${salt}${hashed}"
+
+    def matches(self, password: str) -> bool:
+        """Compares in constant time."""
+        return hmac.compare_digest(self._hash(password), self.hashed)
+
+    def _hash(self, password: str) -> bytes:
+        return hashlib.scrypt(
+            password.encode(),
+            salt=self.salt,
+            n=self.cost,
+            r=self.block,
+            p=self.lanes,
+            maxmem=256 * self.cost * self.block + (1 << 20),
+            dklen=len(self.hashed),
+        )
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode(text.encode(), validate=True)
+
+
+@lru_cache(maxsize=1)
+def _nobody() -> Secret:
+    """What the password of an unknown user is compared with, so that its answer takes as long."""
+    return Secret.of(secrets.token_hex())
+
+
+def parse(text: str, where: str) -> dict[str, Secret]:
+    """Raises InvalidDefinition, which names the line."""
+    users: dict[str, Secret] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        name, _, hashed = line.partition(":")
+        try:
+            users[require_name(name)] = Secret.parse(hashed)
+        except (ValueError, binascii.Error, InvalidDefinition) as error:
+            raise InvalidDefinition(
+                f"{where}, line {number}: a line is NAME:HASH, as `acid gateway add-user` writes"
+                f" it ({error})"
+            ) from error
+    return users
+
+
+class Users:
+    """The users of a file."""
+
+    def __init__(self, path: str) -> None:
+        """Raises InvalidDefinition if the file can't be read or is wrong."""
+        self._file = Watched(path, parse, "the file of users")
+        self._file.content()
+        _nobody()
+
+    def verify(self, name: str, password: str) -> bool:
+        """Whether it is the user's password. Raises InvalidDefinition for a file that is wrong."""
+        known = self._file.content().get(name)
+        matches = (known or _nobody()).matches(password)
+        return known is not None and matches
+
+
+def add(path: str, name: str, password: str) -> bool:
+    """Adds a user to the file, or changes the password; returns whether the user is new.
+
+    A new file can be read by its owner only; the file is replaced in one step. Raises
+    InvalidDefinition.
+    """
+    require_name(name)
+    if not password or "\0" in password:
+        raise InvalidDefinition("a password may not be empty, and has no NUL")
+    file = Path(path)
+    text = file.read_text() if file.exists() else ""
+    known = parse(text, path)
+    kept = [one for one in text.splitlines() if one.strip().partition(":")[0] != name]
+    content = "".join(f"{line}\n" for line in (*kept, f"{name}:{Secret.of(password)}"))
+    try:
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(handle, "w") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if file.exists():
+            Path(temporary).chmod(file.stat().st_mode & 0o777)
+        Path(temporary).replace(file)
+    except OSError as error:
+        raise InvalidDefinition(f"{path} can't be written: {error}") from error
+    return name not in known

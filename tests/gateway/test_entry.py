@@ -1,0 +1,472 @@
+"""Who comes in: TLS, certificates, passwords, Kerberos, limits (P34)."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from thriftpy2.thrift import TApplicationException
+
+from acid_platform.cli.main import main
+from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
+from acid_platform.gateway import sasl, users
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
+from acid_platform.gateway.pace import Pace
+from acid_platform.gateway.server import Entry, Server
+from acid_platform.gateway.settings import Chosen
+from acid_platform.gateway.tls import Tls
+from acid_platform.gateway.users import Users
+from acid_platform.warehouse import Warehouse
+from tests.gateway.certificates import Authority
+from tests.gateway.clients import connected, m
+from tests.gateway.conftest import serving
+from tests.gateway.test_protocol import CALLS, await_connections, framed
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def tls(authority: Authority) -> Tls:
+    pair = authority.signs("gateway")
+    return Tls(pair.certificate, pair.key)
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("people") / "users")
+    assert users.add(path, "ann", "secret")
+    assert users.add(path, "bob", "hidden")
+    return path
+
+
+@pytest.fixture(scope="module")
+def both(warehouse: Warehouse, authority: Authority, tls: Tls, people: str) -> Iterator[Server]:
+    """A gateway with TLS that takes certificates and passwords."""
+    entry = Entry(Tls(tls.certificate, tls.key, authority.path), Users(people))
+    with serving(warehouse, entry=entry) as server:
+        yield server
+
+
+def at(server: Server, **more: str) -> Address:
+    host, port = server.address
+    return Address(host, port, **more)
+
+
+# --- TLS ----------------------------------------------------------------------------------------
+
+
+def test_P34_a_client_that_trusts_the_authority_gets_in_by_tls(
+    warehouse: Warehouse, authority: Authority, tls: Tls
+) -> None:
+    with serving(warehouse, entry=Entry(tls)) as server:
+        with Hive(at(server, ca=authority.path)) as hive:
+            assert "default" in hive.call("get_all_databases")
+        with Hive(at(server)) as plain, pytest.raises(MetastoreUnavailable, match="--tls-ca"):
+            plain.call("get_all_databases")
+        with socket.create_connection(server.address, timeout=10) as web:
+            web.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert not web.recv(1000).startswith(b"HTTP")
+
+
+def test_P34_a_certificate_of_a_stranger_or_for_another_name_is_not_accepted(
+    warehouse: Warehouse, tls: Tls, authority: Authority, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "stranger")
+    with serving(warehouse, entry=Entry(tls)) as server:
+        with pytest.raises(InvalidDefinition, match=r"not accepted: .*local issuer"):
+            Hive(at(server, ca=stranger.path))
+        context = ssl.create_default_context(cafile=authority.path)
+        with (
+            socket.create_connection(server.address, timeout=10) as wire,
+            pytest.raises(ssl.SSLCertVerificationError, match="elsewhere"),
+        ):
+            context.wrap_socket(wire, server_hostname="elsewhere")
+
+
+def test_P34_certificates_that_are_wrong_are_refused_at_the_start(
+    authority: Authority, tmp_path: Path
+) -> None:
+    good, expired = authority.signs("good"), authority.signs("old", days=-1)
+    other = authority.signs("other")
+    with pytest.raises(InvalidDefinition, match=r"old\.crt: certificate has expired"):
+        Tls(expired.certificate, expired.key).context(False)
+    with pytest.raises(InvalidDefinition, match="not a certificate and its key"):
+        Tls(good.certificate, other.key).context(False)
+    with pytest.raises(InvalidDefinition, match="there is no file"):
+        Tls(str(tmp_path / "none"), good.key).context(False)
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    with pytest.raises(InvalidDefinition, match="not a PEM file of certificates"):
+        Tls(good.certificate, good.key, str(wrong)).context(True)
+    assert 29 < Tls(good.certificate, good.key).days_left() < 31
+
+
+def test_P34_a_renewed_certificate_is_taken_without_a_restart(
+    warehouse: Warehouse, authority: Authority
+) -> None:
+    pair = authority.signs("renewed", days=3)
+    with serving(warehouse, entry=Entry(Tls(pair.certificate, pair.key))) as server:
+        before = _presented(server, authority)
+        Path(pair.certificate).write_text("half written")
+        server._tick()  # a broken file does not replace the certificate that is in use
+        assert _presented(server, authority) == before
+        authority.signs("renewed", days=20)
+        server._tick()
+        assert _presented(server, authority) != before
+
+
+def _presented(server: Server, authority: Authority) -> object:
+    context = ssl.create_default_context(cafile=authority.path)
+    with (
+        socket.create_connection(server.address, timeout=10) as wire,
+        context.wrap_socket(wire, server_hostname="127.0.0.1") as secured,
+    ):
+        return (secured.getpeercert() or {})["notAfter"]
+
+
+# --- certificates and passwords -----------------------------------------------------------------
+
+
+def test_P34_the_common_name_of_a_clients_certificate_is_its_user(
+    both: Server, authority: Authority, warehouse: Warehouse
+) -> None:
+    trino = authority.signs("trino")
+    with Hive(at(both, ca=authority.path, certificate=trino.certificate, key=trino.key)) as hive:
+        request = m.OpenTxnRequest(num_txns=1, user="ann", hostname="h", agentInfo="x")
+        (txn,) = hive.call("open_txns", request).txn_ids
+        (row,) = [one for one in warehouse.metastore.transactions() if one["txnid"] == txn]
+        assert row["user"] == "trino for ann"
+        hive.abort([txn])
+
+
+@pytest.mark.parametrize(("name", "days"), [("late", -1), ("Ann Smith", 30)])
+def test_P34_a_clients_certificate_that_is_expired_or_names_nobody_is_refused(
+    both: Server, authority: Authority, name: str, days: int
+) -> None:
+    pair = authority.signs(name, days=days)
+    with pytest.raises((MetastoreUnavailable, HiveRefused)):
+        address = at(both, ca=authority.path, certificate=pair.certificate, key=pair.key)
+        with Hive(address) as hive:
+            hive.call("get_all_databases")
+
+
+def test_P34_a_clients_certificate_of_another_authority_is_refused(
+    both: Server, authority: Authority, tmp_path: Path
+) -> None:
+    pair = Authority(tmp_path, "another").signs("trino")
+    with pytest.raises(MetastoreUnavailable):
+        address = at(both, ca=authority.path, certificate=pair.certificate, key=pair.key)
+        with Hive(address) as hive:
+            hive.call("get_all_databases")
+
+
+def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
+    both: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PASSWORD, "secret")
+    with Hive(at(both, ca=authority.path, user="ann")) as hive:
+        assert "default" in hive.call("get_all_databases")
+    with Hive(at(both, ca=authority.path)) as nobody:
+        with pytest.raises(HiveRefused, match="log in first"):
+            nobody.call("get_all_databases")
+        with pytest.raises(MetastoreUnavailable):
+            nobody.call("get_all_databases")
+
+
+@pytest.mark.parametrize(("user", "password"), [("ann", "hidden"), ("eve", "secret"), ("ann", "s")])
+def test_P34_a_wrong_user_or_password_is_told_apart_by_nobody(
+    warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch, user: str, password: str
+) -> None:
+    monkeypatch.setenv(PASSWORD, password)
+    with (
+        serving(warehouse, entry=Entry(users=Users(people))) as server,
+        pytest.raises(InvalidDefinition, match="wrong user or password"),
+    ):
+        Hive(at(server, user=user))
+
+
+def test_P34_a_certificate_and_another_users_password_do_not_mix(
+    both: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PASSWORD, "hidden")
+    pair = authority.signs("ann", file="ann-2")
+    with pytest.raises(InvalidDefinition, match="of 'ann', not of 'bob'"):
+        Hive(at(both, ca=authority.path, certificate=pair.certificate, key=pair.key, user="bob"))
+
+
+@pytest.mark.parametrize(
+    ("opening", "told"),
+    [
+        (sasl.written(sasl.Status.START, b"GSSAPI"), b"Kerberos (GSSAPI) is not spoken"),
+        (sasl.written(sasl.Status.START, b"DIGEST-MD5"), b"delegation tokens"),
+        (sasl.written(sasl.Status.START, b"\xff\x00X"), b"is not spoken; use PLAIN"),
+        (
+            sasl.written(sasl.Status.START, b"PLAIN")
+            + sasl.written(sasl.Status.OK, b"root\0ann\0secret"),
+            b"may not act as",
+        ),
+        (
+            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.OK, b"secret"),
+            b"NUL user NUL password",
+        ),
+        (
+            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.OK, b"\0ann\0"),
+            b"may not be empty",
+        ),
+        (
+            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.ERROR, b"bye"),
+            b"ended the negotiation: bye",
+        ),
+    ],
+)
+@pytest.mark.parametrize("pieces", [1, 1000])
+def test_P34_other_negotiations_are_refused_with_their_reason(
+    warehouse: Warehouse, people: str, opening: bytes, told: bytes, pieces: int
+) -> None:
+    with (
+        serving(warehouse, entry=Entry(users=Users(people))) as server,
+        socket.create_connection(server.address, timeout=10) as raw,
+    ):
+        for start in range(0, len(opening), pieces):
+            raw.sendall(opening[start : start + pieces])
+            time.sleep(0.001)
+        answer = b""
+        while part := raw.recv(1000):
+            answer += part
+    assert answer[0] == sasl.Status.BAD and told in answer
+
+
+def test_P34_kerberos_is_refused_with_its_reason_by_an_open_gateway_too(server: Server) -> None:
+    with socket.create_connection(server.address, timeout=10) as raw:
+        raw.sendall(sasl.written(sasl.Status.START, b"GSSAPI"))
+        assert b"hive.metastore.sasl.enabled=false" in raw.recv(1000)
+
+
+def test_P34_after_a_login_every_message_has_to_be_framed(
+    warehouse: Warehouse, people: str
+) -> None:
+    with (
+        serving(warehouse, entry=Entry(users=Users(people))) as server,
+        socket.create_connection(server.address, timeout=10) as raw,
+    ):
+        raw.sendall(sasl.client_opening("ann", "secret"))
+        assert raw.recv(1000) == sasl.written(sasl.Status.COMPLETE)
+        raw.sendall(framed(CALLS[0]))
+        assert b"default" in raw.recv(1000)
+        raw.sendall(CALLS[0])
+        assert raw.recv(1000) == b""
+
+
+def test_P34_who_does_not_log_in_in_time_is_disconnected(warehouse: Warehouse, people: str) -> None:
+    with serving(warehouse, Bounds(login_seconds=0.2), entry=Entry(users=Users(people))) as server:
+        for opening in (b"", b"\x01", sasl.written(sasl.Status.START, b"PLAIN")):
+            with socket.create_connection(server.address, timeout=10) as slow:
+                slow.sendall(opening)
+                assert slow.recv(10) == b""
+
+
+def test_P34_an_address_that_fails_too_often_has_to_wait() -> None:
+    pace = Pace(Bounds(failures=3))
+    for _ in range(3):
+        assert pace.may_log_in("1.2.3.4")
+        pace.failed("1.2.3.4")
+    assert not pace.may_log_in("1.2.3.4") and pace.may_log_in("1.2.3.5")
+
+
+# --- the file of users --------------------------------------------------------------------------
+
+
+def test_P34_passwords_are_hashed_with_a_salt_and_the_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    assert users.add(str(path), "ann", "secret") and users.add(str(path), "bob", "secret")
+    hashes = {line.partition(":")[2] for line in path.read_text().splitlines()}
+    assert len(hashes) == 2 and "secret" not in path.read_text()
+    assert path.stat().st_mode & 0o077 == 0
+    known = Users(str(path))
+    assert known.verify("ann", "secret") and not known.verify("ann", "")
+    assert not users.add(str(path), "ann", "changed")
+    assert known.verify("ann", "changed") and not known.verify("ann", "secret")
+    path.write_text("ann:changed\n")
+    with pytest.raises(InvalidDefinition, match="line 1: a line is NAME:HASH"):
+        known.verify("ann", "changed")
+    path.unlink()
+    with pytest.raises(InvalidDefinition, match="can't be read"):
+        known.verify("ann", "changed")
+
+
+@pytest.mark.parametrize("hashed", ["scrypt$1048576$8$1$c2FsdHNhbHQ=$" + "A" * 44, "md5$x", ""])
+def test_P34_a_hash_that_is_weak_or_costs_too_much_is_refused(hashed: str) -> None:
+    with pytest.raises(InvalidDefinition, match="line 1"):
+        users.parse(f"ann:{hashed}", "users")
+
+
+def test_P34_the_command_adds_a_user(tmp_path: Path) -> None:
+    path = str(tmp_path / "users")
+    run = CliRunner().invoke
+    command = ["gateway", "add-user", path]
+    assert "added ann" in run(main, [*command, "ann", "--password-stdin"], input="pw\n").output
+    told = run(main, [*command, "ann"], input="other\nother\n")
+    assert "changed ann" in told.output and "other" not in told.output
+    assert Users(path).verify("ann", "other")
+    assert "not the name of a user" in run(main, [*command, "a b"], input="x\nx\n").output
+
+
+# --- what the gateway is started with -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"tls.certificate": "/c.pem"}, "are needed together"),
+        ({"tls.ca": "/c.pem"}, "are needed together"),
+        ({"users": "/users"}, "would send passwords in clear text"),
+        ({"users": "users"}, "is not an absolute path"),
+        ({"grants": "/grants"}, "needs to know who calls"),
+        ({"grants": "/grants", "authorizer": "a:b"}, "not both"),
+        ({"authorizer": "os.path:nothing"}, "can't be imported"),
+        ({"authorizer": "os.path:sep"}, "is no function"),
+        ({"threads": "0"}, "acid.gateway.threads='0' is refused"),
+    ],
+)
+def test_P34_settings_that_leave_a_door_open_are_refused(
+    options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(Exception, match=told):
+        Chosen.of({}, options, "0.0.0.0")
+
+
+def test_P34_settings_and_options_choose(tls: Tls, people: str) -> None:
+    settings = {
+        "acid.gateway.tls.certificate": tls.certificate,
+        "acid.gateway.tls.key": tls.key,
+        "acid.gateway.connections": "5",
+        "acid.gateway.rate": "7",
+    }
+    chosen = Chosen.of(settings, {"users": people, "connections": "6"}, "0.0.0.0")
+    assert chosen.entry.tls == tls and chosen.entry.closed and chosen.authorizer is None
+    assert (chosen.bounds.connections, chosen.bounds.rate) == (6, 7)
+
+
+# --- many and slow clients ----------------------------------------------------------------------
+
+
+def test_P34_2000_idle_connections_need_no_thread_of_their_own(warehouse: Warehouse) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 5000
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"this machine allows {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    before = threading.active_count()
+    sockets: list[socket.socket] = []
+    with serving(warehouse, Bounds(connections=2000, threads=8)) as server:
+        try:
+            for _ in range(2000):
+                sockets.append(socket.create_connection(server.address, timeout=10))
+            await_connections(server, 2000)
+            for one in sockets[::100]:
+                one.sendall(CALLS[0])
+                assert b"default" in one.recv(1000)
+            assert threading.active_count() - before <= 1 + 8
+            with connected(server.address) as more, pytest.raises(TApplicationException) as told:
+                more.get_all_databases()
+            assert "too many connections: 2000 are open" in told.value.message
+            sockets.pop().close()
+            await_connections(server, 1999)
+            with connected(server.address) as again:
+                assert "default" in again.get_all_databases()
+        finally:
+            for one in sockets:
+                one.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_P34_slow_clients_hold_up_nobody_and_are_disconnected(warehouse: Warehouse) -> None:
+    with serving(warehouse, Bounds(threads=2, message_seconds=0.5)) as server:
+        slow = [socket.create_connection(server.address, timeout=10) for _ in range(50)]
+        for one in slow:
+            one.sendall(CALLS[1][:7])
+        with connected(server.address) as quick:
+            began = time.monotonic()
+            assert "default" in quick.get_all_databases()
+            assert time.monotonic() - began < 0.4
+        for step, one in enumerate(slow):
+            if step % 2:
+                one.sendall(CALLS[1][7:8])  # a byte now and then gives no more time
+        for one in slow:
+            assert one.recv(10) == b""
+            one.close()
+        await_connections(server, 0)
+
+
+def test_P34_unfinished_messages_share_a_bounded_memory(warehouse: Warehouse) -> None:
+    with serving(warehouse, Bounds(buffer=100_000)) as server:
+        large = framed(b"\x80\x01\0\1" + b"\0" * 1_000_000)[:60_000]
+        with (
+            socket.create_connection(server.address, timeout=10) as one,
+            socket.create_connection(server.address, timeout=10) as two,
+        ):
+            one.sendall(large)
+            deadline = time.monotonic() + 10
+            while server.waiting_bytes < len(large):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            two.sendall(large)
+            with pytest.raises((ConnectionError, AssertionError)):
+                assert two.recv(1)
+            assert server.waiting_bytes <= 100_000
+        await_connections(server, 0)
+        assert server.waiting_bytes == 0
+
+
+def test_P34_a_user_above_the_rate_waits_and_loses_nothing(warehouse: Warehouse) -> None:
+    with serving(warehouse, Bounds(rate=20)) as server, connected(server.address) as client:
+        began = time.monotonic()
+        for _ in range(26):
+            client.getMetaConf("x")
+        assert time.monotonic() - began > 0.2
+        assert server.counters.slowed > 0
+
+
+def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(warehouse: Warehouse) -> None:
+    with serving(warehouse, Bounds(message_seconds=0.3)) as server:
+        server._answer = lambda _payload, _caller: b"x" * 50_000_000
+        with socket.create_connection(server.address, timeout=10) as deaf:
+            deaf.sendall(CALLS[0])
+            await_connections(server, 1)
+            await_connections(server, 0)
+
+
+def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
+    from acid_platform.gateway.status import StatusFile, examined, running
+    from acid_platform.location import Location
+
+    place = Location.of(warehouse.path)
+    status = StatusFile(place)
+    with serving(warehouse) as server, connected(server.address) as client:
+        client.get_all_databases()
+        status.write(server)
+        (told,) = running(place)
+        healthy, text = examined(told)
+        assert healthy and "1 of 1000 connections" in text and "1 calls" in text
+        result = CliRunner().invoke(
+            main, ["doctor", "--no-settings", "--json", "--warehouse", str(warehouse.path)]
+        )
+        assert "1 of 1000 connections" in result.output
+        open_to_all = {**told, "address": "0.0.0.0:9083"}
+        assert "whoever reaches it" in examined(open_to_all)[1]
+        ends = {**told, "certificate_days": 3.0}
+        assert "certificate ends in 3 days" in examined(ends)[1]
+    status.remove()
+    assert not [*running(place)]
