@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from acid_platform.errors import NoSuchPartition, NoSuchTable, UnsupportedStatement
+from acid_platform.errors import (
+    NoSuchPartition,
+    NoSuchTable,
+    UnsupportedStatement,
+    WarehouseNotWritable,
+)
 from acid_platform.gateway import shapes
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
@@ -14,6 +20,8 @@ from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
 
 MANAGED, VIEW = "MANAGED_TABLE", "VIRTUAL_VIEW"
 
@@ -45,7 +53,12 @@ class Catalog:
         database = name.lower()
         if database not in self._metastore.databases():
             raise NoSuchTable(f"there is no database {database}")
-        return shapes.database(database, self._metastore.places.root)
+        root = self._metastore.places.root
+        with suppress(WarehouseNotWritable):
+            # Trino makes no table in a database whose directory is missing, as it is until this
+            # platform has made a table in it.
+            make_root(*Files.of(f"{root}/{database}.db"))
+        return shapes.database(database, root)
 
     def get_database_req(self, request: Any) -> Any:
         return self.get_database(request.name)

@@ -15,11 +15,14 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog import VIEW
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.truncating import truncate
 from acid_platform.layout import formats
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
 from acid_platform.tables.creation import create
 from acid_platform.tables.declaration import (
     Declaration,
@@ -75,6 +78,7 @@ class Definitions:
         if database.description or _kept(database.parameters):
             raise UnsupportedStatement(f"database {name} can't keep a comment or parameters")
         self._metastore.create_database(name)
+        make_root(*Files.of(usual))  # Trino makes no table in a database without a directory
 
     def drop_database(self, name: str, _delete: bool, cascade: bool) -> None:
         database = name.lower()
@@ -155,6 +159,17 @@ class Definitions:
         self, database: str, name: str, delete: bool | None, _context: Any
     ) -> None:
         self.drop_table(database, name, delete)
+
+    def truncate_table_req(self, request: Any) -> Any:
+        """Empties a table, or partitions of it, in a transaction of this connection."""
+        name = table_name(f"{request.dbName}.{request.tableName}")
+        mine = self._locker()
+        truncate(self._metastore, name, request.partNames, request.writeId or 0, mine)
+        return load().TruncateTableResponse()
+
+    def truncate_table(self, database: str, name: str, partitions: Sequence[str] | None) -> None:
+        """Raises UnsupportedStatement: without a write id it would be no transaction."""
+        truncate(self._metastore, table_name(f"{database}.{name}"), partitions, 0, self._locker())
 
     def alter_table(self, database: str, name: str, new: Any) -> None:
         """Changes columns, properties and the name; statistics are accepted without effect.

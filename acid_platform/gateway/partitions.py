@@ -14,7 +14,6 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
-from acid_platform.layout.partitions import parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 
@@ -92,7 +91,7 @@ class Partitions:
         self, database: str, name: str, partition: str, delete: bool
     ) -> bool:
         record = self._metastore.table(f"{database}.{name}")
-        self._drop(record, _normal(record, partition), delete)
+        self._drop(record, shapes.normal(record, partition), delete)
         return True
 
     def drop_partitions_req(self, request: Any) -> Any:
@@ -105,9 +104,9 @@ class Partitions:
         record = self._metastore.table(f"{request.dbName}.{request.tblName}")
         dropped = []
         for name in request.parts.names:
-            shown = shapes.partition(record, _normal(record, name))
+            shown = shapes.partition(record, shapes.normal(record, name))
             try:
-                self._drop(record, _normal(record, name), request.deleteData)
+                self._drop(record, shapes.normal(record, name), request.deleteData)
             except NoSuchPartition:
                 if not request.ifExists:
                     raise
@@ -156,10 +155,3 @@ def _placed(record: TableRecord, partition: Any) -> str:
             f" in {record.location}/{name}"
         )
     return name
-
-
-def _normal(record: TableRecord, partition: str) -> str:
-    """The registered spelling of a partition's name. Raises NoSuchPartition."""
-    if parse_partition(partition, [column for column, _ in record.partition_columns]) is None:
-        raise NoSuchPartition(f"{partition!r} is no partition of {record.name}")
-    return shapes.name_of(record, shapes.values_of(record, partition))

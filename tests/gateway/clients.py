@@ -21,6 +21,7 @@ from tests.acid_files import AcidTable, P
 
 m = load()
 SELECT, INSERT, UPDATE, DELETE = 1, 2, 3, 4
+NO_TXN = 6
 SHARED_READ, SHARED_WRITE, EXCLUSIVE, EXCL_WRITE = 1, 2, 3, 4
 ACQUIRED, WAITING, NOT_ACQUIRED = 1, 2, 4
 Row = tuple[int, str]
