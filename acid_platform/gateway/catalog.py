@@ -1,4 +1,4 @@
-"""Calls that read declarations: databases, tables, views, partitions, settings, statistics."""
+"""Calls that read declarations: databases, tables, views, partitions, constraints."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics import counts_of
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
@@ -132,12 +133,15 @@ class Catalog:
     def _shown(self, database: str, name: str) -> Any:
         full = table_name(f"{database}.{name}")
         try:
-            return shapes.table(self._metastore.table(full))
+            record = self._metastore.table(full)
         except NoSuchTable:
             view = self._views().get(full)
             if view is None:
                 raise
             return shapes.view(view)
+        shown = shapes.table(record)
+        shown.parameters |= counts_of(record, None)
+        return shown
 
     def get_table(self, database: str, name: str) -> Any:
         """A view. With this call a client can't say that it understands transactional tables.
@@ -186,7 +190,12 @@ class Catalog:
         return names if limit is None or limit < 0 else names[:limit]
 
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
-        return [shapes.partition(record, name) for name in names]
+        return [self._partition(record, name) for name in names]
+
+    def _partition(self, record: TableRecord, name: str) -> Any:
+        shown = shapes.partition(record, name)
+        shown.parameters |= counts_of(record, name)
+        return shown
 
     def get_partition_names(self, database: str, name: str, limit: int | None) -> list[str]:
         return self._partitions(self._record(database, name), limit)
@@ -264,7 +273,7 @@ class Catalog:
         wanted = shapes.name_of(record, values)
         if wanted not in self._partitions(record):
             raise NoSuchPartition(f"{record.name} has no partition {wanted}")
-        return shapes.partition(record, wanted)
+        return self._partition(record, wanted)
 
     def get_partition_with_auth(
         self, database: str, name: str, values: Sequence[str], _user: str, _groups: Sequence[str]
@@ -330,16 +339,7 @@ class Catalog:
             for column, value in zip(columns, values, strict=True)
         }
 
-    # --- statistics and constraints: the platform keeps its own ---------------------------------
-
-    def get_table_statistics_req(self, _request: Any) -> Any:
-        return load().TableStatsResult(tableStats=[])
-
-    def get_partitions_statistics_req(self, _request: Any) -> Any:
-        return load().PartitionsStatsResult(partStats={})
-
-    def get_aggr_stats_for(self, _request: Any) -> Any:
-        return load().AggrStats(colStats=[], partsFound=0)
+    # --- constraints: there are none ------------------------------------------------------------
 
     def get_primary_keys(self, _request: Any) -> Any:
         return load().PrimaryKeysResponse(primaryKeys=[])

@@ -15,6 +15,7 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog import VIEW
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics import keep_counts
 from acid_platform.gateway.truncating import truncate
 from acid_platform.layout import formats
 from acid_platform.layout.types import Column, parse_type
@@ -53,8 +54,8 @@ _OF_ENGINES = frozenset(
         "presto_query_id",
     }
 )
-"""Parameters that engines set by themselves: statistics, which the platform keeps by itself, and
-their own versions."""
+"""Parameters that engines set by themselves and that are no properties: counts, see `statistics`,
+and their own versions."""
 
 
 class Definitions:
@@ -172,7 +173,7 @@ class Definitions:
         truncate(self._metastore, table_name(f"{database}.{name}"), partitions, 0, self._locker())
 
     def alter_table(self, database: str, name: str, new: Any) -> None:
-        """Changes columns, properties and the name; statistics are accepted without effect.
+        """Changes columns, properties and the name, and keeps the counts.
 
         The client sends the whole table as it wants it, so it must have seen the present one.
         Raises DeclarationChanged, InvalidDefinition, UnsupportedStatement.
@@ -181,6 +182,7 @@ class Definitions:
         renamed = table_name(f"{new.dbName}.{new.tableName}")
         columns = _columns(record, new)
         properties = _changed_properties(record, new.parameters or {})
+        keep_counts(record, None, new.parameters or {})
         if renamed == record.name and columns is None and not properties:
             return
         seen = (new.parameters or {}).get(shapes.VERSION)
@@ -205,33 +207,6 @@ class Definitions:
     def alter_table_req(self, request: Any) -> Any:
         self.alter_table(request.dbName, request.tableName, request.table)
         return load().AlterTableResponse()
-
-    # --- column statistics: the platform keeps its own ------------------------------------------
-
-    def update_table_column_statistics(self, _statistics: Any) -> bool:
-        return True
-
-    def update_partition_column_statistics(self, _statistics: Any) -> bool:
-        return True
-
-    def update_table_column_statistics_req(self, _request: Any) -> Any:
-        return load().SetPartitionsStatsResponse(result=True)
-
-    def update_partition_column_statistics_req(self, _request: Any) -> Any:
-        return load().SetPartitionsStatsResponse(result=True)
-
-    def set_aggr_stats_for(self, _request: Any) -> bool:
-        return True
-
-    def delete_table_column_statistics(
-        self, _database: str, _name: str, _column: str, _engine: str
-    ) -> bool:
-        return True
-
-    def delete_partition_column_statistics(
-        self, _database: str, _name: str, _partition: str, _column: str, _engine: str
-    ) -> bool:
-        return True
 
 
 def _kept(parameters: Mapping[str, str] | None) -> dict[str, str]:

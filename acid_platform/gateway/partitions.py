@@ -14,6 +14,7 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics import keep_counts
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 
@@ -117,7 +118,7 @@ class Partitions:
     # --- alter ----------------------------------------------------------------------------------
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
-        """Statistics of partitions are accepted: the platform counts by itself.
+        """Keeps the counts that come with partitions.
 
         Raises InvalidDefinition for another location, and NoSuchPartition.
         """
@@ -126,6 +127,8 @@ class Partitions:
         for one in partitions:
             if _placed(record, one) not in known:
                 raise NoSuchPartition(f"{record.name} has no partition {_placed(record, one)}")
+        for one in partitions:
+            keep_counts(record, _placed(record, one), one.parameters or {})
 
     def alter_partition(self, database: str, name: str, partition: Any) -> None:
         self.alter_partitions(database, name, [partition])

@@ -11,6 +11,8 @@ from thriftpy2.thrift import TApplicationException
 
 from acid_platform.gateway import shapes
 from acid_platform.gateway.server import Server
+from acid_platform.services import cleaner
+from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import (
     EXCL_WRITE,
@@ -335,3 +337,80 @@ def test_P32_truncate_with_a_write_id_that_is_not_the_clients_is_refused(
             client.truncate_table("made", "safe", [])
         theirs.abort()
     assert warehouse.table("made.safe").count() == 1
+
+
+def column_statistics(name: str, distinct: int, partition: str | None = None) -> Any:
+    """What ANALYZE sends for the column `id`."""
+    counted = m.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct)
+    return m.ColumnStatistics(
+        statsDesc=m.ColumnStatisticsDesc(
+            isTblLevel=partition is None, dbName="made", tableName=name, partName=partition
+        ),
+        statsObj=[
+            m.ColumnStatisticsObj(
+                colName="id",
+                colType="int",
+                statsData=m.ColumnStatisticsData(longStats=counted),
+            )
+        ],
+        engine="hive",
+    )
+
+
+def test_P34_column_statistics_and_counts_are_kept_and_served(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("analyzed"))
+    client.update_table_column_statistics(column_statistics("analyzed", 7))
+    new = shown(client, "made.analyzed")
+    new.parameters |= {"numRows": "5", "totalSize": "9", "COLUMN_STATS_ACCURATE": "{}"}
+    client.alter_table("made", "analyzed", new)
+
+    def asked(*columns: str) -> list[int]:
+        request = m.TableStatsRequest(
+            dbName="made", tblName="analyzed", colNames=list(columns), engine="hive"
+        )
+        found = client.get_table_statistics_req(request).tableStats
+        return [one.statsData.longStats.numDVs for one in found]
+
+    assert asked("id", "v") == [7] and asked("v") == []
+    kept = shown(client, "made.analyzed").parameters
+    assert (kept["numRows"], kept["totalSize"]) == ("5", "9")
+    assert "COLUMN_STATS_ACCURATE" not in kept  # Hive must not answer count(*) from it
+    trino_insert(client, "made.analyzed", [(1, "a")])
+    assert warehouse.table("made.analyzed").count() == 1
+    # The counts of a column that has become another one are not served.
+    warehouse.table("made.analyzed").change_column("id", "id bigint")
+    assert asked("id") == []
+    client.delete_table_column_statistics("made", "analyzed", "id", "hive")
+    for file in (warehouse_root(warehouse) / "made.db/analyzed/_statistics_of_engines").iterdir():
+        file.write_bytes(b"damaged")
+    assert "numRows" not in shown(client, "made.analyzed").parameters and asked("id") == []
+    found = [str(one) for one in examine(warehouse.metastore, ["made.analyzed"]).findings]
+    assert [one for one in found if one.startswith("error") or "statistics" in one] == []
+
+
+def test_P34_statistics_of_partitions_are_kept_and_served(
+    client: Any, warehouse: Warehouse
+) -> None:
+    table = declared("measured")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    for number, name in enumerate(("p=1", "p=a b")):
+        trino_insert(client, "made.measured", [(number, "a")], name)
+    client.update_partition_column_statistics(column_statistics("measured", 3, "p=a b"))
+    with pytest.raises(m.NoSuchObjectException):
+        client.update_partition_column_statistics(column_statistics("measured", 3, "p=no"))
+    request = m.PartitionsStatsRequest(
+        dbName="made", tblName="measured", colNames=["id"], partNames=["p=1", "p=a b"], engine="x"
+    )
+    found = client.get_partitions_statistics_req(request).partStats
+    assert {name: one[0].statsData.longStats.numDVs for name, one in found.items()} == {"p=a b": 3}
+    (changed,) = client.get_partitions_by_names("made", "measured", ["p=1"])
+    changed.parameters = {"numRows": "12"}
+    client.alter_partitions_with_environment_context("made", "measured", [changed], None)
+    both = client.get_partitions_by_names("made", "measured", ["p=1", "p=a b"])
+    assert [one.parameters for one in both] == [{"numRows": "12"}, {}]
+    assert warehouse.table("made.measured").partitions() == ["p=1", "p=a b"]
+    cleaner.run(warehouse.metastore)
+    assert warehouse.table("made.measured").count() == 2

@@ -12,8 +12,8 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from acid_platform.gateway.protocol import load
@@ -21,11 +21,14 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
+from tests.interop import hive_statements, trino_statements
+from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
+from tests.interop.hive import VERSIONS, Hive
 from tests.interop.report import Report
 from tests.interop.tables import KINDS, make_tables
-from tests.interop.trino import Trino, Unavailable
-from tests.interop.with_trino import WithTrino, record
+from tests.interop.trino import VERSION, Trino, Unavailable
+from tests.interop.values import hive_rows, trino_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RECORDED = ROOT / "tests" / "gateway" / "recorded"
@@ -45,34 +48,72 @@ def compact_and_clean(warehouse: Warehouse, report: Report) -> None:
 
 def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
     """Raises Unavailable."""
-    report = Report("Trino 476", chosen.log)
-    fresh = work / "fresh"
+    report = Report(f"Trino {VERSION}", chosen.log)
     with (
         temporary_warehouse(work / "wh") as warehouse,
-        temporary_warehouse(fresh, engine="local") as other,
+        temporary_warehouse(work / "fresh", engine="local") as other,
         serving(warehouse) as (gateway, address),
         serving(other) as (second, recorded),
     ):
         trino = Trino(chosen.home, work / "trino", {"acid": address, "recorded": recorded})
         try:
-            refused = make_tables(warehouse)
-            report.check(f"{len(KINDS)} kinds of tables are made", not refused, refused)
+            filled(warehouse, report)
             trino.await_start()
-            began = time.perf_counter()
-            checks = WithTrino(warehouse, trino, gateway, report)
+            checks = Checks(warehouse, gateway, report, trino.sql, trino_rows)
             checks.reads("as written,")
-            checks.changes()
+            checks.changes(trino_statements.CHANGES)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,")
-            checks.definitions()
-            checks.races(chosen.races)
-            print(f"{time.perf_counter() - began:.0f} s with Trino")
-            if chosen.record:
-                record(other, trino, second, RECORDED / "trino-476.jsonl")
+            checks.runs(trino_statements.DEFINITIONS)
+            checks.races(chosen.races, [trino.sql, trino.sql])
             show_latency(gateway)
+            if chosen.record:
+                run = partial(trino.sql, catalog="recorded", schema="made")
+                statements = trino_statements.RECORDED
+                target = RECORDED / f"trino-{VERSION}.jsonl"
+                record(other, second, report.engine, statements, run, target)
         finally:
             trino.stop()
     return report
+
+
+def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
+    """Raises Unavailable."""
+    report = Report(f"Hive {version}", chosen.log)
+    with (
+        temporary_warehouse(work / "wh") as warehouse,
+        serving(warehouse) as (gateway, address),
+    ):
+        hive = Hive(chosen.home, work / "hive", version, address)
+        try:
+            filled(warehouse, report)
+            hive.sql("USE db")
+            checks = Checks(warehouse, gateway, report, hive.sql, hive_rows)
+            checks.reads("as written,")
+            checks.changes(hive_statements.CHANGES)
+            compact_and_clean(warehouse, report)
+            checks.reads("compacted and cleaned,")
+            checks.runs(hive_statements.STATEMENTS)
+            show_latency(gateway)
+        finally:
+            hive.stop()
+    if chosen.record:
+        with (
+            temporary_warehouse(work / "fresh", engine="local") as other,
+            serving(other) as (second, recorded),
+        ):
+            hive = Hive(chosen.home, work / "recorded", version, recorded)
+            try:
+                target = RECORDED / f"hive-{version}.jsonl"
+                record(other, second, report.engine, hive_statements.RECORDED, hive.sql, target)
+            finally:
+                hive.stop()
+    return report
+
+
+def filled(warehouse: Warehouse, report: Report) -> None:
+    refused = make_tables(warehouse)
+    report.check(f"{len(KINDS)} kinds of tables are made", not refused, refused)
 
 
 def show_latency(gateway: Observed) -> None:
@@ -80,7 +121,10 @@ def show_latency(gateway: Observed) -> None:
         print(f"     {name:40} {count:6} calls, median {median:6.1f} ms")
 
 
-ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {"trino": with_trino}
+ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
+    "trino": with_trino,
+    **{f"hive-{version}": partial(with_hive, version) for version in VERSIONS},
+}
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Tables of every kind, as this platform writes them, for other engines to read.
 
-Those in Avro, text and JSON are written by Spark, all others without a JVM.
+Those in text and JSON are written by Spark, all others without a JVM.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def _kinds() -> dict[str, tuple[Callable[[Maker, str, Mapping[str, str]], None],
         found[make.__name__] = (make, {})
     for make in (Maker.plain, Maker.minor, Maker.major, Maker.parts, Maker.bucketed, Maker.aborted):
         found[f"{make.__name__}_hive3"] = (make, HIVE3)
-    for stored in ("orc", "parquet", "avro", "text", "json"):
+    for stored in ("orc", "parquet", "text", "json"):
         found[f"{stored}_minor"] = (Maker.insert_only, {"acid.format": stored})
     for stored in ("orc", "parquet"):
         found[f"{stored}_major"] = (Maker.insert_only, {"acid.format": stored})

@@ -30,16 +30,16 @@ class Failed(Exception):
     """Trino answered a statement with an error."""
 
 
-def java_home() -> Path:
-    """A JDK that is new enough. Raises Unavailable."""
-    places = [os.environ.get("TRINO_JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]
+def java_home(oldest: int, newest: int, engine: str) -> Path:
+    """A JDK of one of these versions. Raises Unavailable."""
+    places = [os.environ.get("INTEROP_JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]
     for place in places:
         release = Path(place, "release")
         if place and release.exists():
             (line,) = [one for one in release.read_text().split("\n") if "JAVA_VERSION=" in one]
-            if int(line.split('"')[1].split(".")[0]) >= _OLDEST_JAVA:
+            if oldest <= int(line.split('"')[1].split(".")[0]) <= newest:
                 return Path(place)
-    raise Unavailable(f"Trino {VERSION} needs a JDK {_OLDEST_JAVA} or newer: set TRINO_JAVA_HOME")
+    raise Unavailable(f"{engine} needs a JDK {oldest} or newer: set INTEROP_JAVA_HOME")
 
 
 def server_directory(home: Path) -> Path:
@@ -74,7 +74,7 @@ class Trino:
     """A running server; `catalogs` has the gateway's address of each catalog."""
 
     def __init__(self, home: Path, work: Path, catalogs: Mapping[str, tuple[str, int]]) -> None:
-        server, java = server_directory(home), java_home()
+        server, java = server_directory(home), java_home(_OLDEST_JAVA, 99, f"Trino {VERSION}")
         self.port = _free_port()
         plugins = work / "plugin"
         (work / "catalog").mkdir(parents=True)
