@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.errors import UnsupportedLayout
 from acid_platform.warehouse import Warehouse
 
 
 def our_rows(warehouse: Warehouse, table: str) -> tuple[list[str], pa.Schema]:
     """This platform's rows, each as a line of JSON, sorted; and their types."""
-    read = warehouse.table(table).to_arrow()
+    try:
+        read = warehouse.table(table).to_arrow()
+    except UnsupportedLayout:  # text and JSON are read by Spark
+        read = warehouse.table(table).read().toArrow()
     columns = [
         [_ours(value, field.type) for value in column.to_pylist()]
         for column, field in zip(read.columns, read.schema, strict=True)

@@ -1,39 +1,59 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
-import org.apache.hadoop.hive.cli.CliDriver;
-import org.apache.hadoop.hive.cli.CliSessionState;
-import org.apache.hadoop.hive.common.io.SessionStream;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.ql.IDriver;
+import org.apache.hadoop.hive.ql.processors.CommandProcessor;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorException;
+import org.apache.hadoop.hive.ql.processors.CommandProcessorFactory;
 import org.apache.hadoop.hive.ql.session.SessionState;
 
 /** Runs the statements of standard input, one a line. After each comes a line "==ok" or "==failed". */
 public class Statements {
     public static void main(String[] arguments) throws Exception {
-        CliSessionState session = new CliSessionState(new HiveConf(SessionState.class));
-        SessionStream out = new SessionStream(System.out, true, "UTF-8");
-        session.in = System.in;
-        session.out = out;
-        session.info = new SessionStream(System.err, true, "UTF-8");
-        session.err = out;
-        session.setIsSilent(true);
+        PrintStream out = new PrintStream(System.out, true, "UTF-8");
+        System.setOut(System.err);
+        HiveConf configuration = new HiveConf(SessionState.class);
+        SessionState session = new SessionState(configuration);
         SessionState.start(session);
-        CliDriver driver = new CliDriver();
         BufferedReader lines =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        System.out.println("==ok");
+        out.println("==ok");
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-            boolean good = true;
             try {
-                driver.processLine(line);
-            } catch (CommandProcessorException error) {
-                System.out.println(error.getMessage());
-                good = false;
+                for (String row : run(line, session)) {
+                    out.println(row);
+                }
+                out.println("==ok");
+            } catch (Exception error) {
+                String told = error.getMessage();
+                Throwable cause = error.getCause();
+                out.println(told + (cause == null ? "" : " caused by " + cause));
+                out.println("==failed");
             }
-            System.out.flush();
-            System.out.println(good ? "==ok" : "==failed");
         }
         session.close();
+    }
+
+    static List<String> run(String line, SessionState session) throws Exception {
+        List<String> rows = new ArrayList<>();
+        CommandProcessor processor =
+                CommandProcessorFactory.get(line.trim().split("\\s+"), session.getConf());
+        if (processor instanceof IDriver) {
+            try (IDriver driver = (IDriver) processor) {
+                driver.run(line);
+                List<String> some = new ArrayList<>();
+                while (driver.getResults(some)) {
+                    rows.addAll(some);
+                    some.clear();
+                }
+            }
+        } else {
+            processor.run(line.trim().split("\\s+", 2)[1]);
+        }
+        return rows;
     }
 }

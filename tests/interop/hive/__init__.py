@@ -64,7 +64,7 @@ _CONFIGURATION = {
 def jars(home: Path, version: str) -> Path:
     """The directory with the jars of this version; Maven fetches them once. Raises Unavailable."""
     place = home / f"hive-{version}"
-    if (place / "lib" / f"hive-cli-{version}.jar").exists():
+    if (place / "lib" / f"hive-exec-{version}.jar").exists():
         return place / "lib"
     if shutil.which("mvn") is None:
         raise Unavailable(f"Hive {version}: install Maven, which fetches its jars")
