@@ -33,10 +33,16 @@ CHANGES = (
     ("orc_minor", "INSERT INTO orc_minor VALUES (700, 'o', 1.5)"),
     ("parquet_minor", "INSERT INTO parquet_minor VALUES (700, 'o', 1.5)"),
     ("parquet_parts", "INSERT INTO parquet_parts VALUES (700, 'o', 1.5, 9)"),
-    ("text_minor", "INSERT INTO text_minor VALUES (700, 'o', 1.5)"),
-    ("json_minor", "INSERT INTO json_minor VALUES (700, 'o', 1.5)"),
 )
 """Statements that change a table, after which both sides have to read the same."""
+
+UNREADABLE = ("json_minor",)
+"""Tables that Trino refuses: it does not know the SerDe of Hive 4 for JSON."""
+
+REFUSED = (
+    "INSERT INTO text_minor VALUES (700, 'compressed', 1.5)",
+    "INSERT INTO json_minor VALUES (700, 'o', 1.5)",
+)
 
 DEFINITIONS = (
     "CREATE SCHEMA made",
