@@ -414,3 +414,8 @@ def test_P34_statistics_of_partitions_are_kept_and_served(
     assert warehouse.table("made.measured").partitions() == ["p=1", "p=a b"]
     cleaner.run(warehouse.metastore)
     assert warehouse.table("made.measured").count() == 2
+    client.drop_table("made", "measured", True)
+    cleaner.run(warehouse.metastore)
+    client.create_table(table)
+    assert client.get_partition_names("made", "measured", -1) == []
+    assert not (warehouse_root(warehouse) / "made.db/measured/_statistics_of_engines").exists()
