@@ -66,13 +66,13 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,", trino_statements.UNREADABLE)
             checks.runs(trino_statements.DEFINITIONS)
-            checks.races(chosen.races, [trino.sql, trino.sql])
-            show_latency(gateway)
             if chosen.record:
                 run = partial(trino.sql, catalog="recorded", schema="made")
                 statements = trino_statements.RECORDED
                 target = RECORDED / f"trino-{VERSION}.jsonl"
                 record(other, second, report.engine, statements, run, target)
+            checks.races(chosen.races, [trino.sql, trino.sql])
+            show_latency(gateway)
         finally:
             trino.stop()
     return report
