@@ -24,7 +24,7 @@ from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 
-MANAGED, VIEW = "MANAGED_TABLE", "VIRTUAL_VIEW"
+MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 
 
 def like(pattern: str | None) -> re.Pattern[str]:
@@ -152,9 +152,18 @@ class Catalog:
         return self._understood(database, name, [])
 
     def get_table_req(self, request: Any) -> Any:
-        """Raises UnsupportedStatement for a client without the capability, see `get_table`."""
+        """Raises UnsupportedStatement for a client without the capability, see `get_table`.
+
+        Clients that do not say who they are, as Hive does, are told that tables are external. Trino
+        then refuses TRUNCATE, and DELETE without a condition of an insert-only table: it would
+        delete the files of a managed table itself, without a transaction and without a call.
+        """
         said = request.capabilities.values if request.capabilities else []
-        return load().GetTableResult(table=self._understood(request.dbName, request.tblName, said))
+        shown = self._understood(request.dbName, request.tblName, said)
+        is_hive = request.catName or request.engine or request.processorIdentifier
+        if shown.tableType == MANAGED and not is_hive:
+            shown.tableType = EXTERNAL
+        return load().GetTableResult(table=shown)
 
     def _understood(self, database: str, name: str, capabilities: Sequence[int]) -> Any:
         shown = self._shown(database, name)

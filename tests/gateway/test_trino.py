@@ -303,3 +303,13 @@ def test_P34_compressed_text_refuses_the_commit(
     assert "gzip" in refused.value.message and "compression_codec" in refused.value.message
     insert(line).commit()
     assert len(warehouse.metastore.history(table.name)) == 1
+
+
+def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -> None:
+    """Of a managed table, TRUNCATE of Trino 476 deletes the files itself, without any call."""
+    database, name = table.name.split(".")
+    able = m.ClientCapabilities(values=[2])
+    request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)
+    assert client.get_table_req(request).table.tableType == "EXTERNAL_TABLE"
+    request.catName = "hive"
+    assert client.get_table_req(request).table.tableType == "MANAGED_TABLE"

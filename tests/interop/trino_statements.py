@@ -40,6 +40,12 @@ UNREADABLE = ("json_minor",)
 """Tables that Trino refuses: it does not know the SerDe of Hive 4 for JSON."""
 
 REFUSED = (
+    "TRUNCATE TABLE plain",
+    "TRUNCATE TABLE parquet_minor",
+    "DELETE FROM parquet_minor",
+    "DELETE FROM parquet_parts WHERE p = 1",
+    "COMMENT ON COLUMN plain.s IS 'told'",
+    "CREATE TABLE copied WITH (transactional = true) AS SELECT * FROM plain",
     "INSERT INTO text_minor VALUES (700, 'compressed', 1.5)",
     "INSERT INTO json_minor VALUES (700, 'o', 1.5)",
 )
@@ -53,7 +59,6 @@ DEFINITIONS = (
     "ANALYZE made.one",
     "SHOW STATS FOR made.one",
     "COMMENT ON TABLE made.one IS 'told'",
-    "COMMENT ON COLUMN made.one.v IS 'told'",
     "ALTER TABLE made.one RENAME TO made.other",
     "SELECT * FROM made.other",
     "CREATE TABLE made.parts (id integer, v varchar, p integer) WITH (transactional = true,"
@@ -63,19 +68,15 @@ DEFINITIONS = (
     "SHOW STATS FOR made.parts",
     "CALL system.create_empty_partition('made', 'parts', ARRAY['p'], ARRAY['9'])",
     'SELECT * FROM made."parts$partitions"',
-    "CREATE TABLE made.copied WITH (transactional = true) AS SELECT * FROM db.plain",
-    "SELECT count(*) FROM made.copied",
     "CREATE TABLE made.buckets (id integer, v varchar) WITH (transactional = true,"
     " bucketed_by = ARRAY['id'], bucket_count = 3)",
     "INSERT INTO made.buckets VALUES (1, 'a'), (2, 'b')",
-    "TRUNCATE TABLE made.other",
     "SHOW CREATE TABLE made.other",
     "SHOW TABLES FROM made",
     "SHOW COLUMNS FROM made.parts",
     "DROP TABLE made.other",
     "DROP TABLE made.parts",
     "DROP TABLE made.buckets",
-    "DROP TABLE IF EXISTS made.copied",
     "DROP SCHEMA made",
 )
 
