@@ -1,21 +1,30 @@
-"""Calls that read declarations: databases, tables, views, partitions, settings, statistics."""
+"""Calls that read declarations: databases, tables, views, partitions, constraints."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from acid_platform.errors import NoSuchPartition, NoSuchTable, UnsupportedStatement
+from acid_platform.errors import (
+    NoSuchPartition,
+    NoSuchTable,
+    UnsupportedStatement,
+    WarehouseNotWritable,
+)
 from acid_platform.gateway import shapes
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics import counts_of
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
 
-MANAGED, VIEW = "MANAGED_TABLE", "VIRTUAL_VIEW"
+MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 
 
 def like(pattern: str | None) -> re.Pattern[str]:
@@ -45,7 +54,12 @@ class Catalog:
         database = name.lower()
         if database not in self._metastore.databases():
             raise NoSuchTable(f"there is no database {database}")
-        return shapes.database(database, self._metastore.places.root)
+        root = self._metastore.places.root
+        with suppress(WarehouseNotWritable):
+            # Trino makes no table in a database whose directory is missing, as it is until this
+            # platform has made a table in it.
+            make_root(*Files.of(f"{root}/{database}.db"))
+        return shapes.database(database, root)
 
     def get_database_req(self, request: Any) -> Any:
         return self.get_database(request.name)
@@ -119,12 +133,15 @@ class Catalog:
     def _shown(self, database: str, name: str) -> Any:
         full = table_name(f"{database}.{name}")
         try:
-            return shapes.table(self._metastore.table(full))
+            record = self._metastore.table(full)
         except NoSuchTable:
             view = self._views().get(full)
             if view is None:
                 raise
             return shapes.view(view)
+        shown = shapes.table(record)
+        shown.parameters |= counts_of(record, None)
+        return shown
 
     def get_table(self, database: str, name: str) -> Any:
         """A view. With this call a client can't say that it understands transactional tables.
@@ -135,9 +152,18 @@ class Catalog:
         return self._understood(database, name, [])
 
     def get_table_req(self, request: Any) -> Any:
-        """Raises UnsupportedStatement for a client without the capability, see `get_table`."""
+        """Raises UnsupportedStatement for a client without the capability, see `get_table`.
+
+        Clients that do not say who they are, as Hive does, are told that tables are external. Trino
+        then refuses TRUNCATE, and DELETE without a condition of an insert-only table: it would
+        delete the files of a managed table itself, without a transaction and without a call.
+        """
         said = request.capabilities.values if request.capabilities else []
-        return load().GetTableResult(table=self._understood(request.dbName, request.tblName, said))
+        shown = self._understood(request.dbName, request.tblName, said)
+        is_hive = request.catName or request.engine or request.processorIdentifier
+        if shown.tableType == MANAGED and not is_hive:
+            shown.tableType = EXTERNAL
+        return load().GetTableResult(table=shown)
 
     def _understood(self, database: str, name: str, capabilities: Sequence[int]) -> Any:
         shown = self._shown(database, name)
@@ -173,7 +199,12 @@ class Catalog:
         return names if limit is None or limit < 0 else names[:limit]
 
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
-        return [shapes.partition(record, name) for name in names]
+        return [self._partition(record, name) for name in names]
+
+    def _partition(self, record: TableRecord, name: str) -> Any:
+        shown = shapes.partition(record, name)
+        shown.parameters |= counts_of(record, name)
+        return shown
 
     def get_partition_names(self, database: str, name: str, limit: int | None) -> list[str]:
         return self._partitions(self._record(database, name), limit)
@@ -251,7 +282,7 @@ class Catalog:
         wanted = shapes.name_of(record, values)
         if wanted not in self._partitions(record):
             raise NoSuchPartition(f"{record.name} has no partition {wanted}")
-        return shapes.partition(record, wanted)
+        return self._partition(record, wanted)
 
     def get_partition_with_auth(
         self, database: str, name: str, values: Sequence[str], _user: str, _groups: Sequence[str]
@@ -317,16 +348,7 @@ class Catalog:
             for column, value in zip(columns, values, strict=True)
         }
 
-    # --- statistics and constraints: the platform keeps its own ---------------------------------
-
-    def get_table_statistics_req(self, _request: Any) -> Any:
-        return load().TableStatsResult(tableStats=[])
-
-    def get_partitions_statistics_req(self, _request: Any) -> Any:
-        return load().PartitionsStatsResult(partStats={})
-
-    def get_aggr_stats_for(self, _request: Any) -> Any:
-        return load().AggrStats(colStats=[], partsFound=0)
+    # --- constraints: there are none ------------------------------------------------------------
 
     def get_primary_keys(self, _request: Any) -> Any:
         return load().PrimaryKeysResponse(primaryKeys=[])

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from acid_platform.errors import MalformedName, WriteConflict
 from acid_platform.gateway.own_rows import require_own_rows
-from acid_platform.layout.formats import is_insert_only
+from acid_platform.gateway.plain_text import require_plain_text
+from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
@@ -136,6 +137,9 @@ def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -
     """Raises CorruptFile for a file that readers would refuse or misread."""
     assert report.contents is not None
     if is_insert_only(record.properties):
+        if FileFormat.of(record.properties).name in ("text", "json"):
+            for file in report.contents.files:
+                require_plain_text(files, f"{where}/{report.directory}/{file.path}")
         return
     name = parse_directory(report.directory)
     assert name is not None

@@ -15,11 +15,15 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog import VIEW
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics import keep_counts
+from acid_platform.gateway.truncating import truncate
 from acid_platform.layout import formats
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.durability import make_root
+from acid_platform.storage.files import Files
 from acid_platform.tables.creation import create
 from acid_platform.tables.declaration import (
     Declaration,
@@ -50,8 +54,8 @@ _OF_ENGINES = frozenset(
         "presto_query_id",
     }
 )
-"""Parameters that engines set by themselves: statistics, which the platform keeps by itself, and
-their own versions."""
+"""Parameters that engines set by themselves and that are no properties: counts, see `statistics`,
+and their own versions."""
 
 
 class Definitions:
@@ -75,6 +79,7 @@ class Definitions:
         if database.description or _kept(database.parameters):
             raise UnsupportedStatement(f"database {name} can't keep a comment or parameters")
         self._metastore.create_database(name)
+        make_root(*Files.of(usual))  # Trino makes no table in a database without a directory
 
     def drop_database(self, name: str, _delete: bool, cascade: bool) -> None:
         database = name.lower()
@@ -156,8 +161,19 @@ class Definitions:
     ) -> None:
         self.drop_table(database, name, delete)
 
+    def truncate_table_req(self, request: Any) -> Any:
+        """Empties a table, or partitions of it, in a transaction of this connection."""
+        name = table_name(f"{request.dbName}.{request.tableName}")
+        mine = self._locker()
+        truncate(self._metastore, name, request.partNames, request.writeId or 0, mine)
+        return load().TruncateTableResponse()
+
+    def truncate_table(self, database: str, name: str, partitions: Sequence[str] | None) -> None:
+        """Raises UnsupportedStatement: without a write id it would be no transaction."""
+        truncate(self._metastore, table_name(f"{database}.{name}"), partitions, 0, self._locker())
+
     def alter_table(self, database: str, name: str, new: Any) -> None:
-        """Changes columns, properties and the name; statistics are accepted without effect.
+        """Changes columns, properties and the name, and keeps the counts.
 
         The client sends the whole table as it wants it, so it must have seen the present one.
         Raises DeclarationChanged, InvalidDefinition, UnsupportedStatement.
@@ -166,6 +182,7 @@ class Definitions:
         renamed = table_name(f"{new.dbName}.{new.tableName}")
         columns = _columns(record, new)
         properties = _changed_properties(record, new.parameters or {})
+        keep_counts(record, None, new.parameters or {})
         if renamed == record.name and columns is None and not properties:
             return
         seen = (new.parameters or {}).get(shapes.VERSION)
@@ -190,33 +207,6 @@ class Definitions:
     def alter_table_req(self, request: Any) -> Any:
         self.alter_table(request.dbName, request.tableName, request.table)
         return load().AlterTableResponse()
-
-    # --- column statistics: the platform keeps its own ------------------------------------------
-
-    def update_table_column_statistics(self, _statistics: Any) -> bool:
-        return True
-
-    def update_partition_column_statistics(self, _statistics: Any) -> bool:
-        return True
-
-    def update_table_column_statistics_req(self, _request: Any) -> Any:
-        return load().SetPartitionsStatsResponse(result=True)
-
-    def update_partition_column_statistics_req(self, _request: Any) -> Any:
-        return load().SetPartitionsStatsResponse(result=True)
-
-    def set_aggr_stats_for(self, _request: Any) -> bool:
-        return True
-
-    def delete_table_column_statistics(
-        self, _database: str, _name: str, _column: str, _engine: str
-    ) -> bool:
-        return True
-
-    def delete_partition_column_statistics(
-        self, _database: str, _name: str, _partition: str, _column: str, _engine: str
-    ) -> bool:
-        return True
 
 
 def _kept(parameters: Mapping[str, str] | None) -> dict[str, str]:

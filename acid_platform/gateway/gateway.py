@@ -18,13 +18,14 @@ from acid_platform.gateway.partitions import Partitions
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
 from acid_platform.gateway.server import Entry, Server
 from acid_platform.gateway.session import Session
+from acid_platform.gateway.statistics import Statistics
 from acid_platform.gateway.transactions import Transactions
 from acid_platform.metastore.client.metastore import Metastore
 
 _LOG = logging.getLogger(__name__)
 
 
-class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions):
+class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions, Statistics):
     """All calls. It may be used from several threads."""
 
     def __init__(

@@ -625,6 +625,13 @@ struct ColumnStatistics {
   4: optional string engine
 }
 
+// What the gateway keeps in a file of its own; no engine sees it.
+struct KeptStatistics {
+  1: string entity,
+  2: map<string, string> parameters,
+  3: list<ColumnStatisticsObj> columns
+}
+
 exception InvalidInputException {
   1: optional string message
 }

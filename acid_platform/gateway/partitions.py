@@ -14,7 +14,7 @@ from acid_platform.errors import (
 from acid_platform.gateway import shapes
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.gateway.statistics import keep_counts
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 
@@ -92,7 +92,7 @@ class Partitions:
         self, database: str, name: str, partition: str, delete: bool
     ) -> bool:
         record = self._metastore.table(f"{database}.{name}")
-        self._drop(record, _normal(record, partition), delete)
+        self._drop(record, shapes.normal(record, partition), delete)
         return True
 
     def drop_partitions_req(self, request: Any) -> Any:
@@ -105,9 +105,9 @@ class Partitions:
         record = self._metastore.table(f"{request.dbName}.{request.tblName}")
         dropped = []
         for name in request.parts.names:
-            shown = shapes.partition(record, _normal(record, name))
+            shown = shapes.partition(record, shapes.normal(record, name))
             try:
-                self._drop(record, _normal(record, name), request.deleteData)
+                self._drop(record, shapes.normal(record, name), request.deleteData)
             except NoSuchPartition:
                 if not request.ifExists:
                     raise
@@ -118,7 +118,7 @@ class Partitions:
     # --- alter ----------------------------------------------------------------------------------
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
-        """Statistics of partitions are accepted: the platform counts by itself.
+        """Keeps the counts that come with partitions.
 
         Raises InvalidDefinition for another location, and NoSuchPartition.
         """
@@ -127,6 +127,8 @@ class Partitions:
         for one in partitions:
             if _placed(record, one) not in known:
                 raise NoSuchPartition(f"{record.name} has no partition {_placed(record, one)}")
+        for one in partitions:
+            keep_counts(record, _placed(record, one), one.parameters or {})
 
     def alter_partition(self, database: str, name: str, partition: Any) -> None:
         self.alter_partitions(database, name, [partition])
@@ -156,10 +158,3 @@ def _placed(record: TableRecord, partition: Any) -> str:
             f" in {record.location}/{name}"
         )
     return name
-
-
-def _normal(record: TableRecord, partition: str) -> str:
-    """The registered spelling of a partition's name. Raises NoSuchPartition."""
-    if parse_partition(partition, [column for column, _ in record.partition_columns]) is None:
-        raise NoSuchPartition(f"{partition!r} is no partition of {record.name}")
-    return shapes.name_of(record, shapes.values_of(record, partition))

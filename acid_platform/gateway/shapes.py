@@ -237,6 +237,13 @@ def name_of(record: TableRecord, values: Sequence[str]) -> str:
     )
 
 
+def normal(record: TableRecord, partition: str) -> str:
+    """The registered spelling of a partition's name. Raises NoSuchPartition."""
+    if parse_partition(partition, [column for column, _ in record.partition_columns]) is None:
+        raise NoSuchPartition(f"{partition!r} is no partition of {record.name}")
+    return name_of(record, values_of(record, partition))
+
+
 def partition(record: TableRecord, name: str) -> Any:
     """Raises UnsupportedStatement."""
     database, short = split(record.name)

@@ -21,6 +21,7 @@ from tests.acid_files import AcidTable, P
 
 m = load()
 SELECT, INSERT, UPDATE, DELETE = 1, 2, 3, 4
+NO_TXN = 6
 SHARED_READ, SHARED_WRITE, EXCLUSIVE, EXCL_WRITE = 1, 2, 3, 4
 ACQUIRED, WAITING, NOT_ACQUIRED = 1, 2, 4
 Row = tuple[int, str]
@@ -141,10 +142,10 @@ class Statement:
 
 
 def shown(client: Any, table: str) -> Any:
-    """The declaration of a table as Trino and Hive 4 ask for it."""
+    """The declaration of a table as Hive 4 asks for it."""
     database, name = table.split(".")
     able = m.ClientCapabilities(values=[2])
-    request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)
+    request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able, catName="hive")
     return client.get_table_req(request).table
 
 

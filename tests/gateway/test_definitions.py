@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from thriftpy2.thrift import TApplicationException
 
 from acid_platform.gateway import shapes
+from acid_platform.gateway.server import Server
+from acid_platform.services import cleaner
+from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import (
+    EXCL_WRITE,
     EXCLUSIVE,
     INSERT,
+    NO_TXN,
     SELECT,
     Statement,
+    connected,
     files,
     insert_events,
     m,
@@ -236,6 +243,10 @@ def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse)
 def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -> None:
     client.create_database(m.Database(name="fresh", parameters={"trino_query_id": "1"}))
     assert "fresh" in warehouse.metastore.databases()
+    # Trino refuses CREATE TABLE in a database whose directory is missing.
+    assert (warehouse_root(warehouse) / "fresh.db").is_dir()
+    assert client.get_database("made").locationUri.endswith("/made.db")
+    assert (warehouse_root(warehouse) / "made.db").is_dir()
     with pytest.raises(m.AlreadyExistsException):
         client.create_database(m.Database(name="fresh"))
     with pytest.raises(m.InvalidObjectException):
@@ -261,3 +272,150 @@ def test_P34_a_write_into_a_dropped_table_does_not_commit(
     # The drop waits for the writer's lock, so the writer comes first.
     statement.commit()
     assert warehouse.table("made.gone").count() == 1
+
+
+def truncating(client: Any, table: str, partitions: Sequence[str] | None = None) -> Statement:
+    """Hive's TRUNCATE, up to its commit."""
+    statement = Statement(client)
+    statement.lock(table, NO_TXN, EXCL_WRITE)
+    database, name = table.split(".")
+    client.truncate_table_req(
+        m.TruncateTableRequest(
+            dbName=database,
+            tableName=name,
+            partNames=partitions,
+            writeId=statement.allocate(table),
+        )
+    )
+    return statement
+
+
+def test_P32_truncate_empties_a_table_when_its_transaction_commits(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("emptied"))
+    table = warehouse.table("made.emptied")
+    trino_insert(client, table.name, [(1, "a")])
+    truncating(client, table.name).abort()
+    statement = truncating(client, table.name)
+    assert table.count() == 1
+    statement.commit()
+    assert table.count() == 0
+    trino_insert(client, table.name, [(2, "b")])
+    assert table.to_arrow().to_pylist() == [{"id": 2, "v": "b"}]
+    assert warehouse.metastore.history(table.name)[1]["overwrite"]
+
+
+def test_P32_truncate_empties_partitions_of_a_table(client: Any, warehouse: Warehouse) -> None:
+    table = declared("cut")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    for number, name in enumerate(("p=1", "p=a b", "p=3")):
+        trino_insert(client, "made.cut", [(number, "a")], name)
+    truncating(client, "made.cut", ["p=a b"]).commit()
+    assert sorted(warehouse.table("made.cut").to_arrow().column("id").to_pylist()) == [0, 2]
+    with pytest.raises((m.MetaException, TApplicationException)):
+        truncating(client, "made.cut", ["p=nowhere"])
+
+
+def test_P32_truncate_with_a_write_id_that_is_not_the_clients_is_refused(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    """Its base would hide rows that others have committed."""
+    client.create_table(declared("safe"))
+    trino_insert(client, "made.safe", [(1, "a")])
+    with connected(server.address) as other:
+        theirs = Statement(other)
+        theirs.lock("made.safe", INSERT)
+        foreign = theirs.allocate("made.safe")
+        for write_id in (1, foreign, foreign + 1, None):
+            request = m.TruncateTableRequest(dbName="made", tableName="safe", writeId=write_id)
+            with pytest.raises(m.MetaException) as refused:
+                client.truncate_table_req(request)
+            assert "run TRUNCATE again" in refused.value.message
+        with pytest.raises(m.MetaException):
+            client.truncate_table("made", "safe", [])
+        theirs.abort()
+    assert warehouse.table("made.safe").count() == 1
+
+
+def column_statistics(name: str, distinct: int, partition: str | None = None) -> Any:
+    """What ANALYZE sends for the column `id`."""
+    counted = m.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct)
+    return m.ColumnStatistics(
+        statsDesc=m.ColumnStatisticsDesc(
+            isTblLevel=partition is None, dbName="made", tableName=name, partName=partition
+        ),
+        statsObj=[
+            m.ColumnStatisticsObj(
+                colName="id",
+                colType="int",
+                statsData=m.ColumnStatisticsData(longStats=counted),
+            )
+        ],
+        engine="hive",
+    )
+
+
+def test_P34_column_statistics_and_counts_are_kept_and_served(
+    client: Any, warehouse: Warehouse
+) -> None:
+    client.create_table(declared("analyzed"))
+    client.update_table_column_statistics(column_statistics("analyzed", 7))
+    new = shown(client, "made.analyzed")
+    new.parameters |= {"numRows": "5", "totalSize": "9", "COLUMN_STATS_ACCURATE": "{}"}
+    client.alter_table("made", "analyzed", new)
+
+    def asked(*columns: str) -> list[int]:
+        request = m.TableStatsRequest(
+            dbName="made", tblName="analyzed", colNames=list(columns), engine="hive"
+        )
+        found = client.get_table_statistics_req(request).tableStats
+        return [one.statsData.longStats.numDVs for one in found]
+
+    assert asked("id", "v") == [7] and asked("v") == []
+    kept = shown(client, "made.analyzed").parameters
+    assert (kept["numRows"], kept["totalSize"]) == ("5", "9")
+    assert "COLUMN_STATS_ACCURATE" not in kept  # Hive must not answer count(*) from it
+    trino_insert(client, "made.analyzed", [(1, "a")])
+    assert warehouse.table("made.analyzed").count() == 1
+    # The counts of a column that has become another one are not served.
+    warehouse.table("made.analyzed").change_column("id", "id bigint")
+    assert asked("id") == []
+    client.delete_table_column_statistics("made", "analyzed", "id", "hive")
+    for file in (warehouse_root(warehouse) / "made.db/analyzed/_statistics_of_engines").iterdir():
+        file.write_bytes(b"damaged")
+    assert "numRows" not in shown(client, "made.analyzed").parameters and asked("id") == []
+    found = [str(one) for one in examine(warehouse.metastore, ["made.analyzed"]).findings]
+    assert [one for one in found if one.startswith("error") or "statistics" in one] == []
+
+
+def test_P34_statistics_of_partitions_are_kept_and_served(
+    client: Any, warehouse: Warehouse
+) -> None:
+    table = declared("measured")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    for number, name in enumerate(("p=1", "p=a b")):
+        trino_insert(client, "made.measured", [(number, "a")], name)
+    client.update_partition_column_statistics(column_statistics("measured", 3, "p=a b"))
+    with pytest.raises(m.NoSuchObjectException):
+        client.update_partition_column_statistics(column_statistics("measured", 3, "p=no"))
+    request = m.PartitionsStatsRequest(
+        dbName="made", tblName="measured", colNames=["id"], partNames=["p=1", "p=a b"], engine="x"
+    )
+    found = client.get_partitions_statistics_req(request).partStats
+    assert {name: one[0].statsData.longStats.numDVs for name, one in found.items()} == {"p=a b": 3}
+    (changed,) = client.get_partitions_by_names("made", "measured", ["p=1"])
+    changed.parameters = {"numRows": "12"}
+    client.alter_partitions_with_environment_context("made", "measured", [changed], None)
+    both = client.get_partitions_by_names("made", "measured", ["p=1", "p=a b"])
+    assert [one.parameters for one in both] == [{"numRows": "12"}, {}]
+    assert warehouse.table("made.measured").partitions() == ["p=1", "p=a b"]
+    cleaner.run(warehouse.metastore)
+    assert warehouse.table("made.measured").count() == 2
+    client.drop_table("made", "measured", True)
+    cleaner.run(warehouse.metastore)
+    client.create_table(table)
+    assert client.get_partition_names("made", "measured", -1) == []
+    assert not (warehouse_root(warehouse) / "made.db/measured/_statistics_of_engines").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from typing import Any
 
@@ -274,3 +275,41 @@ def test_P34_a_new_gateway_ends_what_the_old_one_began(warehouse: Warehouse, tab
         assert not statement.heartbeat().aborted
         statement.commit()
     assert rows(table) == [(1, "a")]
+
+
+@pytest.mark.parametrize("stored", ["text", "json"])
+def test_P34_compressed_text_refuses_the_commit(
+    client: Any, warehouse: Warehouse, stored: str
+) -> None:
+    """Trino compresses text unless told otherwise, and our readers would take it for text."""
+    table = warehouse.create_table(
+        f"db.compressed_{stored}",
+        "id int, v string",
+        properties={"transactional_properties": "insert_only", "acid.format": stored},
+    )
+
+    def insert(content: bytes) -> Statement:
+        statement = Statement(client)
+        statement.lock(table.name, INSERT)
+        write_id = statement.allocate(table.name)
+        where = files(client, table.name).file(f"d{write_id}").parent
+        where.mkdir(parents=True)
+        (where / "000000_0").write_bytes(content)
+        return statement
+
+    line = b'{"id": 1, "v": "a"}\n' if stored == "json" else b"1\x01a\n"
+    with pytest.raises(m.TxnAbortedException) as refused:
+        insert(gzip.compress(line)).commit()
+    assert "gzip" in refused.value.message and "compression_codec" in refused.value.message
+    insert(line).commit()
+    assert len(warehouse.metastore.history(table.name)) == 1
+
+
+def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -> None:
+    """Of a managed table, TRUNCATE of Trino 476 deletes the files itself, without any call."""
+    database, name = table.name.split(".")
+    able = m.ClientCapabilities(values=[2])
+    request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)
+    assert client.get_table_req(request).table.tableType == "EXTERNAL_TABLE"
+    request.catName = "hive"
+    assert client.get_table_req(request).table.tableType == "MANAGED_TABLE"

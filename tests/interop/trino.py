@@ -11,6 +11,7 @@ import tarfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 VERSION = "476"
 ARTIFACT = f"io.trino:trino-server:{VERSION}:tar.gz"
 _OLDEST_JAVA = 24
-_MEMORY = "1500m"
+_MEMORY = "2g"
 
 
 class Unavailable(Exception):
@@ -29,16 +30,16 @@ class Failed(Exception):
     """Trino answered a statement with an error."""
 
 
-def java_home() -> Path:
-    """A JDK that is new enough. Raises Unavailable."""
-    places = [os.environ.get("TRINO_JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]
+def java_home(oldest: int, newest: int, engine: str) -> Path:
+    """A JDK of one of these versions. Raises Unavailable."""
+    places = [os.environ.get("INTEROP_JAVA_HOME", ""), *map(str, Path("/usr/lib/jvm").glob("*"))]
     for place in places:
         release = Path(place, "release")
         if place and release.exists():
             (line,) = [one for one in release.read_text().split("\n") if "JAVA_VERSION=" in one]
-            if int(line.split('"')[1].split(".")[0]) >= _OLDEST_JAVA:
+            if oldest <= int(line.split('"')[1].split(".")[0]) <= newest:
                 return Path(place)
-    raise Unavailable(f"Trino {VERSION} needs a JDK {_OLDEST_JAVA} or newer: set TRINO_JAVA_HOME")
+    raise Unavailable(f"{engine} needs a JDK {oldest} or newer: set INTEROP_JAVA_HOME")
 
 
 def server_directory(home: Path) -> Path:
@@ -70,10 +71,10 @@ def _free_port() -> int:
 
 
 class Trino:
-    """A running server; `metastore` is the address of the gateway."""
+    """A running server; `catalogs` has the gateway's address of each catalog."""
 
-    def __init__(self, home: Path, work: Path, metastore: tuple[str, int]) -> None:
-        server, java = server_directory(home), java_home()
+    def __init__(self, home: Path, work: Path, catalogs: Mapping[str, tuple[str, int]]) -> None:
+        server, java = server_directory(home), java_home(_OLDEST_JAVA, 99, f"Trino {VERSION}")
         self.port = _free_port()
         plugins = work / "plugin"
         (work / "catalog").mkdir(parents=True)
@@ -87,12 +88,14 @@ class Trino:
             "catalog.management=static\n",
             "node.properties": "node.environment=interop\n",
             "log.properties": "io.trino=WARN\n",
-            "catalog/acid.properties": "connector.name=hive\nhive.metastore=thrift\n"
-            "hive.metastore.uri=thrift://{}:{}\n".format(*metastore)
-            + "fs.hadoop.enabled=true\nhive.security=allow-all\nhive.metastore-cache-ttl=0s\n"
-            "hive.non-managed-table-writes-enabled=true\nhive.timestamp-precision=NANOSECONDS\n"
-            "hive.hive-views.enabled=true\n",
         }
+        for name, (host, port) in catalogs.items():
+            files[f"catalog/{name}.properties"] = (
+                f"connector.name=hive\nhive.metastore=thrift\nhive.metastore.uri=thrift://{host}:"
+                f"{port}\nfs.hadoop.enabled=true\nhive.security=allow-all\n"
+                "hive.metastore-cache-ttl=0s\nhive.non-managed-table-writes-enabled=true\n"
+                "hive.timestamp-precision=NANOSECONDS\nhive.hive-views.enabled=true\n"
+            )
         for name, content in files.items():
             (work / name).write_text(content)
         command = [
@@ -125,27 +128,35 @@ class Trino:
         )
 
     def await_start(self, seconds: float = 240.0) -> None:
-        """Waits until a statement of the catalog can be run. Raises Unavailable."""
+        """Waits until statements can be run on a node, which is later than the first answers.
+
+        Raises Unavailable.
+        """
         deadline = time.monotonic() + seconds
         while True:
             with suppress(OSError, Failed):
-                if self.sql("SELECT 1") == [[1]]:
+                nodes = self.sql("SELECT count(*) FROM system.runtime.nodes WHERE state = 'active'")
+                if nodes == [[1]]:
                     return
             if self._process.poll() is not None or time.monotonic() > deadline:
                 tail = self.log.read_text(errors="replace")[-1500:]
                 raise Unavailable(f"Trino did not start: {tail}")
             time.sleep(0.5)
 
-    def sql(self, statement: str, user: str = "ann") -> list[list[Any]]:
+    def sql(
+        self, statement: str, catalog: str = "acid", schema: str = "db", user: str = "ann"
+    ) -> list[list[Any]]:
         """The rows of a statement; their values as Trino's JSON has them. Raises Failed."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/v1/statement",
             data=statement.encode(),
             headers={
                 "X-Trino-User": user,
-                "X-Trino-Catalog": "acid",
-                "X-Trino-Schema": "db",
+                "X-Trino-Catalog": catalog,
+                "X-Trino-Schema": schema,
                 "X-Trino-Time-Zone": "UTC",
+                # Without it, timestamps are cut to milliseconds.
+                "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",
             },
         )
         rows: list[list[Any]] = []

@@ -1,0 +1,159 @@
+"""A session of Hive on this machine, with MapReduce in its own process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.interop.trino import Failed, Unavailable, java_home
+
+VERSIONS = {"4.0.1": (17, 20), "4.2.0": (21, 99)}
+"""Versions of Hive, with the oldest and the newest Java that runs it."""
+_HERE = Path(__file__).parent
+_LEFT_OUT = "hadoop-client-api,slf4j-reload4j"
+"""Artifacts that are in other jars too, in other versions."""
+_MEMORY = "1500m"
+_OPEN = (
+    *(f"java.base/java.{name}" for name in ("lang", "util", "io", "net", "nio", "math", "text")),
+    "java.base/java.time",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/java.util.regex",
+    "java.base/java.lang.reflect",
+    "java.base/java.lang.invoke",
+    "java.sql/java.sql",
+    "java.base/sun.nio.ch",
+)
+"""Packages that Hive opens by reflection."""
+
+_CONFIGURATION = {
+    "hive.metastore.warehouse.dir": "file://{work}/warehouse",
+    "hive.metastore.warehouse.external.dir": "file://{work}/external",
+    "fs.defaultFS": "file:///",
+    "hive.execution.engine": "mr",
+    "mapreduce.framework.name": "local",
+    "mapreduce.cluster.local.dir": "{work}/mapreduce",
+    "hadoop.tmp.dir": "{work}/hadoop",
+    "hive.exec.scratchdir": "file://{work}/scratch",
+    "hive.exec.local.scratchdir": "{work}/local",
+    "hive.downloaded.resources.dir": "{work}/resources",
+    "hive.querylog.location": "{work}/queries",
+    "hive.support.concurrency": "true",
+    "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+    "hive.exec.dynamic.partition.mode": "nonstrict",
+    "hive.exec.submit.local.task.via.child": "false",
+    "hive.auto.convert.join": "false",
+    "hive.fetch.task.conversion": "more",
+    "hive.stats.autogather": "false",
+    "hive.stats.column.autogather": "false",
+    "hive.compute.query.using.stats": "false",
+    "hive.security.authorization.enabled": "false",
+    "hive.server2.materializedviews.registry.impl": "DUMMY",
+    "hive.cli.print.header": "false",
+    "hive.query.results.cache.enabled": "false",
+    "hive.strict.managed.tables": "false",
+    "hive.create.as.insert.only": "false",
+    "hive.create.as.external.legacy": "false",
+    "hive.notification.event.poll.interval": "0",
+}
+
+
+def jars(home: Path, version: str) -> Path:
+    """The directory with the jars of this version; Maven fetches them once. Raises Unavailable."""
+    place = home / f"hive-{version}"
+    if (place / "lib" / f"hive-exec-{version}.jar").exists():
+        return place / "lib"
+    if shutil.which("mvn") is None:
+        raise Unavailable(f"Hive {version}: install Maven, which fetches its jars")
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_HERE / f"pom-{version}.xml", place / "pom.xml")
+    got = subprocess.run(
+        [
+            *("mvn", "-q", "-B", "dependency:copy-dependencies"),
+            f"-DoutputDirectory={place}/lib",
+            f"-DexcludeArtifactIds={_LEFT_OUT}",
+        ],
+        cwd=place,
+        capture_output=True,
+        text=True,
+    )
+    if got.returncode:
+        raise Unavailable(f"Maven could not fetch Hive {version}: {got.stdout[-400:]}")
+    return place / "lib"
+
+
+class Hive:
+    """A running session; `metastore` is the gateway's address."""
+
+    def __init__(self, home: Path, work: Path, version: str, metastore: tuple[str, int]) -> None:
+        """Raises Unavailable."""
+        lib, jdk = jars(home, version), java_home(*VERSIONS[version], f"Hive {version}")
+        work.mkdir(parents=True)
+        chosen = {name: value.format(work=work) for name, value in _CONFIGURATION.items()}
+        chosen["hive.metastore.uris"] = "thrift://{}:{}".format(*metastore)
+        properties = "\n".join(
+            f"<property><name>{name}</name><value>{value}</value></property>"
+            for name, value in chosen.items()
+        )
+        (work / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>")
+        command = [
+            str(jdk / "bin" / "java"),
+            f"-Xmx{_MEMORY}",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPEN),
+            "-Duser.timezone=UTC",
+            f"-Djava.io.tmpdir={work}",
+            "-cp",
+            f"{work}:{lib}/*",
+            str(_HERE / "Statements.java"),
+        ]
+        self.log = work / "hive.err"
+        self._process = subprocess.Popen(
+            command,
+            cwd=work,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log.open("wb"),
+            env={**os.environ, "HADOOP_USER_NAME": "root"},
+            encoding="utf-8",
+        )
+        try:
+            self._answer()
+        except Failed as error:
+            self.stop()
+            tail = self.log.read_text(errors="replace")[-1500:]
+            raise Unavailable(f"Hive {version} did not start: {error} {tail}") from error
+
+    def sql(self, statement: str, **_: Any) -> list[str]:
+        """The lines of a statement's answer, values with tabs between them. Raises Failed."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(statement.replace("\n", " ") + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> list[str]:
+        assert self._process.stdout is not None
+        lines: list[str] = []
+        while True:
+            line = self._process.stdout.readline()
+            if not line:
+                raise Failed(f"Hive ended: {' '.join(lines)[-1000:]}")
+            line = line.rstrip("\n")
+            if line == "==ok":
+                return lines
+            if line == "==failed":
+                raise Failed(" ".join(lines)[-1500:])
+            lines.append(line)
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
