@@ -55,13 +55,14 @@ class SparkResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
         from acid_platform.engine.spark import jvm, session
 
-        session.prepare_environment()
+        master = self.master or session.spark_master()
+        session.prepare_environment(master)
         remote = self.remote or os.environ.get("ACID_SPARK_REMOTE")
         if remote:
             return session.start_session(remote=remote)
         session.require_java()
         platform = session.spark_config(
-            self.master or os.environ.get("ACID_SPARK_MASTER") or "local[2]",
+            master,
             self.memory or os.environ.get("ACID_SPARK_MEMORY") or "2g",
         )
         settings = {**platform, **self.spark_config, **self.conf}

@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, default=15002)
     options = parser.parse_args(arguments)
-    session.prepare_environment()
+    master = session.spark_master()
+    session.prepare_environment(master)
     try:
         session.require_java()
     except AcidError as error:
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     os.environ.pop("ACID_SPARK_REMOTE", None)
     words = command(
-        os.environ.get("ACID_SPARK_MASTER") or "local[2]",
+        master,
         os.environ.get("ACID_SPARK_MEMORY") or "2g",
         options.address,
         options.port,

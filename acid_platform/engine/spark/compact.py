@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
@@ -27,6 +28,7 @@ from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import TIMESTAMPS
+from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer
@@ -57,9 +59,18 @@ class SparkCompaction:
 
     def merge(self, tasks: Sequence[Rewrite]) -> Records:
         self._tasks = tasks
-        done = _of_each(self._spark, tasks, rewritten)
+        files = self._work.files
+        for attempts in {_attempts(task) for task in tasks}:
+            files.make_directory(attempts)
+        done = _of_each(self._spark, tasks, _rewritten_by_attempt)
         self._read = combine(one.values for one in done)
-        return records_of(tasks, [one.file for one in done])
+        placed: list[FileEntry | None] = []
+        for task, one in zip(tasks, done, strict=True):
+            if one.file is not None:
+                files.system.move(f"{_attempts(task)}/{one.file.path}", task.output)
+            name = task.output.rpartition("/")[2]
+            placed.append(replace(one.file, path=name) if one.file else None)
+        return records_of(tasks, placed)
 
     def copy(self, inputs: OpenedEntity, staging: str) -> Records:
         """Raises CompactionRefused for timestamps with nanoseconds, which Spark would cut."""
@@ -97,6 +108,23 @@ class SparkCompaction:
         expected = profile(spark, work, inputs, self._read)
         stored = None if self._read is None else _written(spark, self._tasks)
         return expected, profile(spark, work, outputs, stored)
+
+
+def _attempts(task: Rewrite) -> str:
+    """The directory for what attempts of the task write: staged, and not among the outputs."""
+    return f"{task.output.rsplit('/', 2)[0]}/_attempts"
+
+
+def _rewritten_by_attempt(task: Rewrite) -> Rewritten:
+    """Writes the output under a name that no other attempt of the Spark task uses.
+
+    Two attempts may run at once, by speculation or if the driver has lost an executor that lives.
+    """
+    context = TaskContext.get()
+    assert context is not None
+    name = task.output.rpartition("/")[2]
+    own = f"{_attempts(task)}/{name}-{context.taskAttemptId()}"
+    return rewritten(replace(task, output=own))
 
 
 def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.spark import jvm
+from acid_platform.engine.spark import cluster, jvm
 from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
@@ -54,6 +54,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **cluster.executor_settings(master),
     }
 
 
@@ -89,14 +90,23 @@ def require_java() -> str:
     )
 
 
-def prepare_environment() -> None:
-    """Sets Spark's environment variables.
+def spark_master() -> str:
+    """What ACID_SPARK_MASTER says, or two threads of the driver."""
+    return os.environ.get("ACID_SPARK_MASTER") or "local[2]"
 
-    Python workers must run this interpreter, and a laptop's host name may not resolve.
+
+def prepare_environment(master: str) -> None:
+    """Sets Spark's environment variables for a session with this master.
+
+    Python workers of this machine must run this interpreter, and a laptop's host name may not
+    resolve. Executors on a cluster have an interpreter of their own, and connect to this machine.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if cluster.is_local(master):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", cluster.executor_python())
     # Otherwise PySpark logs each exception to stderr, with the JVM's stack, before it raises it.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
@@ -110,7 +120,8 @@ def start_session(
     Arguments default to ACID_SPARK_MASTER, ACID_SPARK_REMOTE and ACID_SPARK_MEMORY. Raises
     JavaMissing, SparkMisconfigured.
     """
-    prepare_environment()
+    master = master or spark_master()
+    prepare_environment(master)
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
@@ -121,7 +132,6 @@ def start_session(
             session.conf.set(name, value)
         return check_session(session)
     require_java()
-    master = master or os.environ.get("ACID_SPARK_MASTER") or "local[2]"
     memory = memory or os.environ.get("ACID_SPARK_MEMORY") or "2g"
     settings = spark_config(master, memory)
     jvm.launch(settings)
@@ -163,4 +173,6 @@ def check_session(session: SparkSession) -> SparkSession:
             " start it with spark.driver.extraJavaOptions=-Duser.timezone=UTC and"
             " spark.executor.extraJavaOptions=-Duser.timezone=UTC"
         )
+    if not cluster.is_local(session.conf.get("spark.master") or "local"):
+        cluster.check_executors(session)
     return session

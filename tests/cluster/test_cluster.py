@@ -1,0 +1,87 @@
+"""Spark on a cluster: a standalone master and two workers, which know nothing of this project.
+
+A process has one Spark session, and that of the other tests is local, so the tests of
+`on_cluster.py` run in a pytest of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import acid_platform
+from acid_platform.engine.spark import cluster, session
+from acid_platform.errors import SparkMisconfigured
+from scripts import cluster_package
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def run(*words: str) -> None:
+    """Runs tests of `on_cluster.py`; fails with their output."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", str(HERE / "on_cluster.py"), *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout, done.stdout
+
+
+def test_P12_P15_every_statement_runs_on_a_cluster() -> None:
+    run("-m", "not slow")
+
+
+@pytest.mark.slow
+def test_P19_P21_executors_die_and_tasks_run_twice() -> None:
+    run("-m", "slow")
+
+
+def test_P17_the_archive_has_every_package_that_tasks_import() -> None:
+    """Tasks import these directories of ours; some of their imports stand inside functions."""
+    (package,) = map(Path, acid_platform.__path__)
+    imported = set()
+    for directory in ("storage", "layout", "snapshot", "transactions", "compaction"):
+        for path in (package / directory).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and not node.level:
+                    imported.add((node.module or "").partition(".")[0])
+    others = imported - set(sys.stdlib_module_names) - {"acid_platform"}
+    assert others <= set(cluster_package.TASK_PACKAGES)
+    assert "duckdb" in others
+
+
+def test_P17_an_archive_that_is_missing_is_an_error_before_the_session_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACID_SPARK_ARCHIVE", str(tmp_path / "none.tar.gz"))
+    with pytest.raises(SparkMisconfigured, match="there is no such file: make the archive again"):
+        session.spark_config("spark://host:7077")
+    assert "spark.archives" not in session.spark_config("local[2]")
+
+
+def test_P17_executors_get_the_archive_and_no_path_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "environment.tar.gz"
+    archive.touch()
+    monkeypatch.setenv("ACID_SPARK_ARCHIVE", str(archive))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.delenv(name, raising=False)
+    settings = session.spark_config("spark://host:7077")
+    assert settings["spark.archives"] == f"{archive.as_uri()}#{cluster.UNPACKED}"
+    session.prepare_environment("spark://host:7077")
+    assert os.environ["PYSPARK_PYTHON"] == cluster.executor_python()
+    assert "SPARK_LOCAL_IP" not in os.environ
