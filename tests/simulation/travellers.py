@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.pasts import Pin, Tag, before_commits
@@ -43,6 +43,9 @@ class Pinned:
 class Traveller(Actor):
     """Opens leases, reads the past with them, and makes and drops tags."""
 
+    follows: ClassVar[bool] = False
+    """Whether it also asks for changes; not by default, since other seeds would catch mutations."""
+
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
         self.txn = 0
@@ -57,7 +60,9 @@ class Traveller(Actor):
     def go_on(self) -> None:
         chance = self.chance
         name = self.pick("t", "u", "v", "w")
-        if not self.txn:
+        if self.txn and self.follows and chance > 0.4:
+            self._follow(name)
+        elif not self.txn:
             self.ask(
                 self._begun,
                 "begin",
@@ -79,8 +84,6 @@ class Traveller(Actor):
         elif chance < 0.98:
             txn, self.txn, self.pins = self.txn, 0, []
             self.ask(None, "commit", txn=txn, writes=[])
-        else:
-            self._follow(name)
 
     def _begun(self, reply: Json) -> None:
         if "value" in reply:
