@@ -6,7 +6,6 @@ import datetime
 
 import click
 
-from acid_platform.change_counts import change_counts
 from acid_platform.cli.console import Session, command, complete_tables
 from acid_platform.cli.files import ROWS
 from acid_platform.display.past import cursor_rows, tag_rows
@@ -134,6 +133,8 @@ def changes(
             rows = cursor_rows(warehouse.metastore.cursors(handle.name))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
+        from acid_platform.change_counts import change_counts  # Arrow takes long to import
+
         with session.working(f"reading the changes of {table}"):
             first, last = (None if text == "now" else as_of(text) for text in (since, until))
             if since == "now":

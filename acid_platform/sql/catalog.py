@@ -5,15 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.config import Settings
-from acid_platform.engine.changes import ChangeScan
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.sql.time_travel import changes_between, unmarked
+
+if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
 
 
 class Declared(Protocol):

@@ -31,6 +31,7 @@ REPEATABLE = (
     "table",
     "partitions",
     "past",
+    "changes",
 )
 """Operations that are sent again without asking for the outcome (machine.py)."""
 

@@ -288,6 +288,7 @@ _REPEATED = (
     "table",
     "partitions",
     "past",
+    "changes",
 )
 
 

@@ -49,6 +49,35 @@ class Pasts(Upkeep):
             txn.read = clock
             txn.needs.setdefault(table.name, table.id)
 
+    def on_changes(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        """Those since the commit of a write id, up to the snapshot of the transaction (P39)."""
+        txn = self._live("P39", args["txn"], own)
+        if txn is None:
+            return
+        table = self.seen(txn, args["table"])
+        if table is None:
+            expect("P39", own, "NoSuchTable")
+            return
+        if table.dropped:
+            expect("P39", own, "NotEnoughHistory")
+            return
+        if not self._may_read(txn, table):
+            expect("P11", own, "SnapshotExpired")
+            return
+        owner = self.txns.get(table.owners.get(args["since"]["write_id"], 0))
+        forever = dict(table.declared[-1].properties).get("acid.history.retention") == "3650d"
+        if own is not None and "value" in own:
+            claim("P39", owner is None or owner.state == "c", "changes since", owner)
+            value("P39", own)
+            txn.read = clock
+            txn.needs.setdefault(table.name, table.id)
+        elif owner is None or owner.state != "c" or owner.committed >= txn.snapshot:
+            expect("P39", own, "NoSuchPast", "NotEnoughHistory", "InvalidDefinition")
+        elif forever:
+            expect("P39", own, "InvalidDefinition")  # a column of then is gone
+        else:
+            expect("P39", own, "NotEnoughHistory", "InvalidDefinition")
+
     def reader_after(self, table_id: int, write_id: int) -> Txn:
         """A reader whose snapshot sees exactly the commits up to that of the write id."""
         table = self.tables[table_id]

@@ -8,9 +8,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from acid_platform.metastore.rules import history
 from acid_platform.metastore.server.store import Store
-from tests.simulation.mutations import MUTATIONS
+from tests.simulation.mutations import MUTATIONS, Edit
 from tests.simulation.simulator import Failure, Simulation
+from tests.simulation.travellers import Traveller
 
 STEPS = 1500
 
@@ -157,3 +159,27 @@ def test_everything_happens() -> None:
         "spared",
     ):
         assert seen[what] >= 5, f"{what}: {seen[what]}"
+
+
+def test_P39_a_reader_of_changes_finds_what_each_commit_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Traveller, "follows", True)
+    seen: Counter[str] = Counter()
+    for seed in range(1, 5):
+        simulation = Simulation(seed)
+        simulation.run(1500)
+        seen += simulation.counts
+    for what in ("changes: read", "changes: NotEnoughHistory", "changes: NoSuchPast"):
+        assert seen[what] >= 3, f"{what}: {seen[what]}"
+
+
+def test_P39_a_reader_of_changes_that_holds_nothing_in_between_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Traveller, "follows", True)
+    what = "a reader of changes does not hold what lies between"
+    broken = Edit("P39", what, history, "_onward", "if pin.onward and", "if not pin.onward and")
+    with broken.applied(), pytest.raises(Failure):
+        for seed in range(27, 87):
+            Simulation(seed).run(1500)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from acid_platform.metastore.codec import decode
-from acid_platform.metastore.pasts import Pin, Tag
-from acid_platform.metastore.records import PartitionRecord, PastTable
+from acid_platform.metastore.pasts import Pin, Tag, before_commits
+from acid_platform.metastore.records import PartitionRecord, PastTable, TableChanges
 from acid_platform.metastore.rules.declared import directories
 from tests.simulation.actors import Actor
 from tests.simulation.claims import claim, full
@@ -43,6 +43,9 @@ class Pinned:
 class Traveller(Actor):
     """Opens leases, reads the past with them, and makes and drops tags."""
 
+    follows: ClassVar[bool] = False
+    """Whether it also asks for changes; not by default, since other seeds would catch mutations."""
+
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
         self.txn = 0
@@ -57,7 +60,9 @@ class Traveller(Actor):
     def go_on(self) -> None:
         chance = self.chance
         name = self.pick("t", "u", "v", "w")
-        if not self.txn:
+        if self.txn and self.follows and chance > 0.4:
+            self._follow(name)
+        elif not self.txn:
             self.ask(
                 self._begun,
                 "begin",
@@ -143,6 +148,49 @@ class Traveller(Actor):
         if table.partitioned:
             got, expected = set(_floors(past.partitions)), table.partitions_at(then.snapshot)
             claim("P28 P36", got == expected, table.name, "had not", got, "but", expected)
+
+    def _follow(self, name: str) -> None:
+        """Asks for the changes since a commit, and then reads what each later commit left (P39)."""
+        table = self.sim.model._table(name)
+        owners = table.owners if table else {}
+        done = [key for key, txn in owners.items() if self.sim.model.txns[txn].state == "c"]
+        if not done:
+            return
+        since = {"write_id": done[-8:][0], "time": None, "tag": None, "consumer": None}
+        txn = self.txn
+        self.ask(
+            lambda reply: self._followed(reply, txn),
+            "changes",
+            txn=txn,
+            table=name,
+            since=since,
+            until=None,
+        )
+
+    def _followed(self, reply: Json, txn: int) -> None:
+        self.sim.counts[f"changes: {reply['error'][0] if 'error' in reply else 'read'}"] += 1
+        if "error" in reply:
+            if reply["error"][0] in ("SnapshotExpired", "TxnAborted", "NoSuchTxn"):
+                self.lost()
+            return
+        if txn != self.txn:
+            return
+        found = decode(TableChanges, reply["value"])
+        table_id, state = found.table.table_id, self.sim.process.machine.state
+        table, known = self.sim.model.tables[table_id], state.known_table(table_id)
+        for place, commit in enumerate(found.commits):
+            if not commit.write_id:
+                continue
+            later = found.commits[place + 1 :]
+            lists = before_commits(found.after.write_ids, found.after.txns, later)
+            floors = {}
+            if known is not None and table.partitioned:
+                every = (*known.partitions.values(), *known.dropped_partitions)
+                floors = _floors(part for part in every if part.there_at(commit.moment))
+            then = self.sim.model.reader_after(table_id, commit.write_id)
+            held = Pinned(table_id, then, Pin(table_id, commit.moment, *lists), floors)
+            self.pins.append(held)
+            check_pinned(self.sim, held)
 
     # --- tags -----------------------------------------------------------------------------------
 

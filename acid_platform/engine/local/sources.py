@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from acid_platform.engine.arrow_reads import by_arrow
-from acid_platform.engine.changes import ChangeScan
 from acid_platform.engine.queries import ChangeRead, SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
@@ -30,6 +30,9 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.storage.arrow_scan import ArrowScan
+
+if TYPE_CHECKING:
+    from acid_platform.engine.changes import ChangeScan
 
 ROW_ID = HiveType(
     "struct",
