@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import temporary_warehouse
-from tests.gateway.clients import connected
+from tests.gateway.clients import connected, trino_insert
 from tests.gateway.conftest import serving
-from tests.interop.recording import Player
+from tests.interop.gateways import serving as interop_serving
+from tests.interop.recording import Player, Recording
 from tests.interop.values import our_rows
 
 RECORDED = sorted(Path(__file__).with_name("recorded").glob("*.jsonl"))
@@ -43,8 +44,35 @@ def test_P34_an_engine_is_answered_as_when_it_was_recorded(path: Path, tmp_path:
             assert rows == step["rows"], step["sql"]
 
 
-def test_P34_the_recordings_of_two_engines_are_there() -> None:
-    assert {path.stem.partition("-")[0] for path in RECORDED} == {"hive", "trino"}
+def test_P34_a_recording_is_replayed_with_its_files(tmp_path: Path) -> None:
+    """The ids of the transactions are others at the replay."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    with (
+        temporary_warehouse(first, engine="local") as warehouse,
+        interop_serving(warehouse) as (gateway, address),
+        connected(address) as client,
+    ):
+        recording = gateway.recording = Recording(first)
+        warehouse.create_table("db.t", "id int, v string")
+        recording.ours("CREATE TABLE db.t (id int, v string)")
+        recording.begin("INSERT INTO t VALUES (1, 'a')")
+        trino_insert(client, "db.t", [(1, "a")])
+        recording.end("done", {"db.t": our_rows(warehouse, "db.t")[0]})
+        recording.write(tmp_path / "told.jsonl", "ours")
+    (_, insert) = steps_of(tmp_path / "told.jsonl")
+    assert any("files" in call for call in insert["calls"])
+    with (
+        temporary_warehouse(second, engine="local") as warehouse,
+        serving(warehouse) as server,
+        connected(server.address) as client,
+    ):
+        warehouse.create_table("db.other", "id int")
+        warehouse.sql("INSERT INTO db.other VALUES (1)")
+        warehouse.create_table("db.t", "id int, v string")
+        player = Player(client, second)
+        player.play(insert)
+        assert player.differ == []
+        assert our_rows(warehouse, "db.t")[0] == insert["rows"]["db.t"] == ['[1, "a"]']
 
 
 def test_P34_an_answer_that_differs_is_found(tmp_path: Path) -> None:
