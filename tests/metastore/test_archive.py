@@ -350,7 +350,7 @@ def test_P40_a_gap_is_refused_with_what_is_missing(place: Place) -> None:
     assert place.databases("6")[-1] == "d3x"
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "renamed"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "renamed", "replaced", "moved"])
 def test_P40_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
     place.base()
     item = place.segment(1, 2)
@@ -361,11 +361,19 @@ def test_P40_a_damaged_segment_is_refused(place: Place, damage: str) -> None:
         path.write_bytes(content)
     elif damage == "cut":
         path.write_bytes(content[:-3])
-    else:
+    elif damage == "renamed":
         other = Item("segment", MINE, 0, 3, 4, item.made, item.digest)
         path.rename(place.path(other))
         place.segment(1, 1)
-    assert f"{MINE}/" in place.why_not("latest") and "damaged" in place.why_not("latest")
+    elif damage == "replaced":  # by another segment of the same events
+        records = [batch(number, 1000 * number, "other") for number in (1, 2)]
+        path.write_bytes(segment(MINE, 0, item.made, records)[1])
+    else:  # into the directory of another history
+        place.base(history=OTHER)
+        path.rename(path.parent.parent / OTHER / path.name)
+    history = OTHER if damage == "moved" else MINE
+    why = place.why_not("latest", history)
+    assert f"the segment {history}/" in why and "damaged" in why
 
 
 def test_P40_a_damaged_backup_is_refused_until_it_is_removed(place: Place) -> None:
