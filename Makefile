@@ -119,6 +119,14 @@ new-table: packages ## write an asset and its test for you to change (NAME=db.or
 spark-connect: setup ## a Spark server for all runs; then set ACID_SPARK_REMOTE=sc://127.0.0.1:15002
 	@$(JAVA) exec $(PY) -m scripts.spark_connect $(ARGS)
 
+.PHONY: cluster-package
+cluster-package: setup ## an archive of our code for Spark's executors on a cluster; then set ACID_SPARK_ARCHIVE
+	@exec $(PY) -m scripts.cluster_package $(ARGS)
+
+.PHONY: cluster
+cluster: setup ## a Spark master and two workers on this machine; then set ACID_SPARK_MASTER
+	@$(JAVA) exec $(PY) -m scripts.cluster $(ARGS)
+
 .PHONY: notebook
 notebook: setup ## JupyterLab with the project's packages and warehouse
 	@test -x .venv/bin/jupyter-lab || { \
