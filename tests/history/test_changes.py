@@ -356,7 +356,7 @@ def test_P39_a_reader_keeps_its_changes_while_others_compact_and_clean(own: Ware
     assert not cleaner.run(own.metastore)
     (blocked,) = own.metastore.cleaning_blocked()
     assert "reads the changes since before it (P39)" in blocked.reason
-    for _ in range(120):  # more commits than are remembered without a retention
+    for _ in range(104):  # more commits than are remembered without a retention
         own.sql("INSERT INTO held VALUES (9)")
     assert table.changes_arrow(0, 8).read_all().num_rows == 8, "the history reaches back as far"
     assert kinds(reader) == Counter(

@@ -113,7 +113,7 @@ def _require_columns(table: Table, before: Pin, after: Pin) -> None:
     names = [column for column, _ in last.columns]
     for earlier in table.earlier:
         record = earlier.record
-        if not any(
+        if record.version > after.moment or not any(
             commit.write_id and before.moment < commit.moment < min(earlier.until, after.moment)
             for commit in table.commits
         ):
