@@ -174,7 +174,7 @@ failovers: setup ## kill the primary metastore under eight writers: its standby 
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
 
 .PHONY: interop
-interop: setup ## a real Trino on our tables through the gateway; fetches 821 MB once (ARGS="--races 50")
+interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50")
 	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
 
 .PHONY: interop-direct

@@ -155,8 +155,8 @@ class Catalog:
         """Raises UnsupportedStatement for a client without the capability, see `get_table`.
 
         Clients that do not say who they are, as Hive does, are told that tables are external. Trino
-        then refuses TRUNCATE, and DELETE without a condition of an insert-only table: it would
-        delete the files of a managed table itself, without a transaction and without a call.
+        then refuses DELETE without a condition of an insert-only table: of a managed one it deletes
+        the files itself, without a transaction and without a call.
         """
         said = request.capabilities.values if request.capabilities else []
         shown = self._understood(request.dbName, request.tblName, said)

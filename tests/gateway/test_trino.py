@@ -306,7 +306,7 @@ def test_P34_compressed_text_refuses_the_commit(
 
 
 def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -> None:
-    """Of a managed table, TRUNCATE of Trino 476 deletes the files itself, without any call."""
+    """Of a managed insert-only table, `DELETE FROM t` of Trino 476 deletes the files itself."""
     database, name = table.name.split(".")
     able = m.ClientCapabilities(values=[2])
     request = m.GetTableRequest(dbName=database, tblName=name, capabilities=able)

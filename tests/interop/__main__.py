@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -138,6 +139,8 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="renew the recordings for make test")
     chosen = parser.parse_args()
     load()
+    # Otherwise a SIGTERM, as of `timeout`, would leave the engines running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen.home.mkdir(parents=True, exist_ok=True)
     chosen.log.parent.mkdir(parents=True, exist_ok=True)
     chosen.log.write_text("")

@@ -30,6 +30,7 @@ CHANGES = (
     ("nested", "INSERT INTO nested (id, a) VALUES (800, ARRAY[1, NULL])"),
     ("nested", "DELETE FROM nested WHERE id = 2"),
     ("plain_hive3", "UPDATE plain_hive3 SET s = 'trino' WHERE id < 10"),
+    ("orc_parts", "DELETE FROM orc_parts WHERE p = 1"),
     ("orc_minor", "INSERT INTO orc_minor VALUES (700, 'o', 1.5)"),
     ("parquet_minor", "INSERT INTO parquet_minor VALUES (700, 'o', 1.5)"),
     ("parquet_parts", "INSERT INTO parquet_parts VALUES (700, 'o', 1.5, 9)"),
@@ -43,7 +44,6 @@ REFUSED = (
     "TRUNCATE TABLE plain",
     "TRUNCATE TABLE parquet_minor",
     "DELETE FROM parquet_minor",
-    "DELETE FROM parquet_parts WHERE p = 1",
     "COMMENT ON COLUMN plain.s IS 'told'",
     "CREATE TABLE copied WITH (transactional = true) AS SELECT * FROM plain",
     "INSERT INTO text_minor VALUES (700, 'compressed', 1.5)",
@@ -66,7 +66,6 @@ DEFINITIONS = (
     "INSERT INTO made.parts VALUES (1, 'a', 1), (2, 'b', 2)",
     "ANALYZE made.parts",
     "SHOW STATS FOR made.parts",
-    "CALL system.create_empty_partition('made', 'parts', ARRAY['p'], ARRAY['9'])",
     'SELECT * FROM made."parts$partitions"',
     "CREATE TABLE made.buckets (id integer, v varchar) WITH (transactional = true,"
     " bucketed_by = ARRAY['id'], bucket_count = 3)",
