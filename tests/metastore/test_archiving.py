@@ -12,8 +12,9 @@ from click.testing import CliRunner, Result
 from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore, address
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.server.archive import Archive
-from acid_platform.metastore.server.coverage import chains
+from acid_platform.metastore.server.archive import Archive, batches
+from acid_platform.metastore.server.coverage import Part, chains
+from acid_platform.metastore.server.journal import Record
 from acid_platform.metastore.server.point_in_time import Until, rebuild
 from tests.metastore.processes import until
 from tests.metastore.replicated import KEY, Member, both
@@ -96,6 +97,10 @@ def test_P40_an_archive_that_is_away_loses_nothing_and_says_so(
         member.kill()
 
 
+def _read(where: Path, part: Part) -> list[Record]:
+    return batches(part.item, Archive(str(where)).read(part.item))
+
+
 def test_P40_a_promoted_standby_goes_on_with_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +114,10 @@ def test_P40_a_promoted_standby_goes_on_with_the_archive(
             until(lambda: _archived(client))
         second.follow(first)
         until(second.is_synchronous)
+        with first.local() as client:  # nothing is sealed before the promotion
+            for name in ("archive.interval", "fold.interval"):
+                client.set(f"acid.metastore.{name}", "1h")
+            client.set("acid.metastore.fold.transactions", "1000000")
         (path,) = where.iterdir()
         path.rename(tmp_path / "away")  # the primary can't archive any more
         path.write_text("")
@@ -122,10 +131,15 @@ def test_P40_a_promoted_standby_goes_on_with_the_archive(
             (tmp_path / "away").rename(path)
             client.create_database("after")
         with second.local() as local:
+            _archiving(local, where)
             until(lambda: _archived(local), 20)
             local.backup(tmp_path / "now.duckdb")
         (chain,) = chains(Archive(str(where)).items())
         assert {part.item.term for part in chain.parts} == {0, 1}
+        old = [
+            record for part in chain.parts if not part.item.term for record in _read(where, part)
+        ]
+        assert any('"d11"' in record.text for record in old), "it belongs to the old term"
         rebuild(Archive(str(where)), Until(), tmp_path / "restored.duckdb")
         assert every_row(tmp_path / "restored.duckdb") == every_row(tmp_path / "now.duckdb")
     finally:
