@@ -23,7 +23,7 @@ EAGER = {
     "spark.speculation.quantile": "0.4",
     "spark.speculation.minTaskRuntime": "300ms",
     "spark.task.maxFailures": "8",
-    "spark.network.timeout": "30s",
+    "spark.network.timeout": "60s",
     "spark.executor.heartbeatInterval": "5s",
     "spark.executor.memory": "1g",
 }

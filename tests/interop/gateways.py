@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call, Undecodable
 from acid_platform.warehouse import Warehouse
@@ -25,7 +26,7 @@ class Observed(Gateway):
         self.failed: list[str] = []
         self.milliseconds: dict[str, list[float]] = {}
 
-    def answer(self, payload: bytes, peer: str) -> bytes:
+    def answer(self, payload: bytes, peer: Caller) -> bytes:
         if self.recording is not None:
             self.recording.heard(payload)
         began = time.perf_counter()

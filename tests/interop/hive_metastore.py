@@ -22,6 +22,7 @@ _ARTIFACTS = (
     "commons-io:commons-io:2.11.0",
     "org.slf4j:slf4j-api:1.7.30",
     "javax.servlet:javax.servlet-api:3.1.0",
+    "org.apache.httpcomponents:httpclient:4.5.13",
     f"org.apache.hadoop:hadoop-client-api:{_HADOOP}",
     f"org.apache.hadoop:hadoop-client-runtime:{_HADOOP}",
 )
