@@ -51,9 +51,7 @@ def test_P23_a_new_table_has_a_codec_that_its_readers_know(
     assert stated == (None if codec == "ZLIB" else codec)
 
 
-def test_a_table_that_states_no_codec_keeps_its_own(
-    warehouse: Warehouse, tmp_path: Path
-) -> None:
+def test_a_table_that_states_no_codec_keeps_its_own(warehouse: Warehouse, tmp_path: Path) -> None:
     """As a table that an older version has made."""
     warehouse.metastore.create_database("db")
     made = warehouse.metastore.create_table("db.t", f"{tmp_path}/db.db/t", [("id", "int")])
