@@ -84,7 +84,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
+        # Not 0: asyncio's TLS would report an empty buffer as full, and never as empty again.
+        self._transport.set_write_buffer_limits(high=1)
         try:
             self.caller.user = user_of(transport.get_extra_info("peercert"))
         except AcidError as error:

@@ -17,6 +17,7 @@ from acid_platform.errors import InvalidDefinition, LockTimeout, MetastoreUnavai
 from acid_platform.gateway import sasl
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, LockState
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.shapes import CATALOG
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -118,6 +119,7 @@ class Hive:
         request = m.GetTableRequest(
             dbName=database,
             tblName=name,
+            catName=CATALOG,
             capabilities=m.ClientCapabilities(values=[INSERT_ONLY_TABLES]),
         )
         try:

@@ -15,7 +15,13 @@ from acid_platform.gateway.tls import Tls
 from acid_platform.gateway.users import Users
 
 PREFIX = "acid.gateway."
-_FILES = ("tls.certificate", "tls.key", "tls.ca", "users", "grants")
+_FILES = (
+    "acid.gateway.tls.certificate",
+    "acid.gateway.tls.key",
+    "acid.gateway.tls.ca",
+    "acid.gateway.users",
+    "acid.gateway.grants",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,43 +41,50 @@ class Chosen:
         in_force = Settings.of({**known, **given})
 
         def text(name: str) -> str:
-            return in_force.text(PREFIX + name)
+            return in_force.text(name)
 
         for name in _FILES:
             if text(name) and not Path(text(name)).is_absolute():
-                raise InvalidDefinition(f"{PREFIX}{name}: {text(name)!r} is not an absolute path")
-        certificate, key, ca = text("tls.certificate"), text("tls.key"), text("tls.ca")
+                raise InvalidDefinition(f"{name}: {text(name)!r} is not an absolute path")
+        certificate = text("acid.gateway.tls.certificate")
+        key, ca = text("acid.gateway.tls.key"), text("acid.gateway.tls.ca")
         if bool(certificate) != bool(key) or (ca and not certificate):
             raise InvalidDefinition(
-                f"{PREFIX}tls.certificate and {PREFIX}tls.key are needed together, and both with"
-                f" {PREFIX}tls.ca"
+                "acid.gateway.tls.certificate and acid.gateway.tls.key are needed together, and"
+                " both with acid.gateway.tls.ca"
             )
-        if text("users") and not certificate and not _loopback(host):
+        if text("acid.gateway.users") and not certificate and not _loopback(host):
             raise InvalidDefinition(
-                f"{PREFIX}users without {PREFIX}tls.certificate would send passwords in clear text"
-                f" over the network to {host}; give a certificate, or listen on 127.0.0.1"
+                "acid.gateway.users without acid.gateway.tls.certificate would send passwords in"
+                f" clear text over the network to {host}; give a certificate, or listen on"
+                " 127.0.0.1"
             )
         entry = Entry(
             Tls(certificate, key, ca) if certificate else None,
-            Users(text("users")) if text("users") else None,
+            Users(text("acid.gateway.users")) if text("acid.gateway.users") else None,
         )
         bounds = Bounds(
-            connections=in_force.integer(PREFIX + "connections"),
-            threads=in_force.integer(PREFIX + "threads"),
-            rate=in_force.integer(PREFIX + "rate"),
+            connections=in_force.integer("acid.gateway.connections"),
+            threads=in_force.integer("acid.gateway.threads"),
+            rate=in_force.integer("acid.gateway.rate"),
         )
-        return cls(entry, bounds, _authorizer(text("grants"), text("authorizer"), entry))
+        authorizer = _authorizer(
+            text("acid.gateway.grants"), text("acid.gateway.authorizer"), entry
+        )
+        return cls(entry, bounds, authorizer)
 
 
 def _authorizer(file: str, function: str, entry: Entry) -> Authorizer | None:
     """Raises InvalidDefinition."""
     if file and function:
         raise InvalidDefinition(
-            f"give {PREFIX}grants or {PREFIX}authorizer, not both: the function can read a file too"
+            "give acid.gateway.grants or acid.gateway.authorizer, not both: the function can read a"
+            " file too"
         )
     if file and not entry.closed:
         raise InvalidDefinition(
-            f"{PREFIX}grants needs to know who calls: set {PREFIX}users or {PREFIX}tls.ca"
+            "acid.gateway.grants needs to know who calls: set acid.gateway.users or"
+            " acid.gateway.tls.ca"
         )
     if file:
         return grants(file)

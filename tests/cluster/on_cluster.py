@@ -107,7 +107,7 @@ class TestStatements:
             when_matched_update={"v": "s.v"},
             when_not_matched_insert="*",
         )
-        expected |= {n: (n, "m", n % 3) for n in range(3990, 4010) if n > 3999 or n in expected}
+        expected |= {n: (n, "m", n % 3) for n in range(3990, 4010)}
         assert rows_of(warehouse, "s", "id", "v", "p") == sorted(expected.values())
         for kind in ("minor", "major"):
             warehouse.compact("s", kind)

@@ -31,6 +31,7 @@ from acid_platform.storage.key_sums import MODULUS, row_id_checksum
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import B1, AcidTable, P
+from tests.full_disk import full_outputs
 from tests.notation import write_ids
 
 pytestmark = pytest.mark.spark
@@ -231,11 +232,3 @@ def test_C32_a_full_disk_is_told_in_the_same_words(spark: SparkSession, tmp_path
         assert not list(Path(table.root).glob("_tmp_*"))
     assert told[0] == told[1]
     assert "No space left" in told[0] and "inputs were kept" in told[0]
-
-
-def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
-    """Each output file is a device that is always full; in a Spark task too, another process."""
-    for name in plan.outputs:
-        directory = Path(staging, str(name))
-        directory.mkdir(parents=True)
-        (directory / "bucket_00000").symlink_to("/dev/full")

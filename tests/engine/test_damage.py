@@ -23,9 +23,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine import compaction
-from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.spark import write
 from acid_platform.errors import (
     AcidError,
@@ -40,6 +38,7 @@ from acid_platform.transactions import NONE_OPEN
 from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
+from tests.full_disk import full_outputs
 from tests.storage.test_bad_files import D1, D2, GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 pytestmark = pytest.mark.spark
@@ -287,11 +286,3 @@ def test_a_compaction_on_a_full_disk_fails_by_name_and_the_next_one_works(
     subject.nothing_is_left()
     subject.table.compact("major")
     assert sorted(subject.table.to_arrow()["v"].to_pylist()) == GOOD
-
-
-def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
-    """The disk is full while a file is written: inside the Spark task, another process, too."""
-    for name in plan.outputs:
-        directory = Path(staging, str(name))
-        directory.mkdir(parents=True)
-        (directory / "bucket_00000").symlink_to("/dev/full")

@@ -310,7 +310,10 @@ def test_P34_what_can_not_be_taken_is_listed_with_its_reason(
             Gateway(other.metastore)
             .get_table_req(
                 m.GetTableRequest(
-                    dbName="s", tblName="fine", capabilities=m.ClientCapabilities(values=[2])
+                    dbName="s",
+                    tblName="fine",
+                    catName="hive",
+                    capabilities=m.ClientCapabilities(values=[2]),
                 )
             )
             .table

@@ -134,6 +134,20 @@ def _presented(server: Server, authority: Authority) -> object:
         return (secured.getpeercert() or {})["notAfter"]
 
 
+def test_P34_a_client_by_tls_makes_many_calls_without_a_pause(
+    both: Server, authority: Authority
+) -> None:
+    """A connection that waits for a full buffer, which is empty, ends after a minute."""
+    trino = authority.signs("trino")
+    for _ in range(5):
+        where = at(both, ca=authority.path, certificate=trino.certificate, key=trino.key)
+        with Hive(where) as hive:
+            for _ in range(20):
+                request = m.OpenTxnRequest(num_txns=1, user="ann", hostname="h", agentInfo="x")
+                (txn,) = hive.call("open_txns", request).txn_ids
+                hive.abort([txn])
+
+
 # --- certificates and passwords -----------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from acid_platform import Warehouse
 from acid_platform.errors import SnapshotExpired
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
+from tests.history.test_changes import KINDS, STEPS, History
 
 pytestmark = pytest.mark.spark
 
@@ -117,3 +118,28 @@ def test_P39_both_engines_write_and_read_the_same_changes(
         with pytest.raises(SnapshotExpired, match="is gone"):
             lost.count()
         assert wh.table("local").changes(None, columns=["id"]).count() == wh.table("local").count()
+
+
+class MixedHistory(History):
+    """Each statement and compaction is executed by one of the engines, at random."""
+
+    def step(self, what: str) -> None:
+        with self.warehouse.using(self.random.choice(["local", "spark"])):
+            super().step(what)
+
+    def compare(self, low: int, high: int, found: list[dict[str, Any]]) -> None:
+        """The changes as read by both engines."""
+        super().compare(low, high, found)
+        frame = self.table.changes(self.past[low][0], self.past[high][0])
+        super().compare(low, high, [row.asDict() for row in frame.collect()])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 209))
+def test_P39_histories_of_both_engines(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    with temporary_warehouse(tmp_path, spark=spark) as wh:
+        history = MixedHistory(wh, seed, KINDS[seed % 3], "1h")
+        history.step("insert")
+        for _ in range(16):
+            history.step(history.random.choice(STEPS))
+        assert history.check(forever=True, pairs=4) == 4

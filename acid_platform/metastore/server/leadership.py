@@ -12,7 +12,7 @@ from acid_platform.errors import MetastoreIncompatible, StandbyRefused
 from acid_platform.metastore import wire
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import Operation
-from acid_platform.metastore.operations.replication import Follow, ForgetStandby, Promote
+from acid_platform.metastore.operations.replication import Follow, Followed
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
@@ -175,7 +175,7 @@ class Leadership:
         own = [request for request in requests if type(request.operation) in self._own]
         return own, [each for each in requests if each not in own and each not in asked]
 
-    def forget_standby(self, _operation: ForgetStandby) -> str:
+    def forget_standby(self) -> str:
         """Raises StandbyRefused."""
         if self.standby is not None:
             raise StandbyRefused("this metastore is a standby itself")
@@ -203,15 +203,15 @@ class Leadership:
         _LOG.warning("promoted: the primary of term %d", membership.term)
         return membership.term
 
-    def refuse_follow(self, _operation: Follow) -> object:
+    def refuse_follow(self) -> Followed:
         """Refuses; a primary answers it later, see `_take_follows`. Raises MetastoreUnavailable."""
         raise self.standby.refusal() if self.standby else self._replication.absent()
 
-    def promote(self, operation: Promote) -> int:
+    def promote(self, incomplete: bool) -> int:
         """Raises StandbyRefused."""
         if self.standby is None:
             raise StandbyRefused("this metastore is the primary already")
-        return self._promote(self.standby, operation.incomplete)
+        return self._promote(self.standby, incomplete)
 
 
 def require_service(membership: Membership, service: object) -> None:

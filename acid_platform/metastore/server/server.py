@@ -24,7 +24,12 @@ from acid_platform.metastore.endpoint import (
     refuse_network_file_system,
 )
 from acid_platform.metastore.operations import Operation, Row, write_answer
-from acid_platform.metastore.operations.replication import Follow, ForgetStandby, Promote
+from acid_platform.metastore.operations.replication import (
+    Follow,
+    Followed,
+    ForgetStandby,
+    Promote,
+)
 from acid_platform.metastore.operations.shows import GetStatus, Stop
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.archiver import Archiver
@@ -136,6 +141,15 @@ class Server:
         self.stop()
         return os.getpid()
 
+    def _follow_for(self, _operation: Follow) -> Followed:
+        return self.leadership.refuse_follow()
+
+    def _promote_for(self, operation: Promote) -> int:
+        return self.leadership.promote(operation.incomplete)
+
+    def _forget_for(self, _operation: ForgetStandby) -> str:
+        return self.leadership.forget_standby()
+
     def _status_for(self, _operation: GetStatus) -> Row:
         return self.status()
 
@@ -227,9 +241,9 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     Stop: Server._stop_for,
-    Follow: lambda server, operation: server.leadership.refuse_follow(operation),
-    Promote: lambda server, operation: server.leadership.promote(operation),
-    ForgetStandby: lambda server, operation: server.leadership.forget_standby(operation),
+    Follow: Server._follow_for,
+    Promote: Server._promote_for,
+    ForgetStandby: Server._forget_for,
 }
 """Operations on the process."""
 
