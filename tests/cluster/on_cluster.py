@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,16 +71,27 @@ def executor_dies(cluster: LocalCluster, when: Callable[[], bool]) -> Iterator[t
 
 
 def executors(cluster: LocalCluster) -> int:
-    return sum(
-        "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
-        for worker in cluster.workers
-        if worker.poll() is None
-        for child in psutil.Process(worker.pid).children(recursive=True)
-    )
+    """How many of them live."""
+    found = 0
+    for worker in cluster.workers:
+        children = []
+        if worker.poll() is None:
+            children = psutil.Process(worker.pid).children(recursive=True)
+        for child in children:
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                found += "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())
+    return found
 
 
 def any_file(home: Path, pattern: str) -> Callable[[], bool]:
-    return lambda: any(path.stat().st_size > 0 for path in home.rglob(pattern) if path.is_file())
+    """Whether a file below the warehouse matches; directories may vanish meanwhile."""
+
+    def found() -> bool:
+        with suppress(OSError):
+            return any(path.is_file() for path in home.rglob(pattern))
+        return False
+
+    return found
 
 
 class TestStatements:
@@ -110,9 +121,11 @@ class TestStatements:
         expected |= {n: (n, "m", n % 3) for n in range(3990, 4010)}
         assert rows_of(warehouse, "s", "id", "v", "p") == sorted(expected.values())
         for kind in ("minor", "major"):
-            warehouse.compact("s", kind)
+            assert table.compact(kind)
+            warehouse.release()
+            assert not [done.error for done in cleaner.run(warehouse.metastore) if done.error]
             assert rows_of(warehouse, "s", "id", "v", "p") == sorted(expected.values())
-        table.insert(source.filter("p = 1").limit(5), overwrite=True)
+        table.overwrite(source.filter("p = 1").limit(5), "p=1")
         assert len(rows_of(warehouse, "s", "id")) == 5 + sum(
             row[2] != 1 for row in expected.values()
         )
@@ -132,7 +145,7 @@ class TestDeaths:
         rows = warehouse.spark.range(0, 2_000_000, 1, 8).selectExpr(
             "id", "sha2(cast(id AS string), 256) v", "cast(id % 7 AS int) p"
         )
-        with executor_dies(cluster, any_file(home, "_tmp_*/*")) as died:
+        with executor_dies(cluster, any_file(home, "_tmp_*/*/*")) as died:
             warehouse.table("w").insert(rows)
         assert died.is_set()
         found = warehouse.table("w").read().selectExpr("count(*)", "count(DISTINCT id)").collect()

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+TASK_MODULES = (
+    "acid_platform.engine.spark.compaction_tasks",
+    "acid_platform.engine.spark.task_body",
+)
+"""What executors import of ours; functions that are defined inside others go with their calls."""
 UNPACKED = "acid_environment"
 """The directory in an executor's working directory that holds the contents of the archive."""
 _NEXT_STEP = (
@@ -87,7 +92,8 @@ def check_executors(session: SparkSession) -> None:
 
         for _ in batches:
             try:
-                importlib.import_module("acid_platform.storage.rewrite")
+                for name in modules:
+                    importlib.import_module(name)
             except ImportError as error:
                 text = f"can't import acid_platform ({error})"
             else:
@@ -98,6 +104,7 @@ def check_executors(session: SparkSession) -> None:
                 {"host": [socket.gethostname()], "problem": [text]}
             )
 
+    modules = TASK_MODULES
     expected = hash_of_files(str(Path(__file__).parents[2]))
     rows = session.range(0, 4, 1, 4).mapInArrow(answer, "host string, problem string")
     try:

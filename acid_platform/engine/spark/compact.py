@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.validation import Profile, combine
-from acid_platform.engine.compaction import rewritten
 from acid_platform.engine.compaction_inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
@@ -22,6 +20,7 @@ from acid_platform.engine.compaction_outputs import Records, records_of
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
+from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
@@ -60,14 +59,14 @@ class SparkCompaction:
     def merge(self, tasks: Sequence[Rewrite]) -> Records:
         self._tasks = tasks
         files = self._work.files
-        for attempts in {_attempts(task) for task in tasks}:
-            files.make_directory(attempts)
-        done = _of_each(self._spark, tasks, _rewritten_by_attempt)
+        for directory in {attempts(task) for task in tasks}:
+            files.make_directory(directory)
+        done = _of_each(self._spark, tasks, rewritten_by_attempt)
         self._read = combine(one.values for one in done)
         placed: list[FileEntry | None] = []
         for task, one in zip(tasks, done, strict=True):
             if one.file is not None:
-                files.system.move(f"{_attempts(task)}/{one.file.path}", task.output)
+                files.system.move(f"{attempts(task)}/{one.file.path}", task.output)
             name = task.output.rpartition("/")[2]
             placed.append(replace(one.file, path=name) if one.file else None)
         return records_of(tasks, placed)
@@ -108,23 +107,6 @@ class SparkCompaction:
         expected = profile(spark, work, inputs, self._read)
         stored = None if self._read is None else _written(spark, self._tasks)
         return expected, profile(spark, work, outputs, stored)
-
-
-def _attempts(task: Rewrite) -> str:
-    """The directory for what attempts of the task write: staged, and not among the outputs."""
-    return f"{task.output.rsplit('/', 2)[0]}/_attempts"
-
-
-def _rewritten_by_attempt(task: Rewrite) -> Rewritten:
-    """Writes the output under a name that no other attempt of the Spark task uses.
-
-    Two attempts may run at once, by speculation or if the driver has lost an executor that lives.
-    """
-    context = TaskContext.get()
-    assert context is not None
-    name = task.output.rpartition("/")[2]
-    own = f"{_attempts(task)}/{name}-{context.taskAttemptId()}"
-    return rewritten(replace(task, output=own))
 
 
 def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:
