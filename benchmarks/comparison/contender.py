@@ -81,7 +81,9 @@ class Ours(Contender):
         super().__init__(home, data)
         from acid_platform import Warehouse
 
-        self.warehouse = Warehouse.open(home / "warehouse", engine=self.engine)
+        # The default would leave 6 million rows to Spark.
+        settings = {"acid.local.max.bytes": str(1 << 40)}
+        self.warehouse = Warehouse.open(home / "warehouse", settings=settings, engine=self.engine)
 
     def load(self, table: str, rows: Any) -> None:
         self.warehouse.create_table(f"bench.{table}", SCHEMA).insert(rows)

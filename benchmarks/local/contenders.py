@@ -20,7 +20,9 @@ def base_rows(spark: Any, data: Path, name: str) -> Any:
 
     Millions of rows of this process would not fit into one message to the JVM.
     """
-    return spark.read.parquet(str(data / f"{name}.parquet")) if name == "base" else None
+    if name != "base":
+        return None
+    return spark.read.schema(SCHEMA).parquet(str(data / f"{name}.parquet"))
 
 
 class SparkTables(OursInSpark):
