@@ -24,6 +24,15 @@ def as_of(text: str) -> int | datetime.datetime | str:
         return text
 
 
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=ROWS,
+    show_default=True,
+    help="Rows to print; the counts are of all.",
+)
+
+
 @click.command()
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("name", required=False)
@@ -67,13 +76,7 @@ def rollback(session: Session, table: str, when: str) -> None:
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("before")
 @click.argument("after", default="now")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=ROWS,
-    show_default=True,
-    help="Rows to print; the counts are of all.",
-)
+@_limit
 @command
 def diff(session: Session, table: str, before: str, after: str, limit: int) -> None:
     """Count and show the rows of TABLE that differ between BEFORE and AFTER.
@@ -96,13 +99,7 @@ def diff(session: Session, table: str, before: str, after: str, limit: int) -> N
 @click.argument("since", required=False)
 @click.argument("until", default="now")
 @click.option("--count", "only_count", is_flag=True, help="Count the changes; print no rows.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=ROWS,
-    show_default=True,
-    help="Rows to print; the counts are of all.",
-)
+@_limit
 @click.option("--forget", metavar="CONSUMER", help="Let it begin again with all rows of TABLE.")
 @command
 def changes(

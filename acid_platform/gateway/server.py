@@ -181,7 +181,7 @@ class Server:
             if certificate is not None and self._context is not None:
                 stamp = certificate.stamp
                 if stamp != self._stamp:
-                    certificate.days_left()  # a wrong pair of files must not replace a good one
+                    certificate.context(False)  # a wrong pair of files must not replace a good one
                     certificate.load(self._context)
                     self._stamp = stamp
                     _LOG.info("new connections get the certificate that %s has now", certificate)

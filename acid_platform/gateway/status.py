@@ -116,7 +116,8 @@ def examined(status: dict[str, Any]) -> tuple[bool, str]:
         faults.append("it has said nothing for more than 30 s; see its log")
     days = status["certificate_days"]
     if days is not None and days < 14:
-        faults.append(f"its certificate ends in {days:g} days; renew it")
+        ends = f"ends in {days:g} days" if days > 0 else "has expired"
+        faults.append(f"its certificate {ends}; renew it")
     here = status["address"].startswith(("127.", "::1:"))
     if not status["login"] and not here:
         faults.append(

@@ -132,6 +132,19 @@ def third(tmp_path: Path) -> Iterator[Warehouse]:
         yield warehouse
 
 
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path / "ours", engine="local") as warehouse:
+        yield warehouse
+
+
+@pytest.fixture
+def server(other: Warehouse) -> Iterator[Server]:
+    """What `other` is to Hive's clients."""
+    with as_hive(other) as (_, started):
+        yield started
+
+
 def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
     ours: Warehouse, other: Warehouse, third: Warehouse
 ) -> None:
@@ -161,74 +174,62 @@ def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
 
 
 def test_P34_a_second_run_brings_write_ids_partitions_and_columns_up_to_date(
-    other: Warehouse, tmp_path: Path
+    here: Warehouse, server: Server, other: Warehouse
 ) -> None:
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.grows", "id int", partitioned_by=["p int"])
-        here.sql("INSERT INTO s.grows VALUES (1, 1)")
-        told = run(here, "register", "--to", address(server), "s.grows")
-        assert told.exit_code == 0, told.output
-        here.sql("INSERT INTO s.grows VALUES (2, 2)")
-        here.sql("ALTER TABLE s.grows ADD COLUMNS (v string)")
-        row = listed(run(here, "register", "--to", address(server), "s.grows"))["s.grows"]
-        assert (row["result"], row["partitions"], row["write_id"]) == ("registered", 2, 2)
-        there = other.metastore.table("s.grows")
-        assert there.columns == table.record.columns
-        assert other.metastore.partitions("s.grows") == ["p=1", "p=2"]
-        assert there.properties["NO_CLEANUP"] == "true"
+    table = here.create_table("s.grows", "id int", partitioned_by=["p int"])
+    here.sql("INSERT INTO s.grows VALUES (1, 1)")
+    told = run(here, "register", "--to", address(server), "s.grows")
+    assert told.exit_code == 0, told.output
+    here.sql("INSERT INTO s.grows VALUES (2, 2)")
+    here.sql("ALTER TABLE s.grows ADD COLUMNS (v string)")
+    row = listed(run(here, "register", "--to", address(server), "s.grows"))["s.grows"]
+    assert (row["result"], row["partitions"], row["write_id"]) == ("registered", 2, 2)
+    there = other.metastore.table("s.grows")
+    assert there.columns == table.record.columns
+    assert other.metastore.partitions("s.grows") == ["p=1", "p=2"]
+    assert there.properties["NO_CLEANUP"] == "true"
 
 
-def test_P34_only_decided_write_ids_are_registered(other: Warehouse, tmp_path: Path) -> None:
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.busy", "id int")
-        put(table, (1,))
-        slow = here.transaction()
-        with slow as txn:
-            put(txn.table("s.busy"), (2,))
-            put(table, (3,))
-            row = listed(run(here, "register", "--to", address(server)))["s.busy"]
-            assert row["write_id"] == 1 and "write id 2 is open here" in row["note"]
+def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: Server) -> None:
+    table = here.create_table("s.busy", "id int")
+    put(table, (1,))
+    slow = here.transaction()
+    with slow as txn:
+        put(txn.table("s.busy"), (2,))
+        put(table, (3,))
         row = listed(run(here, "register", "--to", address(server)))["s.busy"]
-        assert row["write_id"] == 3 and not row["note"]
+        assert row["write_id"] == 1 and "write id 2 is open here" in row["note"]
+    row = listed(run(here, "register", "--to", address(server)))["s.busy"]
+    assert row["write_id"] == 3 and not row["note"]
 
 
 def test_P34_a_registration_that_was_killed_goes_on(
-    other: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Warehouse, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.cut", "id int, v string")
-        for number in range(5):
-            put(table, (number, "x"))
-        abort_one(here, "s.cut")
-        done: list[int] = []
-        commit = Hive.commit
+    table = here.create_table("s.cut", "id int, v string")
+    for number in range(5):
+        put(table, (number, "x"))
+    abort_one(here, "s.cut")
+    done: list[int] = []
+    commit = Hive.commit
 
-        def killed(self: Hive, txn: int) -> None:
-            if len(done) == 2:
-                raise KeyboardInterrupt
-            done.append(txn)
-            commit(self, txn)
+    def killed(self: Hive, txn: int) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(txn)
+        commit(self, txn)
 
-        monkeypatch.setattr(registering, "_BATCH", 4)
-        monkeypatch.setattr(Hive, "commit", killed)
-        host, port = server.address
-        with Hive(Address(host, port)) as hive, pytest.raises(KeyboardInterrupt):
-            list(registering.register(here.metastore, hive))
-        monkeypatch.undo()
-        with Hive(Address(host, port)) as hive:
-            rest = [txn.id for txn in hive.call("get_open_txns_info").open_txns if txn.state == 3]
-            hive.abort([txn for txn in rest if txn not in _registering(hive)])
-            (row,) = registering.register(here.metastore, hive)
-        assert (row.result, row.write_id, row.aborted) == ("registered", 6, 1)
+    monkeypatch.setattr(registering, "_BATCH", 4)
+    monkeypatch.setattr(Hive, "commit", killed)
+    host, port = server.address
+    with Hive(Address(host, port)) as hive, pytest.raises(KeyboardInterrupt):
+        list(registering.register(here.metastore, hive))
+    monkeypatch.undo()
+    with Hive(Address(host, port)) as hive:
+        rest = [txn.id for txn in hive.call("get_open_txns_info").open_txns if txn.state == 3]
+        hive.abort([txn for txn in rest if txn not in _registering(hive)])
+        (row,) = registering.register(here.metastore, hive)
+    assert (row.result, row.write_id, row.aborted) == ("registered", 6, 1)
 
 
 def _registering(hive: Hive) -> set[int]:
@@ -238,49 +239,39 @@ def _registering(hive: Hive) -> set[int]:
 
 
 def test_P34_what_differs_there_is_refused_and_made_anew_when_told_to(
-    other: Warehouse, tmp_path: Path
+    here: Warehouse, server: Server
 ) -> None:
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.differs", "id int, v string")
-        put(table, (1, "a"))
-        assert run(here, "register", "--to", address(server)).exit_code == 0
-        with connected(server.address) as client:  # an engine there wrote
-            statement = Statement(client)
-            statement.lock("s.differs", INSERT)
-            statement.allocate("s.differs")
-            statement.commit()
-        told = run(here, "register", "--to", address(server))
-        assert told.exit_code == 1
-        assert "write ids up to 2 were given out there" in told.output and "--again" in told.output
+    table = here.create_table("s.differs", "id int, v string")
+    put(table, (1, "a"))
+    assert run(here, "register", "--to", address(server)).exit_code == 0
+    with connected(server.address) as client:  # an engine there wrote
+        statement = Statement(client)
+        statement.lock("s.differs", INSERT)
+        statement.allocate("s.differs")
+        statement.commit()
+    told = run(here, "register", "--to", address(server))
+    assert told.exit_code == 1
+    assert "write ids up to 2 were given out there" in told.output and "--again" in told.output
 
 
-def test_P34_a_name_that_is_somebody_elses_is_left_alone(other: Warehouse, tmp_path: Path) -> None:
+def test_P34_a_name_that_is_somebody_elses_is_left_alone(
+    here: Warehouse, server: Server, other: Warehouse
+) -> None:
     other.create_table("s.mine", "id int")
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        here.create_table("s.mine", "id int")
-        for arguments in ([], ["--again"]):
-            told = run(here, "register", "--to", address(server), *arguments)
-            assert told.exit_code == 1 and "this warehouse did not register it" in told.output
+    here.create_table("s.mine", "id int")
+    for arguments in ([], ["--again"]):
+        told = run(here, "register", "--to", address(server), *arguments)
+        assert told.exit_code == 1 and "this warehouse did not register it" in told.output
 
 
 def test_P34_a_directory_that_was_never_committed_is_not_shown_to_others(
-    other: Warehouse, tmp_path: Path
+    here: Warehouse, server: Server
 ) -> None:
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.half", "id int")
-        put(table, (1,))
-        Path(table.record.location, "base_0000001_v0000003").mkdir()
-        told = run(here, "register", "--to", address(server))
-        assert told.exit_code == 1 and "is not committed here" in told.output
+    table = here.create_table("s.half", "id int")
+    put(table, (1,))
+    Path(table.record.location, "base_0000001_v0000003").mkdir()
+    told = run(here, "register", "--to", address(server))
+    assert told.exit_code == 1 and "is not committed here" in told.output
 
 
 # --- adopt --------------------------------------------------------------------------------------
@@ -466,27 +457,27 @@ def test_the_client_says_which_call_was_refused(other: Warehouse) -> None:
 
 
 def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
-    other: Warehouse, tmp_path: Path
+    here: Warehouse, server: Server, tmp_path: Path
 ) -> None:
     """Until the Cleaner removes them, the files of a dropped table stand beside those of the next
     table of the name: only our metastore can tell them apart."""
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        place = str(tmp_path / "place")
-        put(here.create_table("s.twice", "id int", location=place), (1,))
-        here.drop_table("s.twice")
-        table = here.create_table("s.twice", "id int", location=place)
-        put(table, (2,))
-        told = run(here, "register", "--to", address(server))
-        assert told.exit_code == 1 and "is not committed here" in told.output
-        cleaner.run(here.metastore)
-        assert run(here, "register", "--to", address(server)).exit_code == 0
+    place = str(tmp_path / "place")
+    put(here.create_table("s.twice", "id int", location=place), (1,))
+    here.drop_table("s.twice")
+    table = here.create_table("s.twice", "id int", location=place)
+    put(table, (2,))
+    told = run(here, "register", "--to", address(server))
+    assert told.exit_code == 1 and "is not committed here" in told.output
+    cleaner.run(here.metastore)
+    assert run(here, "register", "--to", address(server)).exit_code == 0
 
 
 def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
-    other: Warehouse, third: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Warehouse,
+    server: Server,
+    other: Warehouse,
+    third: Warehouse,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once nothing of an aborted write id can be left, our metastore may forget it (P4)."""
     asked = Metastore.write_ids_under
@@ -497,20 +488,16 @@ def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
             return found
         return [ValidWriteIdList.of(one.table, one.high_watermark) for one in found]
 
-    with (
-        temporary_warehouse(tmp_path / "ours", engine="local") as here,
-        as_hive(other) as (_, server),
-    ):
-        table = here.create_table("s.passed", "id int, v string")
-        put(table, (1, "a"))
-        abort_one(here, "s.passed")
-        put(table, (2, "b"))
-        assert run(here, "register", "--to", address(server)).exit_code == 0
-        table.compact("major", wait=True)
-        cleaner.run(here.metastore)
-        monkeypatch.setattr(Metastore, "write_ids_under", forgetful)
-        told = run(here, "register", "--to", address(server))
-        assert told.exit_code == 0, told.output
-        with Hive(Address(*server.address)) as hive:
-            list(adopting.adopt_database(third.metastore, hive, "s", registered=True))
-        assert rows(third, "s.passed") == rows(here, "s.passed")
+    table = here.create_table("s.passed", "id int, v string")
+    put(table, (1, "a"))
+    abort_one(here, "s.passed")
+    put(table, (2, "b"))
+    assert run(here, "register", "--to", address(server)).exit_code == 0
+    table.compact("major", wait=True)
+    cleaner.run(here.metastore)
+    monkeypatch.setattr(Metastore, "write_ids_under", forgetful)
+    told = run(here, "register", "--to", address(server))
+    assert told.exit_code == 0, told.output
+    with Hive(Address(*server.address)) as hive:
+        list(adopting.adopt_database(third.metastore, hive, "s", registered=True))
+    assert rows(third, "s.passed") == rows(here, "s.passed")

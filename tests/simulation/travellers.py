@@ -111,13 +111,17 @@ class Traveller(Actor):
             as_of={"write_id": None, "time": None, "tag": None, **as_of},
         )
 
-    def _arrived(self, reply: Json, txn: int, as_of: Json) -> None:
-        self.sim.counts[f"past: {reply['error'][0] if 'error' in reply else 'read'}"] += 1
+    def _was_read(self, what: str, reply: Json, txn: int) -> bool:
+        """Whether the lease that asked still holds, and got what it asked for."""
+        self.sim.counts[f"{what}: {reply['error'][0] if 'error' in reply else 'read'}"] += 1
         if "error" in reply:
             if reply["error"][0] in ("SnapshotExpired", "TxnAborted", "NoSuchTxn"):
                 self.lost()
-            return
-        if txn != self.txn:
+            return False
+        return txn == self.txn
+
+    def _arrived(self, reply: Json, txn: int, as_of: Json) -> None:
+        if not self._was_read("past", reply, txn):
             return
         past = decode(PastTable, reply["value"])
         if "tag" in as_of:
@@ -168,12 +172,7 @@ class Traveller(Actor):
         )
 
     def _followed(self, reply: Json, txn: int) -> None:
-        self.sim.counts[f"changes: {reply['error'][0] if 'error' in reply else 'read'}"] += 1
-        if "error" in reply:
-            if reply["error"][0] in ("SnapshotExpired", "TxnAborted", "NoSuchTxn"):
-                self.lost()
-            return
-        if txn != self.txn:
+        if not self._was_read("changes", reply, txn):
             return
         found = decode(TableChanges, reply["value"])
         table_id, state = found.table.table_id, self.sim.process.machine.state
