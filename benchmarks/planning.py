@@ -1,9 +1,12 @@
-"""The cost of planning a read, and the size of a commit in the journal; needs no JVM.
+"""What a read and a commit cost by the number of deltas and of partitions; needs no JVM.
 
-`python -m benchmarks.planning` creates tables of small files. For `count()` and for the plan of a
-scan it measures the median milliseconds and the calls to the storage: listings of a directory tree,
-looks at a file, opened files. It also measures the bytes that a commit of one file adds to the
-journal.
+`python -m benchmarks.planning` makes tables of small files with up to 10,000 deltas and up to
+100,000 partitions. For the plan of a scan, of a scan of one partition or of one file's range, and
+for `count()` it measures the median milliseconds and the calls to the storage: listings of a
+directory tree, looks at a file, opened files; for the plan also the peak of the memory that Python
+takes. For a commit of one file to the table: milliseconds, and the bytes that it adds to the
+journal. For the metastore: the memory of its process before and after the table. The costs by
+file that docs/scale.md states are slopes between the largest sizes.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import shutil
 import sys
 import time
+import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -43,13 +48,8 @@ from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"
-SHAPES = {
-    "1 delta": (1, 1),
-    "100 deltas": (1, 100),
-    "1,000 deltas": (1, 1000),
-    "100 partitions of 10 deltas": (100, 10),
-}
-"""The number of partitions, and of deltas in each."""
+_IN_A_COMMIT = 1000
+"""Partitions that one transaction adds while a table is made."""
 
 CALLS: Counter[str] = Counter()
 
@@ -68,40 +68,49 @@ class Counted(fs.LocalFileSystem):  # type: ignore[misc]
 
 
 def fill(warehouse: Warehouse, name: str, partitions: int, deltas: int, rows: int) -> Table:
-    """Create a table with `deltas` deltas per partition, each committed by its own transaction."""
+    """Create a table with `deltas` deltas per partition; a delta has one file of `rows` rows."""
     keys = ["p int"] if partitions > 1 else []
     table = warehouse.create_table(name, COLUMNS, partitioned_by=keys)
-    columns = parse_columns(COLUMNS)
     for number in range(deltas):
-        for partition in range(partitions):
-            where = f"p={partition}" if keys else ""
-            with warehouse.metastore.begin() as txn:
-                txn.lock(
-                    [
-                        LockRequest(
-                            name, LockType.SHARED_WRITE, Operation.INSERT, where or None, False
-                        )
-                    ]
-                )
-                w = txn.write_ids[name]
-                directory = f"delta_{w:07d}_{w:07d}_0000"
-                place = Path(table.location, where, directory)
-                place.mkdir(parents=True)
-                path = str(place / "bucket_00000")
-                first = number * rows
-                writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib")
-                writer.write(batch(w, first, rows, acid_schema(columns)))
-                writer.close()
-                (place / "_orc_acid_version").write_bytes(b"2")
-                entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
-                txn.commit(
-                    [
-                        WriteReport.of(
-                            name, where or None, Operation.INSERT, directory, Contents((entry,))
-                        )
-                    ]
-                )
+        for first in range(0, partitions, _IN_A_COMMIT):
+            some = range(first, min(first + _IN_A_COMMIT, partitions))
+            commit(warehouse, table, [f"p={p}" if keys else None for p in some], number, rows)
     return table
+
+
+def commit(
+    warehouse: Warehouse, table: Table, partitions: Sequence[str | None], number: int, rows: int
+) -> float:
+    """Commit a delta to each of the partitions. Returns the seconds without those of the files."""
+    columns = parse_columns(COLUMNS)
+    lock = LockType.SHARED_WRITE
+    requests = [LockRequest(table.name, lock, Operation.INSERT, p, False) for p in partitions]
+    began = time.perf_counter()
+    with warehouse.metastore.begin() as txn:
+        txn.lock(requests)
+        w = txn.write_ids[table.name]
+        writing = time.perf_counter()
+        directory = f"delta_{w:07d}_{w:07d}_0000"
+        reports, made = [], ""
+        for partition in partitions:
+            place = Path(table.location, partition or "", directory)
+            place.mkdir(parents=True)
+            (place / "_orc_acid_version").write_bytes(b"2")
+            path = str(place / "bucket_00000")
+            if made:
+                shutil.copyfile(made, path)
+            else:
+                made = path
+                writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib")
+                writer.write(batch(w, number * rows, rows, acid_schema(columns)))
+                writer.close()
+            contents = Contents((recorded_file(Files.of(path)[0], path, "bucket_00000"),))
+            reports.append(
+                WriteReport.of(table.name, partition, Operation.INSERT, directory, contents)
+            )
+        written = time.perf_counter()
+        txn.commit(reports)
+    return time.perf_counter() - written + writing - began
 
 
 def batch(write_id: int, first: int, rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -174,36 +183,71 @@ def count_calls() -> None:
     Files.of = of  # type: ignore[method-assign]
 
 
+def costs(warehouse: Warehouse, partitions: int, deltas: int, console: Console) -> dict[str, Any]:
+    """Make the table and measure it. It stays, so that the memory of the next is its own."""
+    before = resident(warehouse)
+    began = time.perf_counter()
+    table = fill(warehouse, f"db.t{partitions}_{deltas}", partitions, deltas, rows=100)
+    files = partitions * deltas
+    times = 7 if files <= 1000 else 3
+    found: dict[str, Any] = {
+        "partitions": partitions,
+        "deltas": deltas,
+        "seconds to make": round(time.perf_counter() - began, 1),
+        "metastore, bytes of memory": resident(warehouse) - before,
+    }
+    read = partial(plan, warehouse, table.name)
+    found["plan"] = measured(partial(read, None), times) | {"bytes": peak(partial(read, None))}
+    found["plan, one file in the range"] = measured(partial(read, "id = 5"), times)
+    if partitions > 1:
+        found["plan of one partition"] = measured(partial(read, "p = 1"), times)
+    found["count()"] = measured(table.count, times)
+    one = ["p=1"] if partitions > 1 else [None]
+    seconds = [commit(warehouse, table, one, deltas + number, 100) for number in range(times)]
+    found["commit of a file"] = {"ms": round(1000 * median(seconds), 1)}
+    console.print(found)
+    return found
+
+
+def resident(warehouse: Warehouse) -> int:
+    return int(warehouse.metastore.status()["resident_bytes"])
+
+
+def peak(work: Callable[[], object]) -> int:
+    """The largest number of bytes that Python held for `work` at one time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=__doc__)
-    parser.add_argument("--times", type=int, default=7)
+    parser.add_argument("--deltas", type=int, nargs="*", default=[1, 10, 100, 1000, 10_000])
+    parser.add_argument(
+        "--partitions", type=int, nargs="*", default=[10, 100, 1000, 10_000, 100_000]
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)
-    console, results = Console(), dict[str, Any]()
+    console = Console()
     with (
         TemporaryDirectory(prefix="acid-bench-") as place,
         Warehouse.open(Path(place, "wh")) as warehouse,
     ):
-        tables = {
-            shape: fill(warehouse, f"db.t{number}", *sizes, rows=100)
-            for number, (shape, sizes) in enumerate(SHAPES.items())
-        }
-        size = journal_bytes(tables["1 delta"])
+        table = warehouse.create_table("db.one", COLUMNS)
+        commit(warehouse, table, [None], 0, 100)
+        size = journal_bytes(table)
         count_calls()
-        for shape, table in tables.items():
-            results[shape] = {
-                "plan": measured(partial(plan, warehouse, table.name, None), chosen.times),
-                "plan, one file in the range": measured(
-                    partial(plan, warehouse, table.name, "id = 5"), chosen.times
-                ),
-                "count()": measured(table.count, chosen.times),
-            }
-            console.print(shape, results[shape])
+        shapes = [(1, deltas) for deltas in chosen.deltas]
+        shapes += [(partitions, 1) for partitions in chosen.partitions]
+        found = [costs(warehouse, *shape, console) for shape in shapes]
         console.print("bytes of a commit in the journal:", size)
         warehouse.metastore.stop()
     save(
         chosen.out / f"{datetime.date.today().isoformat()}-planning.json",
-        {"machine": machine(), "shapes": results, "journal bytes of a commit": size},
+        {"machine": machine(), "tables": found, "journal bytes of a commit": size},
     )
     return 0
 
