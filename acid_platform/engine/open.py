@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from acid_platform.config import Settings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction
 
 
+_THREADS, _BLOCKS = 8, 64
 DELETE_KEYS = "acid.delete.keys.max"
 """The setting of how many delete events of an entity are loaded; Spark's tasks read more."""
 
@@ -53,9 +55,12 @@ def open_scan(
 
     if len(selected) < 2:
         entities = tuple(map(entity, selected))
-    else:
-        with ThreadPoolExecutor(8) as pool:
-            entities = tuple(pool.map(entity, selected))
+    else:  # a task for several of many partitions: a task costs more than a look at a local file
+        names, size = list(selected), 1 + len(selected) // _BLOCKS
+        blocks = [names[first : first + size] for first in range(0, len(names), size)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            opened = pool.map(lambda block: [entity(name) for name in block], blocks)
+            entities = tuple(chain.from_iterable(opened))
     return TableScan(
         table.files,
         table.path,

@@ -12,12 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import lru_cache
 
 from sqlglot import exp
 
 from acid_platform.layout.types import Column
-from acid_platform.reading.predicates import parse
+from acid_platform.reading.predicates import parsed
 from acid_platform.snapshot.ranges import ColumnRange, RangeKind
 from acid_platform.snapshot.sources import EntitySources
 
@@ -49,7 +48,7 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
     """
     if where is None or not any(source.ranges for source in sources.inserts):
         return sources
-    node = _parsed(where)
+    node = parsed(where)
     kinds = {column.name: column.type.kind for column in columns}
     return replace(
         sources,
@@ -57,10 +56,6 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
             source for source in sources.inserts if _may_hold(node, _Ranges(source.ranges, kinds))
         ),
     )
-
-
-_parsed = lru_cache(maxsize=64)(parse)
-"""Each partition asks for the same tree, which nothing here changes."""
 
 
 class _Ranges:

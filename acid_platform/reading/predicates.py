@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -45,12 +46,15 @@ class _Number:
 def parse(text: str) -> exp.Expr:
     """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
     try:
-        parsed = sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError as error:
         raise InvalidExpression(
             f"{text!r} is not a SQL condition{_where(error)}; write it as you would after WHERE"
         ) from error
-    return parsed
+
+
+parsed = lru_cache(maxsize=64)(parse)
+"""As `parse`, once for all partitions that ask. Nobody may change the tree."""
 
 
 def _where(error: SqlglotError) -> str:
@@ -62,11 +66,11 @@ def _where(error: SqlglotError) -> str:
 
 def columns_of(text: str) -> frozenset[str] | None:
     """Lower-case names of the columns that an expression may read; None if it may read all."""
-    parsed = parse(text)
-    if parsed.find(exp.Star, exp.Select, exp.Lambda):
+    tree = parsed(text)
+    if tree.find(exp.Star, exp.Select, exp.Lambda):
         return None
     return frozenset(
-        part.name.lower() for column in parsed.find_all(exp.Column) for part in column.parts
+        part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts
     )
 
 
@@ -109,7 +113,7 @@ def may_match(where: str | None, columns: Sequence[Column], values: Sequence[str
     if where is None:
         return True
     row = {column.name: typed(value, column) for column, value in zip(columns, values, strict=True)}
-    return _truth(parse(where), row) is not False
+    return _truth(parsed(where), row) is not False
 
 
 def _truth(node: exp.Expr, row: Mapping[str, object]) -> bool | None:

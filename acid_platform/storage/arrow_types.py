@@ -222,7 +222,8 @@ def partition_value(text: str | None, hive: HiveType) -> Any:
             case "tinyint" | "smallint" | "int" | "bigint":
                 if not _WHOLE_NUMBER.fullmatch(stripped):
                     return None
-                return scalar_of(int(stripped), arrow_type(hive)).as_py()
+                whole, limit = int(stripped), 1 << arrow_type(hive).bit_width - 1
+                return whole if -limit <= whole < limit else None
             case "decimal":
                 scale = Decimal(1).scaleb(-hive.sizes[1])
                 with localcontext(prec=76):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform.errors import InvalidExpression
-from acid_platform.layout.types import parse_columns
-from acid_platform.reading.predicates import columns_of, may_match
+from acid_platform.layout.types import HiveType, parse_columns
+from acid_platform.reading.predicates import columns_of, may_match, parsed
+from acid_platform.storage.arrow_types import partition_value
 
 COLUMNS = parse_columns("m int, k string, d date")
 VALUES = ("3", "a", "2020-01-02")
@@ -103,3 +104,22 @@ def test_columns_of_a_predicate() -> None:
     assert columns_of("exists(xs, x -> x > a)") is None
     with pytest.raises(InvalidExpression):
         columns_of("a = = 1")
+
+
+def test_P26_a_predicate_is_parsed_once_for_all_partitions() -> None:
+    where = "m = 7 and s in ('x', 'only here')"
+    before = parsed.cache_info().misses
+    for number in range(100):
+        may_match(where, COLUMNS, (str(number), "a", None))
+    assert parsed.cache_info().misses == before + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("tinyint", 8), ("smallint", 16), ("int", 32), ("bigint", 64)]
+)
+def test_F4_whole_numbers_beyond_their_type_are_null(kind: str, bits: int) -> None:
+    limit = 1 << bits - 1
+    for value in (-limit, limit - 1):
+        assert partition_value(f" {value} ", HiveType(kind)) == value
+    for value in (-limit - 1, limit):
+        assert partition_value(str(value), HiveType(kind)) is None
