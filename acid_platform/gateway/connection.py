@@ -70,6 +70,8 @@ class Connection(asyncio.Protocol):
         """The first bytes, until they tell whether SASL begins."""
         self._counted = 0
         self._busy = self._full = False
+        self.by_password = False
+        """Whether the user logged in by a password; otherwise by a certificate, or not at all."""
         self._over = False
         self._deadline: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
@@ -188,7 +190,7 @@ class Connection(asyncio.Protocol):
         if reason:
             self._not_in(reason)
             return
-        self.caller.user = user
+        self.caller.user, self.by_password = user, True
         self._stage = Stage.CALLS
         self._cutter = Cutter(self._house.bounds.message, only_frames=True)
         self._write(sasl.written(sasl.Status.COMPLETE))

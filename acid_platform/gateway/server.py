@@ -12,6 +12,7 @@ from asyncio import sslproto
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import sasl, tls
@@ -85,6 +86,7 @@ class Server:
         self._answer, self.refuse, self._report = answer, refuse, report
         self._context = self._new_context()
         self._stamp = self.entry.tls.stamp if self.entry.tls else ()
+        self._users = self.entry.users.known() if self.entry.users else {}
         self._workers = Workers(self.bounds.threads, leave)
         self._logins = Workers(_LOGINS)
         self._pace = Pace(self.bounds)
@@ -175,7 +177,7 @@ class Server:
         await asyncio.sleep(0)
 
     def _tick(self) -> None:
-        """Takes a renewed certificate, and reports."""
+        """Takes a renewed certificate, sends former users away, and reports."""
         certificate = self.entry.tls
         try:
             if certificate is not None and self._context is not None:
@@ -185,10 +187,24 @@ class Server:
                     certificate.load(self._context)
                     self._stamp = stamp
                     _LOG.info("new connections get the certificate that %s has now", certificate)
+            self._dismiss()
             if self._report is not None:
                 self._report(self)
         except (OSError, AcidError) as error:
             _LOG.warning("%s", error)
+
+    def _dismiss(self) -> None:
+        """Closes the connections of users who are gone, or have another password since the last
+        time. Raises InvalidDefinition for a file of users that is wrong."""
+        if self.entry.users is None:
+            return
+        known = self.entry.users.known()
+        former = {name for name, secret in self._users.items() if known.get(name) != secret}
+        self._users = known
+        for connection in [*self._open] if former else ():
+            if connection.by_password and connection.caller.user in former:
+                reason = "the user is gone from the file of users, or has another password there"
+                self._later(partial(connection.end, reason))
 
     # --- accepting ------------------------------------------------------------------------------
 

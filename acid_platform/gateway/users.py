@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -123,6 +124,10 @@ class Users:
         self._file = Watched(path, parse, "the file of users")
         self._file.content()
         _nobody()
+
+    def known(self) -> Mapping[str, Secret]:
+        """The users and their passwords' hashes. Raises InvalidDefinition for a wrong file."""
+        return self._file.content()
 
     def verify(self, name: str, password: str) -> bool:
         """Whether it is the user's password. Raises InvalidDefinition for a file that is wrong."""

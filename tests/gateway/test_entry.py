@@ -197,6 +197,39 @@ def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
             nobody.call("get_all_databases")
 
 
+@pytest.mark.parametrize("change", ["removed", "another password"])
+def test_P34_the_connections_of_a_former_user_are_closed(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    file = tmp_path / "users"
+    for name in ("ann", "bob"):
+        users.add(str(file), name, "secret")
+    monkeypatch.setenv(PASSWORD, "secret")
+    with (
+        serving(warehouse, entry=Entry(users=Users(str(file)))) as server,
+        Hive(at(server, user="ann")) as ann,
+        Hive(at(server, user="bob")) as bob,
+    ):
+        server._tick()
+        assert ann.call("get_all_databases") and bob.call("get_all_databases")
+        if change == "removed":
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if not line.startswith("ann:")))
+        else:
+            users.add(str(file), "ann", "new")
+        server._tick()
+        await_connections(server, 1)
+        with pytest.raises(MetastoreUnavailable):
+            ann.call("get_all_databases")
+        assert bob.call("get_all_databases")
+        monkeypatch.setenv(PASSWORD, "new")
+        if change == "removed":
+            with pytest.raises(InvalidDefinition, match="wrong user or password"):
+                Hive(at(server, user="ann"))
+        else:
+            Hive(at(server, user="ann")).__exit__()
+
+
 @pytest.mark.parametrize(("user", "password"), [("ann", "hidden"), ("eve", "secret"), ("ann", "s")])
 def test_P34_a_wrong_user_or_password_is_told_apart_by_nobody(
     warehouse: Warehouse, people: str, monkeypatch: pytest.MonkeyPatch, user: str, password: str
