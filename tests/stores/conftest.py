@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from acid_platform.warehouse import Warehouse
 from tests.stores.server import S3Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _NUMBERS = count(1)
 
@@ -42,22 +47,36 @@ def server() -> Iterator[S3Server]:
     started.close()
 
 
-@pytest.fixture
-def bucket(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    made = Bucket(server, f"bucket-{next(_NUMBERS)}", tmp_path / "metastore")
+@contextmanager
+def a_bucket(server: S3Server, directory: Path) -> Iterator[Bucket]:
+    """A new bucket, which the environment names during the block."""
+    made = Bucket(server, f"bucket-{next(_NUMBERS)}", directory / "metastore")
     server.make_bucket(made.name)
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    monkeypatch.setenv("ACID_WAREHOUSE", made.uri)
-    monkeypatch.setenv("ACID_METASTORE", str(made.metastore))
-    yield made
-    server.log()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        patch.delenv("AWS_PROFILE", raising=False)
+        patch.setenv("ACID_WAREHOUSE", made.uri)
+        patch.setenv("ACID_METASTORE", str(made.metastore))
+        yield made
+
+
+@contextmanager
+def opened(spark: SparkSession | None = None, engine: str = "local") -> Iterator[Warehouse]:
+    """The warehouse of the bucket; its metastore ends with the block."""
+    with Warehouse.open(spark=spark, engine=engine) as warehouse:
+        yield warehouse
+        warehouse.release()
+        warehouse.metastore.stop()
+
+
+@pytest.fixture
+def bucket(server: S3Server, tmp_path: Path) -> Iterator[Bucket]:
+    with a_bucket(server, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def warehouse(bucket: Bucket) -> Iterator[Warehouse]:
-    with Warehouse.open(engine="local") as opened:
-        yield opened
-        opened.release()
-        opened.metastore.stop()
+    with opened() as warehouse:
+        yield warehouse
