@@ -1,4 +1,4 @@
-"""S3 and stores like it: opening them by the environment's settings, and telling their errors.
+"""Stores like S3: opening them by the environment's settings, and telling their errors (P41).
 
 The settings are those of every AWS tool: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
 AWS_DEFAULT_REGION, and whatever AWS's chain of credentials finds (AWS_ACCESS_KEY_ID, a profile, the

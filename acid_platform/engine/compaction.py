@@ -7,7 +7,7 @@ Spark and for the local engine.
 
 An object store has no rename. There the output is written where it will be read: its names have the
 transaction in them, so no other attempt has the same, and no reader asks for a file that no commit
-has named (P26).
+has named (P26, P41).
 """
 
 from __future__ import annotations

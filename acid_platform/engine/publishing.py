@@ -5,7 +5,7 @@ commits the write id. A failure leaves at most a `_tmp_` directory, whose name t
 transaction owns it.
 
 An object store has no rename. There a statement builds its directories where they will be read: no
-other statement has their names, and no reader asks for a file that no commit has named (P26).
+other statement has their names, and no reader asks for a file that no commit has named (P26, P41).
 """
 
 from __future__ import annotations
