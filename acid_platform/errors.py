@@ -156,6 +156,14 @@ class BackupRefused(Terminal):
     """The backup can't be written, or the file can't be restored, as requested."""
 
 
+class StoreRefused(Terminal):
+    """The object store refuses the credentials or the access, or has no such bucket."""
+
+
+class StoreUnavailable(Transient):
+    """The object store can't be reached, does not answer in time, or asks to slow down."""
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -47,6 +47,8 @@ class Location:
         local = "://" not in where or where.startswith("file:")
         if local:
             where = str(Path(where.removeprefix("file://")).expanduser().absolute())
+        else:
+            where = where.rstrip("/")
         home = metastore or os.environ.get("ACID_METASTORE")
         if home:
             return cls(where, home)

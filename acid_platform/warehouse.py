@@ -410,8 +410,11 @@ class Warehouse:
 
 
 def require_writable(files: Files, path: str) -> None:
-    """Makes the directory if it is not there. Raises WarehouseNotWritable."""
-    if not files.exists(path):
+    """Makes the directory if it is not there.
+
+    Raises WarehouseNotWritable, StoreRefused, StoreUnavailable.
+    """
+    if not files.object_store and not files.exists(path):
         make_root(files, path)
     probe = f"{path}/_probe_{os.getpid()}_{threading.get_ident()}"
     try:

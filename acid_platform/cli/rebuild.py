@@ -91,7 +91,7 @@ def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
     try:
         keys = _keys(location)
         seen = survey(name, location, len(keys))
-        properties, note = _kind(seen)
+        properties, note = _kind(location, seen)
         with warnings.catch_warnings():  # that everything counts as committed is in UNKNOWN
             warnings.simplefilter("ignore")
             table = warehouse.adopt_table(
@@ -145,11 +145,11 @@ def _type(values: list[str | None]) -> str:
     return "string"
 
 
-def _kind(seen: Survey) -> tuple[dict[str, str], str]:
+def _kind(location: str, seen: Survey) -> tuple[dict[str, str], str]:
     """Properties that the files show, and what to check. Raises InvalidDefinition."""
     if not seen.sample:
         raise InvalidDefinition("there is no data file to read the columns from")
-    files, path = Files.of(seen.sample)
+    files, path = Files.of(location)[0], seen.sample
     with files.system.open_input_file(path) as stream:
         if bytes(stream.read(3)) != b"ORC":
             raise InvalidDefinition(

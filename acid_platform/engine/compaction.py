@@ -4,6 +4,10 @@ The steps are separate calls, so that a caller may add checks of its own between
 Expectations in the Dagster job): `execute` → compare → `publish`, or `discard`. An engine only
 distributes the tasks and reads both sides for their profiles; everything else is the same for
 Spark and for the local engine.
+
+An object store has no rename. There the output is written where it will be read: its names have the
+transaction in them, so no other attempt has the same, and no reader asks for a file that no commit
+has named (P26, P41).
 """
 
 from __future__ import annotations
@@ -31,10 +35,15 @@ from acid_platform.engine.compaction_outputs import (
 )
 from acid_platform.engine.publishing import Written
 from acid_platform.engine.results import EngineName
-from acid_platform.errors import CompactionFailed
+from acid_platform.errors import (
+    CompactionFailed,
+    CompactionRefused,
+    StoreRefused,
+    StoreUnavailable,
+)
 from acid_platform.layout import names
 from acid_platform.storage import durability
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, asking
 from acid_platform.storage.key_sums import delete_checksum
 from acid_platform.storage.keys import has_key_index
 from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
@@ -42,11 +51,11 @@ from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
 
 @dataclass(frozen=True, slots=True)
 class StagedCompaction:
-    """Finished output in a `_tmp_` directory that no reader sees, with the profiles of inputs and
-    output."""
+    """Finished output that no reader sees, with the profiles of inputs and output."""
 
     plan: CompactionPlan
     staging: str
+    """Where the output directories are: a `_tmp_` directory, or in an object store the table's."""
     outputs: tuple[Written, ...]
     expected: Profile
     actual: Profile
@@ -86,12 +95,12 @@ class CompactionEngine(Protocol):
 def execute(
     engine: CompactionEngine, plan: CompactionPlan, work: CompactionWork
 ) -> StagedCompaction:
-    """Merges into a `_tmp_` directory, and profiles inputs and output. Publishes nothing.
+    """Merges, and profiles inputs and output. Publishes nothing.
 
     Raises CorruptFile, CompactionFailed if files can't be written (C32), and CompactionRefused for
-    types that would not stay as they are stored.
+    types that would not stay as they are stored, and for the layout hive3 in an object store.
     """
-    staging = f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
+    staging = _staging(plan, work.files)
     inputs = open_inputs(plan, work)
     try:
         tasks = rewrites(plan, work, inputs.sources, staging) if work.plain is None else []
@@ -109,8 +118,20 @@ def execute(
             replace(_with_events(actual, outputs), disordered=_disordered(work, outputs)),
         )
     except BaseException:
-        discard(work.files, staging)
+        discard(work.files, plan, staging)
         raise
+
+
+def _staging(plan: CompactionPlan, files: Files) -> str:
+    if not files.object_store:
+        return f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
+    if plan.layout is Layout.HIVE3:
+        raise CompactionRefused(
+            f"{plan.location}: with acid.layout=hive3 other engines count a base as soon as it has"
+            " a file, and an object store can't rename a finished one into place; set the table"
+            " property acid.layout to hive4"
+        )
+    return plan.location
 
 
 def rewritten(task: Rewrite) -> Rewritten:
@@ -125,9 +146,10 @@ def rewritten(task: Rewrite) -> Rewritten:
 
 @contextmanager
 def writing(location: str) -> Iterator[None]:
-    """Turns OSError into CompactionFailed."""
+    """Turns OSError into CompactionFailed, StoreRefused or StoreUnavailable."""
     try:
-        yield
+        with asking(location):
+            yield
     except OSError as error:
         raise CompactionFailed(
             f"{location} can't be written: {error}; its inputs were kept: free space, or grant the"
@@ -156,13 +178,15 @@ def _disordered(work: CompactionWork, outputs: OpenedEntity) -> int:
 
 
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
-    """Renames the output into place; it counts once the compaction's transaction commits (S18).
+    """Brings the output into place; it counts once the compaction's transaction commits (S18).
 
     With layout hive3 other engines count the output from the rename on. A Worker that died between
     rename and commit left its output under the name that this one needs: no commit recorded it, so
     it is removed.
     """
     location = staged.plan.location
+    if work.files.object_store:
+        return staged.outputs
     recorded = work.directory.names
     for output in staged.outputs:
         if staged.plan.layout is Layout.HIVE3 and output.directory not in recorded:
@@ -175,11 +199,13 @@ def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ..
             for output in staged.outputs
         ],
     )
-    discard(work.files, staged.staging)
+    discard(work.files, staged.plan, staged.staging)
     return staged.outputs
 
 
-def discard(files: Files, staging: str) -> None:
-    """Removes a staging directory, or leaves it to the Cleaner if that fails."""
-    with suppress(OSError):
-        files.delete_directory(staging)
+def discard(files: Files, plan: CompactionPlan, staging: str) -> None:
+    """Removes output that was not published, or leaves it to the Cleaner if that fails."""
+    outputs = [f"{staging}/{name}" for name in plan.outputs]
+    for path in outputs if files.object_store else [staging]:
+        with suppress(OSError, StoreRefused, StoreUnavailable):
+            files.delete_directory(path)

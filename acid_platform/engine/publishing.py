@@ -3,6 +3,9 @@
 Readers can see nothing before every check has passed, and nothing counts before the metastore
 commits the write id. A failure leaves at most a `_tmp_` directory, whose name tells which
 transaction owns it.
+
+An object store has no rename. There a statement builds its directories where they will be read: no
+other statement has their names, and no reader asks for a file that no commit has named (P26, P41).
 """
 
 from __future__ import annotations
@@ -12,7 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from acid_platform.errors import InvalidDefinition, PublicationFailed
+from acid_platform.errors import (
+    InvalidDefinition,
+    PublicationFailed,
+    StoreRefused,
+    StoreUnavailable,
+)
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat
@@ -21,9 +29,9 @@ from acid_platform.layout.rowids import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.recorded import NOTHING, Contents
 from acid_platform.storage.changed_rows import ChangedRows
-from acid_platform.storage.durability import publish
+from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.emptied import write_empty_file
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,53 +111,98 @@ def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Wri
 
     Raises PublicationFailed, TxnAborted.
     """
-    with staging_directory(target) as staging:
-        built = [write_empty_base(target, staging, partition) for partition in partitions]
+    with staging(target) as staged:
+        built = [write_empty_base(target, staged, partition) for partition in partitions]
         target.still_open()
-        publish_staged(target, staging, built)
+        staged.publish(built)
         return built
 
 
-@contextmanager
-def staging_directory(target: WriteTarget) -> Iterator[str]:
-    """A path for a new directory of the statement, which is deleted after the block.
+class Staging:
+    """Where a statement builds its directories, and how they come to where they are read."""
 
-    An OSError of the block becomes PublicationFailed.
+    def __init__(self, target: WriteTarget) -> None:
+        token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
+        self._target = target
+        self._path = f"{target.location}/{token}"
+        self._used = not target.files.object_store
+        """Whether there may be something in the hidden directory."""
+        self._built: list[str] = []
+        """The final directories that were begun in an object store."""
+
+    def unfinished(self) -> str:
+        """A hidden path for files that attempts write, of which only some will count."""
+        self._used = True
+        return f"{self._path}/out"
+
+    def ready(self, partition: str, directory: str) -> str:
+        """Makes the directory for finished files, once for each name; returns its path.
+
+        Raises PublicationFailed if an object store has such a directory.
+        """
+        files = self._target.files
+        place = f"{partition}/{directory}".lstrip("/")
+        if not files.object_store:
+            path = f"{self._path}/ready/{place}"
+            files.system.create_dir(path, recursive=True)
+            return path
+        path = f"{self._target.location}/{place}"
+        if files.children(path):
+            raise used_twice(path)
+        self._built.append(path)
+        return path
+
+    def drop(self, path: str) -> None:
+        """Removes what `ready` has made."""
+        self._target.files.delete_directory(path)
+
+    def publish(self, built: Sequence[Written]) -> None:
+        """Makes all directories of the statement readable, or none: its transaction may go on.
+
+        Raises PublicationFailed.
+        """
+        target = self._target
+        if target.files.object_store:
+            return
+        places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
+        publish(
+            target.files,
+            target.location,
+            [(f"{self._path}/ready/{place}", f"{target.location}/{place}") for place in places],
+            all_or_none=True,
+        )
+
+    def discard(self, failed: bool) -> None:
+        """Removes what nobody reads; what can't be removed is left to the Cleaner."""
+        left = [self._path] if self._used else []
+        for path in [*left, *(self._built if failed else ())]:
+            with suppress(OSError, StoreRefused, StoreUnavailable):
+                self._target.files.delete_directory(path)
+
+
+@contextmanager
+def staging(target: WriteTarget) -> Iterator[Staging]:
+    """A place for the directories of the statement; what was not published is deleted afterwards.
+
+    An OSError of the block becomes PublicationFailed, StoreRefused or StoreUnavailable.
     """
-    token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
-    staging = f"{target.location}/{token}"
+    staged, failed = Staging(target), True
     try:
-        yield staging
+        with asking(target.location):
+            yield staged
+        failed = False
     except OSError as error:
         raise PublicationFailed(
             f"{target.location} can't be written: {error}; nothing was published: free space, or"
             " grant the permission, and run the statement again"
         ) from error
     finally:
-        with suppress(OSError):  # otherwise the Cleaner removes it once its transaction has ended
-            target.files.delete_directory(staging)
+        staged.discard(failed)
 
 
-def ready_path(staging: str, partition: str, directory: str) -> str:
-    """Where a finished directory waits to be renamed."""
-    return f"{staging}/ready/{partition}/{directory}".replace("//", "/")
-
-
-def publish_staged(target: WriteTarget, staging: str, built: Sequence[Written]) -> None:
-    """Renames all directories of the statement, or none, since its transaction may still commit."""
-    places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
-    publish(
-        target.files,
-        target.location,
-        [(f"{staging}/ready/{place}", f"{target.location}/{place}") for place in places],
-        all_or_none=True,
-    )
-
-
-def write_empty_base(target: WriteTarget, staging: str, partition: str) -> Written:
+def write_empty_base(target: WriteTarget, staged: Staging, partition: str) -> Written:
     """A base without rows, which hides all earlier directories (P32)."""
-    ready = ready_path(staging, partition, target.base())
-    target.files.make_directory(ready)
+    ready = staged.ready(partition, target.base())
     contents = write_empty_file(
         target.files, ready, target.columns, target.compression, target.plain
     )

@@ -85,6 +85,8 @@ class CompactionRun:
     choice: CompactionChoice | None = None
     """The engine that merges and why; set by `merge`."""
     _work: CompactionWork | None = field(default=None, repr=False)
+    _published: bool = field(default=False, repr=False)
+    """Whether the output is in its place, where a commit may have named it."""
     _local_bytes: int = field(default=0, repr=False)
     """The most bytes of inputs that are merged in this process, unless the engine is given."""
 
@@ -202,6 +204,7 @@ class CompactionRun:
         self.txn.heartbeat()
         try:
             outputs = compaction.publish(self._work, self.staged)
+            self._published = True
         except FileNotFoundError:
             # The Cleaner removed the staged output, so the attempt is lost: the heartbeat raises.
             self.txn.heartbeat()
@@ -235,8 +238,8 @@ class CompactionRun:
         """Removes the output, aborts the transaction and marks the task as failed (C32)."""
         if self.choice is not None:
             self.choice.engine.cancel()
-        if self.staged and self._work:
-            compaction.discard(self._work.files, self.staged.staging)
+        if self.staged and self._work and not self._published:
+            compaction.discard(self._work.files, self.staged.plan, self.staged.staging)
         text = f"{type(error).__name__}: {error}"[:2000]
         try:
             if isinstance(error, CompactionRefused) and self.txn is not None:

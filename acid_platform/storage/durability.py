@@ -1,8 +1,9 @@
 """Publishing and removing directories so that the change survives a power failure (P19, P27).
 
 A publication syncs the files and then their directories, renames the directories into place, and
-syncs the parent directories. Only then may the metastore hear of them. Object stores make an
-acknowledged PUT durable, so nothing is left to do for them here.
+syncs the parent directories. Only then may the metastore hear of them. Object stores have no
+renames, and make an acknowledged PUT durable: their files are written where they will be read, and
+nothing is left to do for them here.
 """
 
 from __future__ import annotations
@@ -87,7 +88,15 @@ def make_root(files: Files, path: str) -> None:
             return
         except OSError:
             pass  # make_directory fails too, with an error that names the next step
-    files.make_directory(path)
+    files.make_lasting_directory(path)
+
+
+def used_twice(final: str) -> PublicationFailed:
+    """The error for a directory that is there before anybody should have made it."""
+    return PublicationFailed(
+        f"{final} already exists, as if a write id was used twice; move it"
+        " away if no transaction owns it, then run the statement again"
+    )
 
 
 def _tree(files: Files, directory: str) -> Iterator[str]:
@@ -109,9 +118,6 @@ def _up_to(root: str, path: str) -> Iterator[str]:
 def _rename(files: Files, staged: str, final: str) -> None:
     """Raises PublicationFailed if `final` exists: the rename would nest the directory (F20)."""
     if files.system.get_file_info(final).type != fs.FileType.NotFound:
-        raise PublicationFailed(
-            f"{final} already exists, as if a write id was used twice; move it"
-            " away if no transaction owns it, then run the statement again"
-        )
+        raise used_twice(final)
     files.system.create_dir(final.rpartition("/")[0], recursive=True)
     files.system.move(staged, final)

@@ -1,20 +1,22 @@
 """Directories and small files of a warehouse, addressed through pyarrow.fs.
 
 Paths are absolute within one file system and "/"-separated. Nothing here relies on an atomic rename
-of a visible directory: a delta is invisible until the metastore commits it.
+of a visible directory: a delta is invisible until the metastore commits it. An object store has no
+directories: a key such as `t/delta_1/bucket_0` makes them seem to be there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from urllib.parse import quote, urlparse
 
+import pyarrow as pa
 from pyarrow import fs
 
 from acid_platform.errors import (
@@ -25,9 +27,12 @@ from acid_platform.errors import (
 from acid_platform.layout import names
 from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
 from acid_platform.layout.partitions import partition_segment
+from acid_platform.object_store import SCHEMES, is_object_store, open_s3, store_fault
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _THREADS = 8
+_AT_ONCE = 8 << 20
+"""The largest file, in bytes, that is fetched from an object store by one request."""
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
@@ -40,9 +45,16 @@ class Files:
 
     @classmethod
     def of(cls, location: str) -> tuple[Files, str]:
-        """The file system of a path or URI, and the path inside it."""
+        """The file system of a path or URI, and the path inside it.
+
+        Raises InvalidDefinition for a URI without a bucket, StoreRefused, StoreUnavailable.
+        """
         if "://" not in location and not location.startswith("file:"):
             return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
+        scheme = location.partition("://")[0]
+        if scheme in SCHEMES:
+            system, path = open_s3(location)
+            return cls(system, scheme), path
         # Spark takes paths verbatim; Arrow wants special characters, as in `p=a b`, escaped.
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
         system, path = fs.FileSystem.from_uri(uri)
@@ -53,21 +65,32 @@ class Files:
     def local(self) -> bool:
         return isinstance(self.system, fs.LocalFileSystem)
 
+    @property
+    def object_store(self) -> bool:
+        """Whether it has keys instead of directories: then nothing can be renamed."""
+        return is_object_store(self.system)
+
     def uri(self, path: str) -> str:
         """The URI to give to Spark; local paths get a scheme, so that no default applies."""
         return f"{self.scheme}://{path}" if self.scheme else f"file://{path}"
 
     # --- inspecting ------------------------------------------------------------------------
+    # Everything that asks a store raises StoreRefused and StoreUnavailable.
 
     def exists(self, path: str) -> bool:
-        return bool(self.system.get_file_info(path).type != fs.FileType.NotFound)
+        return bool(self._kind(path) != fs.FileType.NotFound)
 
     def is_directory(self, path: str) -> bool:
-        return bool(self.system.get_file_info(path).type == fs.FileType.Directory)
+        return bool(self._kind(path) == fs.FileType.Directory)
+
+    def _kind(self, path: str) -> fs.FileType:
+        with asking(path):
+            return self.system.get_file_info(path).type
 
     def children(self, path: str) -> list[fs.FileInfo]:
         """Direct children; empty if the directory does not exist."""
-        return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
+        with asking(path):
+            return list(self.system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
 
     def entity(self, path: str, only: Sequence[str] | None = None) -> EntityListing:
         """List everything below one entity's directory, as the input of `snapshot.select`.
@@ -87,7 +110,9 @@ class Files:
         directories += only or ()
         roots = [path] if only is None else [f"{path}/{name}" for name in only]
         selectors = (fs.FileSelector(root, allow_not_found=True, recursive=True) for root in roots)
-        for info in chain.from_iterable(map(self.system.get_file_info, selectors)):
+        with asking(path):
+            found = [*chain.from_iterable(map(self.system.get_file_info, selectors))]
+        for info in found:
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:
@@ -164,18 +189,43 @@ class Files:
 
     # --- changing --------------------------------------------------------------------------
 
+    def open(self, path: str) -> pa.NativeFile:
+        """The file, for reading. Raises FileNotFoundError, OSError.
+
+        A small one in an object store is read at once: a reader of ORC or Parquet seeks, and there
+        each read is a request.
+        """
+        stream = self.system.open_input_file(path)
+        if not self.object_store or stream.size() > _AT_ONCE:
+            return stream
+        with stream:
+            return pa.BufferReader(stream.read_buffer())
+
     def read(self, path: str) -> bytes:
-        with self.system.open_input_file(path) as stream:
+        """Raises FileNotFoundError."""
+        with asking(path), self.system.open_input_file(path) as stream:
             return bytes(stream.read())
 
     def write(self, path: str, content: bytes) -> None:
-        with self.system.open_output_stream(path) as stream:
+        with asking(path), self.system.open_output_stream(path) as stream:
             stream.write(content)
 
     def make_directory(self, path: str) -> None:
-        """Raises WarehouseNotWritable."""
+        """A directory for files to come, which an object store does not need.
+
+        Raises WarehouseNotWritable.
+        """
+        if not self.object_store:
+            self.make_lasting_directory(path)
+
+    def make_lasting_directory(self, path: str) -> None:
+        """A directory that is there while it is empty; an object store gets an object for it.
+
+        Raises WarehouseNotWritable.
+        """
         try:
-            self.system.create_dir(path, recursive=True)
+            with asking(path):
+                self.system.create_dir(path, recursive=True)
         except OSError as error:
             raise WarehouseNotWritable(
                 f"can't create {path}: {error}; fix its permissions, or choose another"
@@ -184,11 +234,16 @@ class Files:
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory and everything in it; does nothing if it is gone."""
-        if self.exists(path):
+        if not self.object_store:
+            if self.exists(path):
+                self.system.delete_dir(path)
+            return
+        with asking(path), suppress(FileNotFoundError):
             self.system.delete_dir(path)
 
     def delete_file(self, path: str) -> None:
-        if self.exists(path):
+        """Does nothing if it is gone."""
+        with asking(path), suppress(FileNotFoundError):
             self.system.delete_file(path)
 
     def replace_orc_footer(self, path: str, footer: bytes) -> None:
@@ -204,3 +259,15 @@ class Files:
                 handle.write(change.append)
         else:  # only a local file can be truncated: rewrite it
             self.write(path, self.read(path)[: size - change.drop] + change.append)
+
+
+@contextmanager
+def asking(where: str) -> Iterator[None]:
+    """An OSError of the block becomes StoreRefused or StoreUnavailable if the store is to blame."""
+    try:
+        yield
+    except OSError as error:
+        fault = store_fault(error, where)
+        if fault is None:
+            raise
+        raise fault from error

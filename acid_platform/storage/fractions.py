@@ -87,7 +87,7 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
         def to_orc(value: Any, zone: Any) -> tuple[int, int]:
             raise NotImplementedError("only for reading")
 
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(
             io.BytesIO(stream.read(length)),
             column_names=sorted(roots),
@@ -100,7 +100,7 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
 
 def _finer_parquet(files: Files, path: str) -> bool:
     """Checks INT96 columns; Spark itself refuses Parquet's other nanosecond type."""
-    with files.system.open_input_file(path) as stream, reading(path):
+    with files.open(path) as stream, reading(path):
         nanos, micros = (
             parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")
         )

@@ -17,6 +17,7 @@ from acid_platform.layout.orc_tail import (
     has_declared,
 )
 from acid_platform.layout.types import Column
+from acid_platform.object_store import store_fault
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import beyond_nanoseconds, wide_timestamps
 
@@ -27,8 +28,8 @@ BATCH_ROWS = 1 << 17
 def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
     """The file, or its first `length` bytes. Raises CorruptFile if the file is shorter."""
     if length is None:
-        return files.system.open_input_file(path)
-    with files.system.open_input_file(path) as stream:
+        return files.open(path)
+    with files.open(path) as stream:
         content = stream.read_buffer(length)
     if content.size < length:
         raise CorruptFile(
@@ -40,7 +41,8 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
 def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
     """Open the file, or its first `length` bytes, if a streaming writer committed those (F9).
 
-    Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file.
+    Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file,
+    StoreRefused, StoreUnavailable.
     """
     try:
         file = orc.ORCFile(_content(files, path, length))
@@ -49,6 +51,8 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise
+        if fault := store_fault(error, path):
+            raise fault from error
         where = "" if length is None else f" up to byte {length}, its length in the side file"
         raise CorruptFile(
             f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
@@ -58,7 +62,8 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Arrow's errors inside the block become CorruptFile with the file and the next step."""
+    """Arrow's errors inside the block become CorruptFile with the file and the next step, or
+    StoreRefused and StoreUnavailable if the store is to blame."""
     try:
         yield
     except FileNotFoundError as error:
@@ -66,6 +71,8 @@ def reading(path: str) -> Iterator[None]:
             f"{path} was listed but is gone; read again if the Cleaner removed it, else restore it"
         ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if fault := store_fault(error, path):
+            raise fault from error
         raise CorruptFile(
             f"{path} can't be read: {error}; restore it or drop its transaction"
         ) from error

@@ -42,7 +42,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
     }
     if is_proleptic(footer_of(open_orc(files, path).reader.serialized_file_tail())):
         julian = {}
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)
         for row in reader:
             yield {key: _plain(value) for key, value in row.items()}
@@ -50,7 +50,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
 
 def metadata(files: Files, path: str) -> dict[str, Any]:
     """Schema, stripes, compression and user metadata of a file, for JSON. Raises CorruptFile."""
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(stream)
         return {
             "schema": str(reader.schema),

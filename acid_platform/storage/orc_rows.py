@@ -14,6 +14,7 @@ import pyorc
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
+from acid_platform.object_store import store_fault
 from acid_platform.storage.files import Files
 
 _ROWS_AT_ONCE = 10_000
@@ -27,14 +28,19 @@ def beyond_nanoseconds(error: pa.ArrowInvalid) -> bool:
 
 @contextmanager
 def parsing(path: str) -> Iterator[None]:
-    """pyorc's errors inside the block become CorruptFile with the file and the next step.
+    """pyorc's errors inside the block become CorruptFile with the file and the next step, or
+    StoreRefused and StoreUnavailable if the store is to blame.
 
     pyorc passes errors of the C++ library on as RuntimeError, e.g. for bytes that can't be
     decompressed.
     """
     try:
         yield
-    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError) as error:
+    except (pyorc.ParseError, RuntimeError, UnicodeDecodeError, OSError) as error:
+        if fault := store_fault(error, path):
+            raise fault from error
+        if isinstance(error, OSError):
+            raise
         raise CorruptFile(
             f"{path} can't be read as ORC: {error}; was its writer killed?"
             " Restore it or drop its transaction"
@@ -70,7 +76,7 @@ class _Microseconds(pyorc.converters.ORCConverter):
 
 def stripe_rows(files: Files, path: str) -> list[int]:
     """The number of rows of each stripe, from the footer. Raises CorruptFile."""
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
 
 
@@ -96,7 +102,7 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
     statistics. Raises CorruptFile.
     """
     runs = []
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         for stripe in pyorc.Reader(stream).iter_stripes():
             try:
                 statistics = [stripe[column].statistics for column in range(1, 5)]
@@ -135,7 +141,7 @@ def wide_timestamps(
         root, _, field = name.partition(".")
         whole = root not in schema.names or not field
         wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         content = io.BytesIO(stream.read(length))
         kinds = {
             root: _in_microseconds(
@@ -198,7 +204,7 @@ def orc_schema(files: Files, path: str, length: int | None = None) -> str:
 
     `length` is the committed length of the file. Raises CorruptFile.
     """
-    with parsing(path), files.system.open_input_file(path) as stream:
+    with parsing(path), files.open(path) as stream:
         return str(
             pyorc.Reader(stream if length is None else io.BytesIO(stream.read(length))).schema
         )

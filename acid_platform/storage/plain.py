@@ -20,7 +20,7 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
     """
     if stored.name == "orc":
         return int(open_orc(files, path).nrows)
-    with files.system.open_input_file(path) as stream:
+    with files.open(path) as stream:
         try:
             match stored.name:
                 case "parquet":

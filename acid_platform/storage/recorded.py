@@ -13,7 +13,7 @@ from acid_platform.layout.orc_ranges import column_ranges, key_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.sources import Source
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, asking
 from acid_platform.storage.orc import open_orc, reading
 from acid_platform.storage.orc_writer import AcidWriter, OrcWriter
 from acid_platform.storage.plain import count_rows
@@ -72,10 +72,13 @@ def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> Fi
 def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:
     """Check that each file exists with the size that its commit recorded.
 
-    `what` names the table in the error. Raises CorruptFile for the first file that does not.
+    `what` names the table in the error. Raises CorruptFile for the first file that does not,
+    StoreRefused, StoreUnavailable.
     """
     wanted = [*sources]
-    for source, info in zip(wanted, _infos(files, [source.path for source in wanted]), strict=True):
+    with asking(what):
+        infos = _infos(files, [source.path for source in wanted])
+    for source, info in zip(wanted, infos, strict=True):
         if info.type != fs.FileType.File:
             raise CorruptFile(
                 f"{what}: {source.path} is gone, though {_committed(source)} it; restore it from a"

@@ -121,12 +121,12 @@ class SourceRead:
                 f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
                 " it without row_id"
             )
-        with files.system.open_input_file(source.path) as stream:
+        with files.open(source.path) as stream:
             magic = bytes(stream.read(4))
         if magic[:3] == b"ORC":
             return open_source(files, source)
         if magic == b"PAR1":
-            return parquet.ParquetFile(files.system.open_input_file(source.path))
+            return parquet.ParquetFile(files.open(source.path))
         raise UnsupportedLayout(
             f"{source.path} is neither ORC nor Parquet, the only formats that to_arrow reads; use"
             " read()"

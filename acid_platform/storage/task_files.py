@@ -28,6 +28,7 @@ from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
+from acid_platform.object_store import store_fault
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
@@ -344,7 +345,8 @@ def write_task(
 ) -> Iterator[StagedFile | Received]:
     """Writes the rows of a task; yields each finished file, and at last what it got.
 
-    Raises what TaskFiles raises; an OSError becomes PublicationFailed.
+    Raises what TaskFiles raises; an OSError becomes PublicationFailed, StoreRefused or
+    StoreUnavailable.
     """
     files = TaskFiles(target, bucket, attempt)
     try:
@@ -353,6 +355,8 @@ def write_task(
         yield from files.finish()
     except OSError as error:
         files.give_up()
+        if fault := store_fault(error, target.directory):
+            raise fault from error
         raise PublicationFailed(
             f"{target.directory} can't be written: {error}; nothing was published: free space, or"
             " grant the permission, see that every executor reaches the warehouse, and run the"

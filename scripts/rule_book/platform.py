@@ -521,5 +521,26 @@ GROUP = Group(
                 "test_P40_a_promoted_standby_goes_on_with_the_archive",
             ),
         ),
+        Rule(
+            "P41",
+            "An object store has no rename: files are written where they will be read, under names"
+            " that no other statement or compaction has, and reads ask only for files that commits"
+            " named, and list nothing. What the store refuses or fails to do is never taken for a"
+            " damaged file, and a write that fails shows nothing.",
+            (
+                "object_store",
+                "engine.publishing",
+                "engine.compaction",
+            ),
+            (
+                "test_P41_every_verb_on_s3_leaves_only_what_commits_named",
+                "test_P41_no_request_is_more_than_the_operation_needs",
+                "test_P41_the_layout_hive3_is_refused_since_its_base_would_be_read_half_finished",
+                "test_P41_a_write_that_fails_shows_and_leaves_nothing",
+                "test_P41_a_read_blames_the_store_and_no_file",
+                "test_P41_what_a_killed_writer_left_is_cleaned_but_for_its_unfinished_upload",
+                "test_P41_spark_writes_reads_and_compacts_on_s3",
+            ),
+        ),
     ),
 )

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform.engine.publishing import Staging
 from acid_platform.engine.spark import merge, write
 from acid_platform.errors import AcidError
 from acid_platform.storage import durability
@@ -105,7 +106,7 @@ def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
 
 STEPS = {
     "a version file": (write, "mark_version"),
-    "a directory of files": (write, "ready_path"),
+    "a directory of files": (Staging, "ready"),
     "a directory that is put in its place": (durability, "_rename"),
 }
 

@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.publishing import (
+    Staging,
     WriteTarget,
     Written,
     mark_version,
-    publish_staged,
-    ready_path,
-    staging_directory,
+    staging,
     write_empty_base,
 )
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
@@ -84,13 +83,15 @@ def require_writable(target: WriteTarget) -> None:
 
 
 class EventFiles:
-    """Writes the files of one statement below its staging directory."""
+    """Writes the files of one statement."""
 
     def __init__(
-        self, target: WriteTarget, staging: str, check: Callable[[], None], overwrite: bool
+        self, target: WriteTarget, staged: Staging, check: Callable[[], None], overwrite: bool
     ) -> None:
-        self._target, self._staging, self._check = target, staging, check
+        self._target, self._staged, self._check = target, staged, check
         self._overwrite = overwrite
+        self._ready: dict[tuple[bool, str], str] = {}
+        """The path of each directory, by whether it holds delete events, and partition."""
         self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
         """The files of each directory, by whether they hold delete events, and partition."""
         self._changed: dict[str, list[ChangedRows]] = {}
@@ -189,12 +190,12 @@ class EventFiles:
             raise InvalidDefinition(
                 f"{target.table} would need more than {MAX_BUCKET + 1} files; write fewer rows"
             )
-        ready = self._ready(partition, deletes)
         if (deletes, partition) not in self._entries:
-            target.files.system.create_dir(ready, recursive=True)
+            directory = self._directory(deletes)
+            self._ready[deletes, partition] = self._staged.ready(partition, directory)
             self._entries[deletes, partition] = []
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
-        path = f"{ready}/{name}"
+        path = f"{self._ready[deletes, partition]}/{name}"
         opened = partial(target.files.system.open_output_stream, path)
         writer: OrcWriter | ParquetWriter
         if plain is None:
@@ -228,18 +229,15 @@ class EventFiles:
         inserts_into_base = self._overwrite and not deletes
         return self._target.base() if inserts_into_base else self._target.delta(deletes)
 
-    def _ready(self, partition: str, deletes: bool) -> str:
-        return ready_path(self._staging, partition, self._directory(deletes))
-
     def finished(self, empty: Sequence[str] = ()) -> list[Written]:
         """The directories that wait to be published; `empty` get a base even without rows (P32)."""
         built = []
         for (deletes, partition), entries in sorted(
             self._entries.items(), key=lambda item: (not item[0][0], item[0][1])
         ):
-            ready = self._ready(partition, deletes)
+            ready = self._ready[deletes, partition]
             if not entries:
-                self._target.files.delete_directory(ready)
+                self._staged.drop(ready)
                 continue
             if self._target.plain is None:
                 mark_version(self._target, ready)
@@ -250,7 +248,7 @@ class EventFiles:
         if self._overwrite:
             there = {written.partition for written in built}
             built += [
-                write_empty_base(self._target, self._staging, partition)
+                write_empty_base(self._target, self._staged, partition)
                 for partition in empty
                 if partition not in there
             ]
@@ -269,11 +267,11 @@ def publish_events(
     Raises PublicationFailed, CorruptFile, TxnAborted, and what `write` raises; then nothing was
     published.
     """
-    with staging_directory(target) as staging:
-        files = EventFiles(target, staging, check, overwrite)
+    with staging(target) as staged:
+        files = EventFiles(target, staged, check, overwrite)
         write(files)
         built = files.finished(empty)
         check()
         target.still_open()
-        publish_staged(target, staging, built)
+        staged.publish(built)
         return built

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -25,7 +25,9 @@ from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.task_writing import in_tasks
+from acid_platform.errors import StoreRefused, StoreUnavailable
 from acid_platform.layout.formats import ORC
+from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
@@ -59,16 +61,18 @@ class SparkCompaction:
     def merge(self, tasks: Sequence[Rewrite]) -> Records:
         self._tasks = tasks
         files = self._work.files
-        for directory in {attempts(task) for task in tasks}:
+        directories = {attempts(task) for task in tasks}
+        for directory in directories:
             files.make_directory(directory)
-        done = _of_each(self._spark, tasks, rewritten_by_attempt)
-        self._read = combine(one.values for one in done)
-        placed: list[FileEntry | None] = []
-        for task, one in zip(tasks, done, strict=True):
-            if one.file is not None:
-                files.system.move(f"{attempts(task)}/{one.file.path}", task.output)
-            name = task.output.rpartition("/")[2]
-            placed.append(replace(one.file, path=name) if one.file else None)
+        with _removed_after(files, directories):
+            done = _of_each(self._spark, tasks, rewritten_by_attempt)
+            self._read = combine(one.values for one in done)
+            placed: list[FileEntry | None] = []
+            for task, one in zip(tasks, done, strict=True):
+                if one.file is not None:
+                    files.system.move(f"{attempts(task)}/{one.file.path}", task.output)
+                name = task.output.rpartition("/")[2]
+                placed.append(replace(one.file, path=name) if one.file else None)
         return records_of(tasks, placed)
 
     def copy(self, inputs: OpenedEntity, staging: str) -> Records:
@@ -80,24 +84,25 @@ class SparkCompaction:
         rows = entity_scan(self._spark, work, inputs).rows()
         files = -(-self._plan.input_bytes // PLAIN_FILE_BYTES)
         column_names = [column.name for column in work.columns]
-        with raise_as_ours():
+        written = f"{staging}/{temporary_name(self._plan.txn_id, 'out')}"
+        records = {}
+        with _removed_after(work.files, [written]), raise_as_ours():
             write_plain(
                 rows.select(*column_names).coalesce(max(1, files)),
                 stored,
                 column_names,
                 [],
                 {"compression": work.compression},
-                work.files.uri(f"{staging}/out"),
+                work.files.uri(written),
             )
-            paths = parts(work.files, f"{staging}/out")
+            paths = parts(work.files, written)
             entries = completed(
                 self._spark, work.files.uri(self._plan.location), paths, stored, work.columns
             )
-        records = {}
-        for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
-            placed = f"{staging}/{output}/{plain_name(number)}"
-            work.files.system.move(path, placed)
-            records[placed] = replace(entry, path=plain_name(number))
+            for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
+                placed = f"{staging}/{output}/{plain_name(number)}"
+                work.files.system.move(path, placed)
+                records[placed] = replace(entry, path=plain_name(number))
         return records
 
     def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
@@ -107,6 +112,20 @@ class SparkCompaction:
         expected = profile(spark, work, inputs, self._read)
         stored = None if self._read is None else _written(spark, self._tasks)
         return expected, profile(spark, work, outputs, stored)
+
+
+@contextmanager
+def _removed_after(files: Files, directories: Iterable[str]) -> Iterator[None]:
+    """Removes directories of unfinished files from an object store, where they are the table's.
+
+    Elsewhere they are in the staging directory, which is removed with all that is in it.
+    """
+    try:
+        yield
+    finally:
+        for directory in directories if files.object_store else ():
+            with suppress(OSError, StoreRefused, StoreUnavailable):
+                files.delete_directory(directory)
 
 
 def _written(spark: SparkSession, tasks: Sequence[Rewrite]) -> Profile:

@@ -7,12 +7,21 @@ from dataclasses import replace
 from pyspark import TaskContext
 
 from acid_platform.engine.compaction import rewritten
+from acid_platform.layout.names import parse_directory, temporary_name
 from acid_platform.storage.rewrite import Rewrite, Rewritten
 
 
 def attempts(task: Rewrite) -> str:
-    """The directory for what attempts of the task write: staged, and not among the outputs."""
-    return f"{task.output.rsplit('/', 2)[0]}/_attempts"
+    """The directory for what attempts of the task write, beside the output directory.
+
+    Its name tells the compaction's transaction, if the output's does: then the Cleaner removes what
+    a driver that died has left in an object store.
+    """
+    beside, directory, _ = task.output.rsplit("/", 2)
+    name = parse_directory(directory)
+    if name is None or not name.visibility:
+        return f"{beside}/_attempts"
+    return f"{beside}/{temporary_name(name.visibility, 'attempts')}"
 
 
 def rewritten_by_attempt(task: Rewrite) -> Rewritten:

@@ -15,12 +15,11 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Observation
 
 from acid_platform.engine.publishing import (
+    Staging,
     WriteTarget,
     Written,
     mark_version,
-    publish_staged,
-    ready_path,
-    staging_directory,
+    staging,
     write_empty_base,
 )
 from acid_platform.engine.spark.failures import raise_as_ours
@@ -128,8 +127,8 @@ def write_statement(
     keys do not ascend, UnsupportedLayout for a codec that can't be written, WrongType (a value that
     overflows), SourceRowsAmbiguous for rows of the kind EACH with the same key, TxnAborted.
     """
-    with staging_directory(target) as staging:
-        files, received = _run(rows, target, f"{staging}/out")
+    with staging(target) as staged:
+        files, received = _run(rows, target, staged.unfinished())
         counted = int(target.counted.get["rows"])
         if received.rows != counted:
             raise PublicationFailed(
@@ -137,16 +136,16 @@ def write_statement(
                 f" {received.rows}; nothing was published, run the statement again"
             )
         _require_files(target, files)
-        built = _placed(target, staging, files, overwrite)
+        built = _placed(target, staged, files, overwrite)
         if overwrite:
             there = {written.partition for written in built if not written.deletes}
             built += [
-                write_empty_base(target, staging, partition)
+                write_empty_base(target, staged, partition)
                 for partition in empty_partitions
                 if partition not in there
             ]
         target.still_open()
-        publish_staged(target, staging, built)
+        staged.publish(built)
         return built, received
 
 
@@ -191,7 +190,7 @@ def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
 
 
 def _placed(
-    target: SparkTarget, staging: str, files: Iterable[StagedFile], overwrite: bool
+    target: SparkTarget, staged: Staging, files: Iterable[StagedFile], overwrite: bool
 ) -> list[Written]:
     """Moves the files to their names in the directories that will be published."""
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
@@ -207,8 +206,7 @@ def _placed(
     def place(key: tuple[bool, str]) -> Written:
         inserts, partition = key
         directory = target.base() if overwrite and inserts else target.delta(deletes=not inserts)
-        ready = ready_path(staging, partition, directory)
-        target.files.make_directory(ready)
+        ready = staged.ready(partition, directory)
         entries: list[FileEntry] = []
         for name, file in sorted(directories[key].items()):
             target.files.system.move(file.path, f"{ready}/{name}")

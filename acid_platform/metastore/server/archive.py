@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from isal import isal_zlib
 
 from acid_platform.disk import make_directory, sync_path
-from acid_platform.errors import BackupRefused
+from acid_platform.errors import AcidError, BackupRefused
 from acid_platform.metastore.server.journal import Record
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class Archive:
     def __init__(self, where: str) -> None:
         from pyarrow import fs  # not loaded by every metastore
 
+        from acid_platform.object_store import SCHEMES, open_s3
+
         self.where = where
         self._root: Path | None = None
         if "://" not in where or where.startswith("file://"):
@@ -148,8 +150,11 @@ class Archive:
             self._path = str(path)
             return
         try:
-            self._system, self._path = fs.FileSystem.from_uri(where)
-        except (ValueError, NotImplementedError, OSError) as error:  # Arrow's are of these
+            if where.partition("://")[0] in SCHEMES:
+                self._system, self._path = open_s3(where)
+            else:
+                self._system, self._path = fs.FileSystem.from_uri(where)
+        except (AcidError, ValueError, NotImplementedError, OSError) as error:
             raise BackupRefused(f"the archive {where} can't be used: {error}") from error
 
     def items(self, history: str = "") -> list[Item]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from acid_platform.engine.local import event_files
 from acid_platform.engine.local.event_files import EventFiles
+from acid_platform.engine.publishing import Staging
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.storage import durability
@@ -50,7 +50,7 @@ def arm(phase: str) -> None:
         case "one published":
             killing(durability, "_rename")
         case "all published":
-            killing(event_files, "publish_staged")
+            killing(Staging, "publish")
         case "committing":
             Transaction.commit = die  # type: ignore[method-assign]
         case "committed":

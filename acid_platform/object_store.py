@@ -1,0 +1,131 @@
+"""Stores like S3: opening them by the environment's settings, and telling their errors (P41).
+
+The settings are those of every AWS tool: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
+AWS_DEFAULT_REGION, and whatever AWS's chain of credentials finds (AWS_ACCESS_KEY_ID, a profile, the
+role of the machine). URIs carry none of them, since the metastore stores URIs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
+
+SCHEMES = ("s3", "s3a")
+"""`s3a` is Hadoop's name for the same."""
+_STORES = ("s3", "gcs", "abfs")
+"""Arrow's names of file systems that have keys instead of directories, and no rename."""
+
+_SECONDS = 30.0
+"""How long a connection may be silent."""
+_CONNECT_SECONDS = 5.0
+_RETRIES = 8
+"""With Arrow's pauses of 25 ms, 50 ms, 100 ms, …, a store may fail for about 6 seconds."""
+
+_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during (\w+)")
+_REFUSED = re.compile(
+    "ACCESS_DENIED|ACCESS_KEY|SIGNATURE|CREDENTIAL|TOKEN|UNRECOGNIZED_CLIENT|EXPIRED|NOT_SIGNED_UP"
+    "|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
+)
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_PROFILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CONFIG_FILE",
+)
+
+
+def is_object_store(system: fs.FileSystem) -> bool:
+    """Whether it has keys instead of directories, so that no directory can be renamed."""
+    return system.type_name in _STORES
+
+
+def open_s3(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system and the path `bucket/key` of a URI whose scheme is one of SCHEMES.
+
+    Connects only to learn the bucket's region, if nothing says it. Raises InvalidDefinition,
+    StoreRefused, StoreUnavailable.
+    """
+    parts = urlsplit(location)
+    if not parts.netloc:
+        raise InvalidDefinition(f"{location} names no bucket: write s3://bucket/path")
+    if parts.query or "@" in parts.netloc:
+        raise InvalidDefinition(
+            f"{location}: write s3://bucket/path alone, and set AWS_ENDPOINT_URL, AWS_REGION and"
+            " the credentials in the environment"
+        )
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    who = tuple(os.environ.get(name, "") for name in _CREDENTIALS)
+    try:
+        system = _connected(os.getpid(), parts.netloc, endpoint, region, who)
+    except OSError as error:
+        fault = store_fault(error, location)
+        if fault is None:
+            raise
+        raise fault from error
+    path = location.split("://", 1)[1].rstrip("/")
+    return system, path
+
+
+@lru_cache(maxsize=64)
+def _connected(
+    _process: int, bucket: str, endpoint: str, region: str, _credentials: tuple[str, ...]
+) -> fs.S3FileSystem:
+    """One for all files of a process that have the same settings: it keeps connections open."""
+    parts = urlsplit(endpoint)
+    if endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
+        raise InvalidDefinition(
+            f"AWS_ENDPOINT_URL is {endpoint!r}; write https://host or http://host:port"
+        )
+    if not region:
+        region = "us-east-1" if endpoint else str(fs.resolve_s3_region(bucket))
+    return fs.S3FileSystem(
+        region=region,
+        scheme=parts.scheme or "https",
+        endpoint_override=f"{parts.netloc}{parts.path}".rstrip("/") or None,
+        request_timeout=_SECONDS,
+        connect_timeout=_CONNECT_SECONDS,
+        allow_delayed_open=True,  # a small file is one PUT
+        retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=_RETRIES),
+    )
+
+
+def store_fault(error: BaseException, where: str) -> AcidError | None:
+    """What an error says about the store rather than about a file; None if it is another error.
+
+    A missing file is no fault of the store; a missing bucket is.
+    """
+    text = str(error)
+    found = _ERROR.search(text)
+    if found is None:
+        if "not found" in text and "Bucket" in text:
+            return StoreRefused(f"{where}: {text}; make the bucket, or choose another one")
+        return None
+    code, status, operation = found[1], int(found[2] or 0), found[3]
+    if status == 400 and operation.startswith("Head"):  # its answer has no text: an expired token
+        status = 401
+    if code == "NO_SUCH_BUCKET" or "NoSuchBucket" in text:
+        return StoreRefused(
+            f"{where}: there is no such bucket: {text}; make it, or set ACID_WAREHOUSE and"
+            " AWS_ENDPOINT_URL to those that have it"
+        )
+    if status in (401, 403) or _REFUSED.search(code) or _REFUSED.search(text):
+        return StoreRefused(
+            f"{where}: the object store refuses it: {text}; renew or correct the credentials"
+            " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
+            " grant them access to the bucket"
+        )
+    if status == 404 or code in ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND"):
+        return None
+    return StoreUnavailable(
+        f"{where}: the object store failed again and again: {text}; try again later, and check the"
+        " network and AWS_ENDPOINT_URL if it stays so"
+    )

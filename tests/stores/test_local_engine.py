@@ -1,0 +1,196 @@
+"""The local engine on S3: every verb, compaction, cleaning, drop, rebuild, the command line.
+
+Nothing is renamed, and reads list nothing. `test_suites.py` runs more tests on S3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from acid_platform.cli.main import main
+from acid_platform.errors import MetastoreMissing
+from acid_platform.services import cleaner, worker
+from acid_platform.services.fsck import examine
+from acid_platform.table import Table
+from acid_platform.warehouse import Warehouse
+from tests.stores.conftest import Bucket
+
+Rows = list[tuple[Any, ...]]
+
+
+def rows(table: Table) -> Rows:
+    return sorted(tuple(row.values()) for row in table.to_arrow().to_pylist())
+
+
+def some(*ids: int, v: str = "v") -> pa.Table:
+    return pa.table({"id": list(ids), "v": [f"{v}{i}" for i in ids], "p": [i % 2 for i in ids]})
+
+
+def made(warehouse: Warehouse, name: str = "db.t") -> Table:
+    return warehouse.create_table(name, "id bigint, v string", partitioned_by=["p int"])
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_P41_every_verb_on_s3_leaves_only_what_commits_named(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    table = made(warehouse)
+    table.insert(some(1, 2, 3, 4))
+    before = table.record.location
+    assert before == f"{bucket.uri}/db.db/t"
+    table.update({"v": "concat(v, '!')"}, "id = 1")
+    table.delete("id = 2")
+    source = pa.table({"id": [3, 9], "v": ["x3", "x9"], "p": [1, 1]})
+    table.merge(
+        source,
+        "t.id = s.id",
+        when_matched_update={"v": "s.v"},
+        when_not_matched_insert="*",
+    )
+    expected = [(1, "v1!", 1), (3, "x3", 1), (4, "v4", 0), (9, "x9", 1)]
+    assert rows(table) == expected
+    txn = warehouse.transaction()
+    txn.table("db.t").insert(some(100))
+    txn.table("db.t").delete("id = 1")
+    assert txn.table("db.t").to_arrow().num_rows == 4
+    assert rows(table) == expected
+    txn.abort()
+    assert rows(table) == expected
+    past = table.to_arrow(as_of=1)
+    assert sorted(past["id"].to_pylist()) == [1, 2, 3, 4]
+    changed = table.changes_arrow(since=1).read_all().to_pylist()
+    assert {row["id"] for row in changed} == {1, 2, 3, 9}
+    table.overwrite(some(5, 7), partition={"p": 1})
+    table.truncate({"p": 0})
+    assert rows(table) == [(5, "v5", 1), (7, "v7", 1)]
+    table.compact("major")
+    warehouse.release()
+    for _ in range(3):
+        cleaner.run(warehouse.metastore)
+    assert rows(table) == [(5, "v5", 1), (7, "v7", 1)]
+    keys = [key for key in bucket.keys("db.t") if not key.endswith("/")]
+    assert not [key for key in keys if "_tmp_" in key or "delta" in key]
+    assert examine(warehouse.metastore, warehouse=bucket.uri).findings == ()
+
+
+@pytest.mark.slow
+def test_a_dropped_table_and_partition_are_removed_by_the_cleaner(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    table = made(warehouse)
+    table.insert(some(1, 2))
+    table.drop_partition({"p": 1})
+    assert rows(table) == [(2, "v2", 0)]
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    assert not [key for key in bucket.keys("db.t") if "p=1/" in key and not key.endswith("/")]
+    warehouse.drop_table("db.t")
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    assert bucket.keys("db.t") == []
+    again = made(warehouse)
+    assert rows(again) == []
+
+
+@pytest.mark.slow
+def test_erased_rows_are_in_no_object(warehouse: Warehouse, bucket: Bucket) -> None:
+    table = made(warehouse)
+    table.insert(some(1, 2, 3))
+    table.insert(some(11, 13, v="secret"))
+    erasure = table.erase("id > 10")
+    assert erasure.erased, erasure
+    assert rows(table) == [(1, "v1", 1), (2, "v2", 0), (3, "v3", 1)]
+    assert not [key for key in bucket.keys("db.t") if "delta_0000002" in key]
+
+
+@pytest.mark.slow
+def test_minor_compaction_and_insert_only_tables(warehouse: Warehouse) -> None:
+    table = made(warehouse)
+    for number in range(4):
+        table.insert(some(number))
+        table.delete(f"id = {number - 2}")
+    expected = rows(table)
+    table.compact("minor")
+    assert rows(table) == expected
+    assert {row["state"] for row in warehouse.metastore.compactions()} <= {
+        "ready for cleaning",
+        "succeeded",
+    }
+    plain = warehouse.create_table(
+        "db.plain",
+        "id bigint, v string",
+        properties={"transactional_properties": "insert_only"},
+    )
+    for number in range(3):
+        plain.insert(pa.table({"id": [number], "v": ["x"]}))
+    plain.compact("major")
+    assert rows(plain) == [(0, "x"), (1, "x"), (2, "x")]
+
+
+@pytest.mark.slow
+def test_P41_the_layout_hive3_is_refused_since_its_base_would_be_read_half_finished(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    table = warehouse.create_table("db.h", "id bigint", properties={"acid.layout": "hive3"})
+    table.insert(pa.table({"id": [1]}))
+    table.insert(pa.table({"id": [2]}))
+    before = bucket.keys("db.h")
+    warehouse.metastore.request_compaction("db.h", None, "major")
+    outcome = worker.work_once(warehouse)
+    assert outcome is not None
+    assert outcome.state == "refused"
+    assert "acid.layout" in outcome.reason
+    assert bucket.keys("db.h") == before
+    assert rows(table) == [(1,), (2,)]
+
+
+@pytest.mark.slow
+def test_P31_a_lost_metastore_is_named_and_rebuilt_and_a_backup_restored(bucket: Bucket) -> None:
+    backup = bucket.metastore.parent / "backup.duckdb"
+    with Warehouse.open(engine="local") as warehouse:
+        table = made(warehouse)
+        table.insert(some(1, 2))
+        warehouse.metastore.backup(backup)
+        table.insert(some(3))
+        warehouse.release()
+        warehouse.metastore.stop()
+
+    def lose(name: str) -> None:
+        bucket.metastore.rename(bucket.metastore.parent / name)
+        with pytest.raises(MetastoreMissing, match="acid metastore rebuild"):
+            Warehouse.open(engine="local")
+
+    lose("first")
+    assert "db.t" in run("metastore", "rebuild")
+    with Warehouse.open(engine="local") as warehouse:
+        assert [row[0] for row in rows(warehouse.table("db.t"))] == [1, 2, 3]
+        warehouse.release()
+        warehouse.metastore.stop()
+    lose("second")
+    with pytest.raises(AssertionError, match=r"WarehouseMismatch|is a backup of"):
+        run("metastore", "restore", str(backup))  # the rebuilt warehouse has a new identity
+    warehouse.files.delete_file(f"{warehouse.path}/_acid_warehouse.json")
+    run("metastore", "restore", str(backup))
+    with Warehouse.open(engine="local") as warehouse:
+        assert [row[0] for row in rows(warehouse.table("db.t"))] == [1, 2]
+        warehouse.release()
+        warehouse.metastore.stop()
+
+
+@pytest.mark.slow
+def test_the_command_line_on_s3(warehouse: Warehouse, bucket: Bucket) -> None:
+    run("sql", "CREATE TABLE c (id int, v string)")
+    run("sql", "INSERT INTO c VALUES (1, 'a'), (2, 'b')")
+    assert "b" in run("sql", "SELECT * FROM c WHERE id = 2")
+    assert "bucket_00000" in run("ls", "c/delta_0000001_0000001_0000")
+    run("doctor")
+    assert "0" in run("fsck")

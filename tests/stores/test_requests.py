@@ -1,0 +1,56 @@
+"""How many requests each operation sends to S3, and that reads and writes list nothing (P41).
+
+The numbers are exact, so that no change adds a request without being noticed. docs/object-stores.md
+has the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+
+from acid_platform.services import cleaner
+from acid_platform.warehouse import Warehouse
+from tests.stores.conftest import Bucket
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": list(ids), "v": [f"v{one}" for one in ids]})
+
+
+def test_P41_no_request_is_more_than_the_operation_needs(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    server = bucket.server
+    table = warehouse.create_table("db.t", "id bigint, v string")
+    told: dict[str, Counter[str]] = {}
+
+    def counted(what: str, work: object) -> None:
+        with server.counted() as told[what]:
+            assert callable(work)
+            work()
+
+    counted("insert", lambda: table.insert(rows(1, 2, 3)))
+    counted("read", lambda: table.to_arrow())
+    counted("read again", lambda: table.to_arrow())
+    counted("read where nothing matches", lambda: table.to_arrow(where="id > 10"))
+    counted("delete", lambda: table.delete("id = 1"))
+    counted("read with deletes", lambda: table.to_arrow())
+    counted("update", lambda: table.update({"v": "'x'"}, "id = 2"))
+    counted("compaction", lambda: table.compact("major"))
+    warehouse.release()
+    counted("cleaning", lambda: cleaner.run(warehouse.metastore))
+    counted("read of the base", lambda: table.to_arrow())
+    assert {what: dict(sorted(counter.items())) for what, counter in told.items()} == {
+        "insert": {"LIST": 1, "PUT": 2},
+        "read": {"GET": 1, "HEAD": 2},
+        "read again": {"GET": 1, "HEAD": 2},
+        "read where nothing matches": {},
+        "delete": {"GET": 1, "HEAD": 2, "LIST": 1, "PUT": 2},
+        "read with deletes": {"GET": 2, "HEAD": 4},
+        "update": {"GET": 2, "HEAD": 4, "LIST": 2, "PUT": 4},
+        "compaction": {"GET": 17, "HEAD": 22, "LIST": 1, "PUT": 2},
+        "cleaning": {"DELETE": 4, "DELETE_MANY": 4, "GET": 2, "HEAD": 10, "LIST": 13, "PUT": 4},
+        "read of the base": {"GET": 1, "HEAD": 2},
+    }

@@ -1,0 +1,53 @@
+"""Spark on S3 through Hadoop's connector, in a process of its own, whose JVM has the connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
+from tests.stores.conftest import Bucket
+
+_UNRESOLVED = "unresolved dependency"
+
+
+def test_the_connector_has_the_version_of_the_hadoop_client_in_pyspark() -> None:
+    (client,) = Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar")
+    assert client.stem.rpartition("-")[2] == HADOOP
+
+
+def test_the_settings_follow_the_environment() -> None:
+    plain = store_settings({})
+    assert not [name for name in plain if "packages" in name or "endpoint" in name]
+    told = store_settings(
+        {"ACID_SPARK_PACKAGES": "s3, a:b:1", "AWS_ENDPOINT_URL": "http://store:9000"}
+    )
+    assert told["spark.jars.packages"] == ",".join((*S3_PACKAGES, "a:b:1"))
+    assert told["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
+    assert told["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
+    assert told["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_P41_spark_writes_reads_and_compacts_on_s3(bucket: Bucket) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.stores.on_spark"],
+        env={**os.environ, "ACID_SPARK_PACKAGES": "s3"},
+        capture_output=True,
+        text=True,
+    )
+    if _UNRESOLVED in done.stdout + done.stderr:
+        pytest.skip(f"{', '.join(S3_PACKAGES)} can't be fetched from Maven Central")
+    assert done.returncode == 0, done.stderr[-6000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["renamed"] == []
+    assert told["findings"] == []
+    left = [key for key in bucket.keys("db.t") if not key.endswith("/")]
+    assert not [key for key in left if "_tmp_" in key or "delta" in key], left
