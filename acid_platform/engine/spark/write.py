@@ -136,18 +136,32 @@ def write_statement(
                 f"{target.location}: Spark counted {counted} rows, its tasks received"
                 f" {received.rows}; nothing was published, run the statement again"
             )
-        _require_files(target, files)
-        built = _placed(target, staging, files, overwrite)
-        if overwrite:
-            there = {written.partition for written in built if not written.deletes}
-            built += [
-                write_empty_base(target, staging, partition)
-                for partition in empty_partitions
-                if partition not in there
-            ]
-        target.still_open()
-        publish_staged(target, staging, built)
-        return built, received
+        return publish_files(target, staging, files, overwrite, empty_partitions), received
+
+
+def publish_files(
+    target: WriteTarget,
+    staging: str,
+    files: Sequence[StagedFile],
+    overwrite: bool = False,
+    empty_partitions: Sequence[str] = (),
+) -> list[Written]:
+    """Publishes the finished files of a statement, which are below its directory `staging`.
+
+    As `write_statement`. Raises PublicationFailed, TxnAborted; then nothing was published.
+    """
+    _require_files(target, files)
+    built = _placed(target, staging, files, overwrite)
+    if overwrite:
+        there = {written.partition for written in built if not written.deletes}
+        built += [
+            write_empty_base(target, staging, partition)
+            for partition in empty_partitions
+            if partition not in there
+        ]
+    target.still_open()
+    publish_staged(target, staging, built)
+    return built
 
 
 def _run(
@@ -178,7 +192,7 @@ def _run(
         )
 
 
-def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
+def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:
     """Raises PublicationFailed unless each file is there, with the size that its task told."""
     infos = target.files.system.get_file_info([file.path for file in files]) if files else ()
     for file, info in zip(files, infos, strict=True):
@@ -191,7 +205,7 @@ def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
 
 
 def _placed(
-    target: SparkTarget, staging: str, files: Iterable[StagedFile], overwrite: bool
+    target: WriteTarget, staging: str, files: Iterable[StagedFile], overwrite: bool
 ) -> list[Written]:
     """Moves the files to their names in the directories that will be published."""
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
