@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,9 +88,8 @@ def kept_for(place: Location, key: str) -> list[Kept]:
 def _directory(place: Location) -> Path:
     """The keeper's directory, which only this user can read. Raises NotAuthorized."""
     owner = _owner()
-    place_hash = hashlib.sha256(f"{place.warehouse}\0{place.metastore}".encode()).hexdigest()[:12]
     above = Path(tempfile.gettempdir(), f"acid-keeper-{os.getuid()}")
-    directory = above / f"{owner.pid}-{int(owner.create_time())}-{place_hash}"
+    directory = above / f"{owner.pid}-{int(owner.create_time())}-{name_of(place)}"
     for each in (above, directory):
         with suppress(FileExistsError):
             each.mkdir(mode=0o700)
@@ -97,6 +97,11 @@ def _directory(place: Location) -> Path:
         if found.st_uid != os.getuid() or each.is_symlink() or found.st_mode & 0o077:
             raise NotAuthorized(f"{each} belongs to another user, or others can use it: remove it")
     return directory
+
+
+def name_of(place: Location) -> str:
+    """The part of the directory's name that stands for the warehouse and its metastore."""
+    return hashlib.sha256(f"{place.warehouse}\0{place.metastore}".encode()).hexdigest()[:12]
 
 
 def _owner() -> psutil.Process:
@@ -165,8 +170,9 @@ def _locked(directory: Path) -> IO[str] | None:
 class Keeper:
     """Keeps alive what is named in a directory."""
 
-    def __init__(self, directory: Path, metastore: Metastore) -> None:
-        self._directory, self._metastore = directory, metastore
+    def __init__(self, directory: Path, place: Location) -> None:
+        self._directory, self._place = directory, place
+        self._known: Metastore | None = None
         self._held: dict[int, tuple[Kept, Transaction]] = {}
 
     def tick(self) -> bool:
@@ -175,34 +181,34 @@ class Keeper:
         for txn_id in [txn_id for txn_id in self._held if txn_id not in named]:
             self._held.pop(txn_id)[1].forget()
         for txn_id, kept in named.items():
-            try:
-                if txn_id not in self._held:
-                    self._held[txn_id] = (
-                        kept,
-                        self._metastore.resume(txn_id, read_only=kept.lease),
-                    )
-                elif not kept.lease and wall_ms() - kept.since > _LONGEST_MS:
-                    self._end(txn_id, "its write has not ended for a day")
-                elif self._held[txn_id][1].lost:
-                    self._forget(txn_id)
-            except AcidError as error:
-                if _is_over(error):
-                    self._forget(txn_id)
+            if txn_id not in self._held:
+                self._resume(kept)
+            elif self._held[txn_id][1].lost:
+                self._forget(txn_id)
+            elif not kept.lease and wall_ms() - kept.since > _LONGEST_MS:
+                self._end(txn_id, "its write has not ended for a day")
         return bool(named)
 
     def end(self) -> None:
         """Ends everything: the Spark application is gone."""
-        for kept in _all(self._directory):
-            if kept.txn not in self._held:
-                with suppress(AcidError):
-                    txn = self._metastore.resume(kept.txn, read_only=kept.lease)
-                    self._held[kept.txn] = kept, txn
+        self.tick()
         for txn_id in list(self._held):
             self._end(txn_id, "its Spark application has ended")
-        for file in self._directory.iterdir():
-            file.unlink(missing_ok=True)
-        with suppress(OSError):
-            self._directory.rmdir()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _resume(self, kept: Kept) -> None:
+        """A metastore that can't be reached now is asked again at the next tick."""
+        try:
+            if self._known is None:
+                # It never starts a metastore: whoever uses it next does.
+                home, root = self._place.metastore, self._place.warehouse
+                self._known = Metastore.connect(home, autostart=False, root=root)
+            txn = self._known.resume(kept.txn, read_only=kept.lease)
+            self._held[kept.txn] = kept, txn
+        except (NoSuchTxn, SnapshotExpired, TxnAborted):
+            self._forget(kept.txn)
+        except AcidError:
+            pass
 
     def _end(self, txn_id: int, why: str) -> None:
         with suppress(AcidError):
@@ -214,19 +220,13 @@ class Keeper:
         (self._directory / str(txn_id)).unlink(missing_ok=True)
 
 
-def _is_over(error: AcidError) -> bool:
-    return isinstance(error, NoSuchTxn | SnapshotExpired | TxnAborted)
-
-
 def run(directory: Path, place: Location, pid: int, created: float) -> None:
     """Keeps until the application with this process has ended, or nothing is left to keep."""
     lock = _locked(directory)
     if lock is None:
         return
-    # It never starts a metastore: whoever uses it next does.
-    keeper = Keeper(
-        directory, Metastore.connect(place.metastore, autostart=False, root=place.warehouse)
-    )
+    _sweep(directory)
+    keeper = Keeper(directory, place)
     busy = time.monotonic()
     while _lives(pid, created):
         if keeper.tick():
@@ -240,6 +240,15 @@ def run(directory: Path, place: Location, pid: int, created: float) -> None:
             busy = time.monotonic()
         time.sleep(_TICK_SECONDS)
     keeper.end()
+
+
+def _sweep(own: Path) -> None:
+    """Removes the directories of keepers that were killed together with their applications."""
+    for other in own.parent.iterdir():
+        pid, _, rest = other.name.partition("-")
+        created = rest.partition("-")[0]
+        if pid.isdigit() and created.isdigit() and not _lives(int(pid), int(created) + 0.5):
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _lives(pid: int, created: float) -> bool:
