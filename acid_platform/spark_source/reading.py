@@ -1,4 +1,4 @@
-"""A read of a table through the data source: its snapshot, and what each task reads of it (P12).
+"""A read of a table through the data source: its snapshot, and what a task reads (P12, P42).
 
 The process that plans the read opens the files of the snapshot and loads the deleted keys, under a
 lease that the keeper holds. A task opens files by their names, which never hold other bytes: what

@@ -158,9 +158,9 @@ def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | N
     from acid_platform.engine.spark.write import publish_files
 
     warehouse = opened(write.place)
-    begun = warehouse.metastore.resume(write.txn)
-    work = TransactionState(warehouse, begun, False, ())
     try:
+        begun = warehouse.metastore.resume(write.txn)
+        work = TransactionState(warehouse, begun, False, ())
         record = work.table(write.table)
         layout = work.layout(record)
         target = work.target(record, layout)
