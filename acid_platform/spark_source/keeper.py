@@ -23,9 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO
-
-import psutil
+from typing import IO, TYPE_CHECKING
 
 from acid_platform.clock import wall_ms
 from acid_platform.errors import (
@@ -39,6 +37,9 @@ from acid_platform.location import Location
 from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 
+if TYPE_CHECKING:
+    import psutil
+
 _TICK_SECONDS = 0.5
 _IDLE_SECONDS = 60.0
 """A keeper without transactions ends after this time."""
@@ -50,13 +51,14 @@ _LONGEST_MS = 24 * 3600 * 1000
 class Kept:
     """A transaction that the keeper keeps alive.
 
-    `lease`: it only reads. `key`: of the streaming query that writes, if that is known. `staging`:
-    the directory of its files.
+    `lease`: it only reads. `key`: of the streaming query that writes, if that is known. `location`:
+    a path or URI that names the file system of its files, which are in the directory `staging`.
     """
 
     txn: int
     lease: bool
     key: str = ""
+    location: str = ""
     staging: str = ""
     since: int = 0
     """Milliseconds since 1970."""
@@ -106,6 +108,8 @@ def name_of(place: Location) -> str:
 
 def _owner() -> psutil.Process:
     """The driver's JVM, which has started this process or its parent; else the parent."""
+    import psutil  # executors import this module and may lack it
+
     parents = psutil.Process().parents()
     java = (parent for parent in parents if parent.name().startswith("java"))
     return next(java, parents[0] if parents else psutil.Process())
@@ -252,6 +256,8 @@ def _sweep(own: Path) -> None:
 
 
 def _lives(pid: int, created: float) -> bool:
+    import psutil
+
     try:
         owner = psutil.Process(pid)
         same = abs(owner.create_time() - created) < 1.0

@@ -17,7 +17,7 @@ from acid_platform.clock import wall_ms
 from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired
+from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.location import Location
@@ -120,11 +120,11 @@ def parts(given: Options, names: Sequence[str], lease: int | None) -> list[ScanP
 def _resumed(given: Options, lease: int) -> Iterator[Transaction]:
     try:
         held = opened(given.place).metastore.resume(lease, read_only=True)
-    except (NoSuchTxn, SnapshotExpired) as error:
+    except (NoSuchTxn, SnapshotExpired, TxnAborted):
         raise SnapshotExpired(
             f"the snapshot of this frame of {given.table} has ended, since it was not read for"
             " acid.read.lease.max or its application has ended; call load() again"
-        ) from error
+        ) from None  # Spark prints the first of a chain of errors
     try:
         yield held
     finally:
@@ -209,7 +209,7 @@ def files_of_snapshot(table: str) -> Iterator[None]:
         raise SnapshotExpired(
             f"{error}: the snapshot of this read of {table} has ended, and the Cleaner removed"
             " files that newer ones don't need; call load() again"
-        ) from error
+        ) from None
 
 
 def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

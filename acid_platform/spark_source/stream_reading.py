@@ -202,7 +202,7 @@ class TableStream:
                 f"the stream of {given.table} can't go on after write id {start['write_id']}:"
                 f" {error}. To begin again with all rows of now, start the query with a new"
                 " checkpointLocation and an empty sink; with the option since, it begins later"
-            ) from error
+            ) from None  # Spark prints the first of a chain of errors
         finally:
             self._hold(lease)
         if found.table.table_id != start["table_id"]:

@@ -113,7 +113,8 @@ def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") 
             RowKind.INSERT,
             acid=target.plain is None,
         )
-        keeper.keep(given.place, keeper.Kept(begun.id, False, key, staging, wall_ms()))
+        kept = keeper.Kept(begun.id, False, key, task.location, staging, wall_ms())
+        keeper.keep(given.place, kept)
         target.files.make_directory(task.directory)
     except BaseException as error:
         with suppress(AcidError):
@@ -203,7 +204,7 @@ def abort_kept(place: Location, key: str) -> None:
     """Aborts the open writes of a streaming query of this application."""
     for kept in keeper.kept_for(place, key):
         _abort(place, kept.txn, "its batch failed")
-        keeper.let_go(place, kept.txn)  # the Cleaner removes the files
+        _clean(place, kept.staging, kept.location, kept.txn)
 
 
 def _abort(place: Location, txn: int, reason: str) -> None:
