@@ -213,6 +213,14 @@ class WriteConflict(TxnAborted):
     """First committer wins: an overlapping transaction changed the same entity (T31, T33, P6)."""
 
 
+class BatchCommitted(Terminal):
+    """This batch of the streaming query was committed before: nothing is left to do (P42)."""
+
+
+class StreamRefused(Terminal):
+    """A streaming query can't go on: its checkpoint does not fit what the table has seen (P42)."""
+
+
 class MalformedRows(Terminal):
     """A commit names the rows that it changed in a form that can't be read (P38)."""
 

@@ -16,7 +16,7 @@ from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
-from acid_platform.metastore.pasts import AsOf, CursorMove
+from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
     PastTable,
@@ -72,6 +72,8 @@ class TransactionState:
         self._lock_settings = begun.settings.lock_settings
         self._changed = RowReports(begun.settings)
         self._cursors: dict[tuple[str, str], CursorMove] = {}
+        self.sinks: list[SinkBatch] = []
+        """The batches of streaming queries that it writes (P42)."""
         self._number = 0
         self._overwritten: set[tuple[str, str]] = set()
         self._chosen: Choice | None = None
@@ -183,6 +185,7 @@ class TransactionState:
                 self.added_columns,
                 self._changed.reports(),
                 tuple(self._cursors.values()),
+                self.sinks,
             )
         except WriteConflict as conflict:
             if self._restart_if_stale and self._overwritten:
@@ -260,13 +263,15 @@ class TransactionState:
         written: Sequence[Written],
         overwrite: bool = False,
         unmatched: bool = False,
+        wrote: tuple[str, str] = ("", ""),
     ) -> int:
         """Adds what a statement published to the commit, with the engine that `run` it.
 
-        Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. Raises
-        OverwriteThenWrite, CorruptFile.
+        Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. `wrote`: who wrote
+        and why, if it was not `run`. Raises OverwriteThenWrite, CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
+        engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
         if not overwrite and operation is not Operation.INSERT:
             self._changed.add(record, operation, written, unmatched)
         for published in written:
@@ -283,8 +288,8 @@ class TransactionState:
                     published.directory,
                     published.contents,
                     overwrite,
-                    engine=chosen.engine.name if chosen else "",
-                    reason=chosen.reason if chosen else "",
+                    engine=engine,
+                    reason=reason,
                 )
             )
         return sum(directory.rows for directory in written if not directory.deletes)

@@ -121,7 +121,7 @@ class TransactionTable:
         `fixed` gives values of partition columns that the rows lack. Raises UnknownColumn,
         WrongType, OverwriteThenWrite.
         """
-        self._require_writable()
+        self.require_writable()
         require_columns(column_names(rows), self.all_columns, self.name)
         self._work.lock(self._record, Statement.INSERT)
         self._work.refuse_after_overwrite(self._record)
@@ -149,7 +149,7 @@ class TransactionTable:
         Returns the number of rows. Raises NoSuchPartition.
         """
         whole_partition = self._fixed(partition)
-        self._require_writable()
+        self.require_writable()
         require_columns(column_names(rows), self.all_columns, self.name)
         name = partition_name(whole_partition) if whole_partition else None
         self._work.lock(self._record, Statement.INSERT_OVERWRITE, name)
@@ -177,7 +177,7 @@ class TransactionTable:
 
     def roll_back_to(self, as_of: AsOf) -> int:
         """The same for a snapshot as SQL names it."""
-        self._require_writable()
+        self.require_writable()
         return roll_back(self._work, self._record, as_of)
 
     def truncate(self, partition: Mapping[str, Any] | str | None = None) -> None:
@@ -219,7 +219,7 @@ class TransactionTable:
         ]
         only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
         self._refuse_insert_only("MERGE")
-        self._require_writable()
+        self.require_writable()
         self._work.lock(self._record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
         self._work.refuse_after_overwrite(self._record)
         scan = self._scan(None)
@@ -237,7 +237,8 @@ class TransactionTable:
         )
         return counts
 
-    def _require_writable(self) -> None:
+    def require_writable(self) -> None:
+        """Raises UnsupportedStatement for partition columns whose directories can't be named."""
         for column in self._partition_columns:
             if column.type.kind in UNNAMED:
                 raise UnsupportedStatement(
@@ -264,7 +265,7 @@ class TransactionTable:
         InvalidExpression.
         """
         self._refuse_insert_only("UPDATE")
-        self._require_writable()
+        self.require_writable()
         keys = {column.name for column in self._partition_columns}
         require_columns(
             (name for name in assignments if name.lower() not in keys), self._columns, self.name

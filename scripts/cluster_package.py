@@ -19,7 +19,7 @@ from pathlib import Path
 import acid_platform
 
 ROOT = Path(__file__).resolve().parent.parent
-TASK_PACKAGES = ("duckdb", "isal", "numpy", "pandas", "pyarrow", "pyorc")
+TASK_PACKAGES = ("duckdb", "isal", "numpy", "pandas", "pyarrow", "pyorc", "sqlglot")
 """What tasks import, besides what these need. PySpark itself is part of a Spark installation."""
 _TESTS = re.compile(r"(^|/)(tests|__pycache__|include)(/|$)")
 """Half of these packages' bytes, which no task needs."""

@@ -17,7 +17,7 @@ from acid_platform.cli.console import Failed, Group, Session, command, complete_
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway import gateway
 from acid_platform.cli.hive import adopt, register
-from acid_platform.cli.past import changes, diff, rollback, tag
+from acid_platform.cli.past import changes, diff, rollback, streams, tag
 from acid_platform.cli.recovery import metastore
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
@@ -49,6 +49,7 @@ for _one in (
     rollback,
     diff,
     changes,
+    streams,
 ):
     main.add_command(_one)
 

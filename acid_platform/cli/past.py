@@ -1,4 +1,5 @@
-"""`acid tag`, `acid rollback`, `acid diff` and `acid changes`: the pasts of tables (P36, P39)."""
+"""`acid tag`, `acid rollback`, `acid diff`, `acid changes` and `acid streams`: the pasts of tables,
+and who follows or writes them (P36, P39, P42)."""
 
 from __future__ import annotations
 
@@ -8,20 +9,11 @@ import click
 
 from acid_platform.cli.console import Session, command, complete_tables
 from acid_platform.cli.files import ROWS
-from acid_platform.display.past import cursor_rows, tag_rows
+from acid_platform.display.past import cursor_rows, sink_rows, tag_rows
 from acid_platform.metastore import show_columns
+from acid_platform.metastore.pasts import past_named as as_of
 
 _AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
-
-
-def as_of(text: str) -> int | datetime.datetime | str:
-    """A write id, a time or the name of a tag, as people write them."""
-    if text.isdigit():
-        return int(text)
-    try:
-        return datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return text
 
 
 _limit = click.option(
@@ -143,3 +135,23 @@ def changes(
     click.echo(str(found))
     if found.rows:
         session.show(found.rows)
+
+
+@click.command()
+@click.argument("table", required=False, shell_complete=complete_tables)
+@click.option("--forget", metavar="SINK", help="Let a new query write under this name.")
+@command
+def streams(session: Session, table: str | None, forget: str | None) -> None:
+    """List how far streaming queries have written TABLE, or every table."""
+    if forget and table is None:
+        raise click.UsageError("name the table that the sink writes")
+    with session.open() as warehouse:
+        name = warehouse.table(table).name if table else None
+        if forget and name:
+            warehouse.metastore.forget_sink(name, forget)
+            session.say(
+                {"forgotten": forget}, f"a new query may write {name} as {forget}, from batch 0 on"
+            )
+            return
+        rows = sink_rows(warehouse.metastore.sinks(name))
+    session.show(rows, show_columns.SINKS, empty="no streaming query has written")

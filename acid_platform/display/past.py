@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.metastore.pasts import CursorRow, KeptHistory
+from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 
 
 def tag_rows(kept: KeptHistory) -> list[dict[str, Any]]:
@@ -48,4 +48,20 @@ def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
             "behind": row.behind,
         }
         for row in cursors
+    ]
+
+
+def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
+    """A row for each streaming query's sink, as `show_columns.SINKS` names the columns (P42)."""
+    return [
+        {
+            "table": row.table,
+            "sink": row.sink.sink,
+            "query": row.sink.query,
+            "batch": row.sink.batch,
+            "rows": row.sink.rows,
+            "txn": row.sink.txn_id,
+            "time": row.sink.at,
+        }
+        for row in sinks
     ]

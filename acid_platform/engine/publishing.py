@@ -121,11 +121,12 @@ def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Wri
 class Staging:
     """Where a statement builds its directories, and how they come to where they are read."""
 
-    def __init__(self, target: WriteTarget) -> None:
-        token = names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
+    def __init__(self, target: WriteTarget, name: str = "") -> None:
+        """`name`: of the hidden directory, if tasks have written there already."""
+        token = name or names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
         self._target = target
         self._path = f"{target.location}/{token}"
-        self._used = not target.files.object_store
+        self._used = bool(name) or not target.files.object_store
         """Whether there may be something in the hidden directory."""
         self._built: list[str] = []
         """The final directories that were begun in an object store."""
@@ -181,12 +182,13 @@ class Staging:
 
 
 @contextmanager
-def staging(target: WriteTarget) -> Iterator[Staging]:
+def staging(target: WriteTarget, name: str = "") -> Iterator[Staging]:
     """A place for the directories of the statement; what was not published is deleted afterwards.
 
+    `name`: of the hidden directory, if tasks have written there already.
     An OSError of the block becomes PublicationFailed, StoreRefused or StoreUnavailable.
     """
-    staged, failed = Staging(target), True
+    staged, failed = Staging(target, name), True
     try:
         with asking(target.location):
             yield staged

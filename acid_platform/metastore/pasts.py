@@ -80,7 +80,7 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Names a past snapshot: exactly one of a write id, a time, a tag and a consumer."""
+    """Names a past snapshot: exactly one of a write id, a time, a tag, a consumer and a moment."""
 
     write_id: int | None = None
     time: int | None = None
@@ -88,6 +88,8 @@ class AsOf:
     tag: str | None = None
     consumer: str | None = None
     """Where a consumer of changes has come to (P39)."""
+    moment: int | None = None
+    """A number of the metastore that an earlier answer about the table's changes has told."""
 
     @classmethod
     def of(cls, past: int | datetime | str) -> AsOf:
@@ -113,7 +115,19 @@ class AsOf:
             return utc_text(self.time)
         if self.tag is not None:
             return f"tag {self.tag}"
+        if self.moment is not None:
+            return f"moment {self.moment} of the metastore"
         return f"the last run of {self.consumer}"
+
+
+def past_named(text: str) -> int | datetime | str:
+    """What people mean by a write id, a time (UTC if it has no zone) or the name of a tag."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -179,3 +193,44 @@ class CursorRow:
     cursor: Cursor
     behind: int
     last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """How far a streaming query has written a table (P42).
+
+    `sink`: the name under which it writes. `query`: its id, which its checkpoint keeps. `batch`:
+    the number of its last batch, whose `rows` the transaction `txn_id` has committed at `at`,
+    milliseconds UTC.
+    """
+
+    sink: str
+    table_id: int
+    query: str
+    batch: int
+    rows: int
+    txn_id: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """The batch of a streaming query that a commit writes into a table (P42).
+
+    `any_rows`: a repetition may have another number of rows; those of the first attempt count.
+    """
+
+    sink: str
+    table: str
+    query: str
+    batch: int
+    rows: int
+    any_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRow:
+    """A sink with the name of its table."""
+
+    table: str
+    sink: Sink

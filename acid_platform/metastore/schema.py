@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 14
+VERSION = 15
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -117,6 +117,15 @@ LIVE: dict[str, Columns] = {
         "write_id": _I,
         "at": _I,
         "txn_id": _I,
+    },
+    "sinks": {
+        "sink": _S,
+        "table_id": _I,
+        "query": _S,
+        "batch": _I,
+        "rows": _I,
+        "txn_id": _I,
+        "at": _I,
     },
     "locations": {"location": _S, "floor": _I},
     "partitions": _PARTITION,
@@ -289,6 +298,7 @@ _LATER_TABLES = (
     "table_commits",
     "tags",
     "cursors",
+    "sinks",
     *_DECLARATIONS,
 )
 _LATER = {
@@ -441,6 +451,9 @@ _VERSION_13 = (
 # How far consumers have read the changes of tables (P39).
 _VERSION_14 = (_create("cursors", LIVE["cursors"]),)
 
+# How far streaming queries have written tables (P42).
+_VERSION_15 = (_create("sinks", LIVE["sinks"]),)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -456,5 +469,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_12,
     _VERSION_13,
     _VERSION_14,
+    _VERSION_15,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

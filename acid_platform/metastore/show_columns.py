@@ -78,6 +78,9 @@ TAGS = ("table", "tag", "write_id", "snapshot", "created", "expires", "user")
 CURSORS = ("table", "consumer", "write_id", "snapshot", "txn", "behind")
 """How far the consumers of a table's changes have come (P39)."""
 
+SINKS = ("table", "sink", "query", "batch", "rows", "txn", "time")
+"""How far streaming queries have written tables (P42)."""
+
 RETAINED = ("table", "retention", "since", "write_id", "directories", "bytes", "tags")
 
 TIMES = frozenset(

@@ -542,5 +542,28 @@ GROUP = Group(
                 "test_P41_spark_writes_reads_and_compacts_on_s3",
             ),
         ),
+        Rule(
+            "P42",
+            "A batch of a streaming query counts once: its number and its rows are one commit, so a"
+            " repetition is recognized after any crash. Whatever else has a number that was written"
+            " is refused; no row gets lost silently. A frame of the data source reads one snapshot,"
+            " or fails; a write whose tasks, driver or commit fail leaves nothing visible.",
+            (
+                "metastore.rules.stream_sinks",
+                "spark_source.writing",
+                "spark_source.reading",
+                "spark_source.stream_reading",
+                "spark_source.keeper",
+            ),
+            (
+                "test_P42_a_killed_query_writes_each_row_exactly_once",
+                "test_P42_a_batch_that_spark_repeats_is_written_once",
+                "test_P42_what_a_sink_takes",
+                "test_P42_random_streams_lead_to_the_rows_of_the_table",
+                "test_P42_a_snapshot_outlives_a_cleaning_or_the_read_fails",
+                "test_P42_a_failed_write_leaves_nothing",
+                "test_P42_the_keeper_keeps_and_ends_transactions",
+            ),
+        ),
     ),
 )

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from acid_platform.metastore.pasts import SinkBatch
 from tests.cli.small import Small
 
 
@@ -66,3 +67,21 @@ def test_P39_changes_on_the_command_line(small: Small) -> None:
     ):
         done = small.acid("changes", *arguments)
         assert done.exit_code == code and error in done.stderr, done.stderr
+
+
+def test_P42_streams_on_the_command_line(small: Small) -> None:
+    assert small.acid("streams").stdout == "no streaming query has written\n"
+    batch = SinkBatch("s", "db.t", "q", 3, 0)
+    small.metastore.begin().commit(sinks=[batch])
+    (shown,) = json.loads(small.acid("streams", "db.t", "--json").stdout)
+    assert (shown["table"], shown["sink"], shown["query"], shown["batch"]) == ("db.t", "s", "q", 3)
+    for arguments, code, error in (
+        (("db.none",), 1, "db.none"),
+        (("--forget", "s"), 2, "name the table"),
+        (("db.t", "--forget", "x"), 1, "no query writes db.t as x; sinks: s"),
+    ):
+        done = small.acid("streams", *arguments)
+        assert done.exit_code == code and error in done.stderr, done.stderr
+    told = small.acid("streams", "db.t", "--forget", "s").stdout
+    assert told == "a new query may write db.t as s, from batch 0 on\n"
+    assert small.acid("streams", "db.t").stdout == "no streaming query has written\n"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.pasts import CursorMove
+from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
@@ -143,10 +143,17 @@ class Chaos:
             before = (found.get("cursor") or {}).get("moment", 0) + (two == 8)
             move = CursorMove(consumer, table, before, found["after"]["moment"])
             world.call("commit", txn=txn.id, writes=[], cursors=[encode(move)])
+        elif action == 20 and self.open:
+            # Commits a batch of a stream, perhaps again, or forgets its sink.
+            sink, txn = str(one // 5), self.open.pop(one % len(self.open))
+            if two == 9:
+                world.call("forget_sink", table=table, sink=sink)
+            batch = SinkBatch(sink, table, f"q{one % 2}", two, one)
+            world.call("commit", txn=txn.id, writes=[], sinks=[encode(batch)])
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 19), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

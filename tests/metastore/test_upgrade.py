@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from acid_platform.errors import CorruptFile, NotEnoughHistory
+from acid_platform.errors import BatchCommitted, CorruptFile, NotEnoughHistory
+from acid_platform.metastore.pasts import SinkBatch
 from tests.conftest import temporary_warehouse
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "warehouse_version_6.tar.xz"
@@ -133,6 +135,7 @@ def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
         raw.execute("DROP TABLE table_commits")
         raw.execute("DROP TABLE tags")
         raw.execute("DROP TABLE cursors")
+        raw.execute("DROP TABLE sinks")
         raw.execute("UPDATE meta SET value = '10' WHERE key = 'schema_version'")
         (before,) = raw.execute("SELECT count(*) FROM writes").fetchone() or (0,)
         assert before > 0
@@ -154,6 +157,7 @@ def test_P39_a_file_of_version_13_gets_a_place_for_cursors(tmp_path: Path) -> No
         warehouse.sql("INSERT INTO kept VALUES (1)")
     with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
         raw.execute("DROP TABLE cursors")
+        raw.execute("DROP TABLE sinks")
         raw.execute("UPDATE meta SET value = '13' WHERE key = 'schema_version'")
     for moved in (1, 0):
         with temporary_warehouse(tmp_path, engine="local") as warehouse:
@@ -161,3 +165,18 @@ def test_P39_a_file_of_version_13_gets_a_place_for_cursors(tmp_path: Path) -> No
                 found = txn.table("kept").changes_arrow(consumer="c").read_all()
             assert found.num_rows == moved, "the cursor is there after the next start"
             assert len(warehouse.metastore.cursors("kept")) == 1
+
+
+def test_P42_a_file_of_version_14_gets_a_place_for_sinks(tmp_path: Path) -> None:
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        warehouse.create_table("kept", "id int")
+    with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
+        raw.execute("DROP TABLE sinks")
+        raw.execute("UPDATE meta SET value = '14' WHERE key = 'schema_version'")
+    batch = SinkBatch("s", "default.kept", "q", 7, 0)
+    for known in (False, True):
+        with temporary_warehouse(tmp_path, engine="local") as warehouse:
+            rows = warehouse.metastore.sinks("kept")
+            assert [row.sink.batch for row in rows] == [7] * known
+            with nullcontext() if not known else pytest.raises(BatchCommitted):
+                warehouse.metastore.begin().commit(sinks=[batch])

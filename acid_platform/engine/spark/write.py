@@ -135,18 +135,32 @@ def write_statement(
                 f"{target.location}: Spark counted {counted} rows, its tasks received"
                 f" {received.rows}; nothing was published, run the statement again"
             )
-        _require_files(target, files)
-        built = _placed(target, staged, files, overwrite)
-        if overwrite:
-            there = {written.partition for written in built if not written.deletes}
-            built += [
-                write_empty_base(target, staged, partition)
-                for partition in empty_partitions
-                if partition not in there
-            ]
-        target.still_open()
-        staged.publish(built)
-        return built, received
+        return publish_files(target, staged, files, overwrite, empty_partitions), received
+
+
+def publish_files(
+    target: WriteTarget,
+    staged: Staging,
+    files: Sequence[StagedFile],
+    overwrite: bool = False,
+    empty_partitions: Sequence[str] = (),
+) -> list[Written]:
+    """Publishes the finished files of a statement, which attempts of its tasks have written.
+
+    As `write_statement`. Raises PublicationFailed, TxnAborted; then nothing was published.
+    """
+    _require_files(target, files)
+    built = _placed(target, staged, files, overwrite)
+    if overwrite:
+        there = {written.partition for written in built if not written.deletes}
+        built += [
+            write_empty_base(target, staged, partition)
+            for partition in empty_partitions
+            if partition not in there
+        ]
+    target.still_open()
+    staged.publish(built)
+    return built
 
 
 def _run(
@@ -177,7 +191,7 @@ def _run(
         )
 
 
-def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
+def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:
     """Raises PublicationFailed unless each file is there, with the size that its task told."""
     infos = target.files.system.get_file_info([file.path for file in files]) if files else ()
     for file, info in zip(files, infos, strict=True):
@@ -190,7 +204,7 @@ def _require_files(target: SparkTarget, files: Sequence[StagedFile]) -> None:
 
 
 def _placed(
-    target: SparkTarget, staged: Staging, files: Iterable[StagedFile], overwrite: bool
+    target: WriteTarget, staged: Staging, files: Iterable[StagedFile], overwrite: bool
 ) -> list[Written]:
     """Moves the files to their names in the directories that will be published."""
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}

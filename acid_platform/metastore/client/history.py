@@ -7,10 +7,12 @@ from acid_platform.metastore.operations.history import (
     CreateTag,
     DropTag,
     ForgetCursor,
+    ForgetSink,
     GetCursors,
     GetKept,
+    GetSinks,
 )
-from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, Tag
+from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 
 
 class HistoryCalls(Caller):
@@ -50,3 +52,14 @@ class HistoryCalls(Caller):
         Raises NoSuchTable, NoSuchPast.
         """
         self._call(ForgetCursor(table, consumer))
+
+    def sinks(self, table: str | None = None) -> list[SinkRow]:
+        """How far streaming queries have written one table, or all (P42). Raises NoSuchTable."""
+        return self._call(GetSinks(table))
+
+    def forget_sink(self, table: str, sink: str) -> None:
+        """Lets a new query write under the name of the sink, from its first batch on.
+
+        Raises NoSuchTable, NoSuchPast.
+        """
+        self._call(ForgetSink(table, sink))

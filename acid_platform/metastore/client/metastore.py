@@ -219,6 +219,15 @@ class Metastore(
             for txn_id in self._call(OpenBatch(count, kind.value, _info(info)))
         ]
 
+    def resume(self, txn_id: int, read_only: bool = False) -> Transaction:
+        """An open transaction that another process has begun; this one keeps it alive from now on.
+
+        `read_only`: it is a read lease. Raises NoSuchTxn, TxnAborted, SnapshotExpired.
+        """
+        granted = self._call(GetGranted(txn_id))
+        kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
+        return Transaction(self._link, self._beats, kind, granted, self.places)
+
     def abort_transactions(self, ids: Sequence[int], reason: str = "") -> str:
         """Aborts those that are open, and returns `aborted k of n` (T12)."""
         return self._call(AbortMany(tuple(ids), reason)).message

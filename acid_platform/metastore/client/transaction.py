@@ -40,7 +40,7 @@ from acid_platform.metastore.operations.transactions import (
     Lock,
     SeenTable,
 )
-from acid_platform.metastore.pasts import AsOf, CursorMove
+from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
     PartitionRecord,
@@ -281,12 +281,14 @@ class Transaction:
         columns: Mapping[str, Sequence[tuple[str, str]]] | None = None,
         changed: Sequence[RowReport] = (),
         cursors: Sequence[CursorMove] = (),
+        sinks: Sequence[SinkBatch] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
         `changed` names the rows that were updated or deleted; where it names none, the transaction
         conflicts with every change of the same partition (P38). `cursors` move at the same moment;
-        WriteConflict if another run of their consumer has moved them (P39).
+        WriteConflict if another run of their consumer has moved them (P39). `sinks` are the batches
+        of streaming queries that it writes; raises BatchCommitted or StreamRefused (P42).
         `columns` are added to their tables at the same moment; DeclarationChanged is raised if
         others added them with another type (P28). A refused commit ends the transaction, whatever
         the error: it is aborted and holds no lock. Only MetastoreUnavailable and
@@ -294,7 +296,16 @@ class Transaction:
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
-            self._link.call(Commit(self.id, tuple(writes), added, tuple(changed), tuple(cursors)))
+            self._link.call(
+                Commit(
+                    self.id,
+                    tuple(writes),
+                    added,
+                    tuple(changed),
+                    tuple(cursors),
+                    tuple(sinks),
+                )
+            )
         except UNDECIDED:
             raise
         except AcidError as refused:

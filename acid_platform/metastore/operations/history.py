@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acid_platform.metastore.operations.base import Operation
-from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, Tag
+from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 from acid_platform.metastore.records import PastTable, TableChanges
 
 
@@ -90,3 +90,24 @@ class ForgetCursor(Operation[None]):
 
     table: str
     consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetSinks(Operation[list[SinkRow]]):
+    """How far streaming queries have written one table, or all (None)."""
+
+    op = "sinks"
+    answers = "sinks"
+    reads = True
+
+    table: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSink(Operation[None]):
+    """The name of the sink may be used by a new query."""
+
+    op = "forget_sink"
+
+    table: str
+    sink: str

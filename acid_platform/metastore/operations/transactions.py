@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.operations.base import Locking, Operation
-from acid_platform.metastore.pasts import CursorMove
+from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     ClientInfo,
     Holder,
@@ -261,7 +261,8 @@ class Commit(Operation[CommitDone]):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
     `changed`: the updated and deleted rows, where the transaction knows them (P38). `cursors`: how
-    far it has read the changes of tables for their consumers (P39).
+    far it has read the changes of tables for their consumers (P39). `sinks`: the batches of
+    streaming queries that it writes (P42).
     """
 
     op = "commit"
@@ -271,6 +272,7 @@ class Commit(Operation[CommitDone]):
     columns: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     changed: tuple[RowReport, ...] = ()
     cursors: tuple[CursorMove, ...] = ()
+    sinks: tuple[SinkBatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from acid_platform.metastore.operations.transactions import (
     CommitDone,
     Drop,
 )
-from acid_platform.metastore.pasts import Cursor
+from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
     PLATFORM,
     EntityDirectory,
@@ -30,7 +30,14 @@ from acid_platform.metastore.records import (
     RowReport,
     WriteReport,
 )
-from acid_platform.metastore.rules import change_feed, events, history, locking, write_set
+from acid_platform.metastore.rules import (
+    change_feed,
+    events,
+    history,
+    locking,
+    stream_sinks,
+    write_set,
+)
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.state import (
@@ -73,13 +80,14 @@ def commit(turn: Turn, operation: Commit) -> CommitDone:
             widened(turn.state, txn, name, columns) for name, columns in operation.columns.items()
         ]
         cursors = change_feed.moved(turn.state, txn, operation.cursors)
+        sinks = stream_sinks.advanced(turn, txn, operation.sinks)
         found = write_set.conflict(turn.state, txn, components, changed)
         if found is not None:
             raise WriteConflict(write_set.describe(turn.state, *found))
         for record in wider:
             if record is not None:
                 turn.record(events.TableAltered(record))
-        return finish(turn, txn, components, reported, changed, cursors)
+        return finish(turn, txn, components, reported, changed, cursors, sinks)
     except AcidError as refused:
         conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{conflict}{refused}")
@@ -108,6 +116,7 @@ def finish(
     reported: Sequence[Reported],
     changed: write_set.Changed | None = None,
     cursors: tuple[Cursor, ...] = (),
+    sinks: tuple[Sink, ...] = (),
 ) -> CommitDone:
     """Records the commit of an open transaction whose conflicts were checked."""
     commit_id = turn.state.last_txn
@@ -155,7 +164,9 @@ def finish(
         for table_id, partition, report in reported
     )
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
-    turn.record(events.Committed(txn.txn_id, commit_id, changes, directories, written, cursors))
+    turn.record(
+        events.Committed(txn.txn_id, commit_id, changes, directories, written, cursors, sinks)
+    )
     return CommitDone("c", commit_id)
 
 
@@ -313,6 +324,8 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
             )
     for cursor in event.cursors:
         state.cursors[cursor.consumer, cursor.table_id] = cursor
+    for sink in event.sinks:
+        state.sinks[sink.sink, sink.table_id] = sink
     state.components.pop(txn_id, None)
     wrote = state.txns[txn_id].wrote
     moment = close(state, at, txn_id, TxnState.COMMITTED, "", event.commit_id)

@@ -78,6 +78,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         state.cursors = {
             key: cursor for key, cursor in state.cursors.items() if key[1] != row.table_id
         }
+        state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
         state.dropped_tables[row.table_id] = table
         table.dropped = state.moment()
         write_set.forget_table(state, row.table_id)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import BRIEF, FLAT, NAME, JsonObject, decode, encode
 from acid_platform.metastore.operations import Answer
-from acid_platform.metastore.pasts import Cursor, Pin, Tag
+from acid_platform.metastore.pasts import Cursor, Pin, Sink, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -244,6 +244,7 @@ class Committed(Event):
     directories: tuple[Placed, ...]
     written: tuple[HistoryRow, ...]
     cursors: tuple[Cursor, ...] = field(default=(), metadata=BRIEF)
+    sinks: tuple[Sink, ...] = field(default=(), metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,16 @@ class CursorForgotten(Event):
     kind = "cursor_forgotten"
 
     consumer: str
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkForgotten(Event):
+    """A sink counts as one that never wrote the table (P42)."""
+
+    kind = "sink_forgotten"
+
+    sink: str
     table_id: int
 
 

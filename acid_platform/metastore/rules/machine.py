@@ -33,6 +33,7 @@ from acid_platform.metastore.rules import (
     reading,
     restoring,
     shows,
+    stream_sinks,
     tables,
     time_travel,
     timers,
@@ -68,6 +69,7 @@ APPLY: Effects = {
     **identity.APPLY,
     **time_travel.APPLY,
     **change_feed.APPLY,
+    **stream_sinks.APPLY,
 }
 """The effect of each kind of event on the state."""
 
@@ -90,6 +92,7 @@ HANDLERS: Handlers = {
     **identity.HANDLERS,
     **time_travel.HANDLERS,
     **change_feed.HANDLERS,
+    **stream_sinks.HANDLERS,
 }
 """The handler of each operation."""
 

@@ -15,7 +15,7 @@ from acid_platform.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
-from acid_platform.metastore.pasts import Cursor, Pin, TableCommit, Tag
+from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -328,6 +328,8 @@ class State:
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
     """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
+    sinks: dict[tuple[str, int], Sink] = field(default_factory=dict)
+    """How far streaming queries have written a table, by sink and table id (P42)."""
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     """Directories of dropped tables and partitions, kept as long as these are (P28)."""

@@ -59,13 +59,15 @@ def _partitions_at(table: Table, pin: Pin) -> list[PartitionRecord]:
 
 def resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
     """The snapshot that is meant. Raises NoSuchPast, NotEnoughHistory."""
-    parts = (as_of.write_id, as_of.time, as_of.tag, as_of.consumer)
+    parts = (as_of.write_id, as_of.time, as_of.tag, as_of.consumer, as_of.moment)
     if sum(part is not None for part in parts) != 1:
         raise InvalidDefinition(f"{as_of!r} has to name one write id, one time or one tag")
     if as_of.consumer is not None:
         return _consumed(turn, table, as_of.consumer)
     if as_of.tag is not None:
         return _tag(table, as_of.tag).pin
+    if as_of.moment is not None:
+        return _told(turn.state, table, as_of.moment)
     if as_of.time is not None:
         return history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
@@ -84,6 +86,18 @@ def _consumed(turn: Turn, table: Table, consumer: str) -> Pin:
             f" how far it came: acid changes {table.record.name} --forget {consumer}"
         )
     return history.pin_at(turn.state, table, max(cursor.moment, table.since))
+
+
+def _told(state: State, table: Table, moment: int) -> Pin:
+    """The snapshot up to which an earlier answer has told the changes."""
+    if moment >= state.next_moment:
+        raise NoSuchPast(
+            f"moment {moment} of {table.record.name} is yet to come: the metastore was restored to"
+            " an earlier state since then"
+        )
+    if moment < table.anchor:
+        raise NotEnoughHistory(since_text(state, table, f"moment {moment}"))
+    return history.pin_at(state, table, max(moment, table.since))
 
 
 def _tag(table: Table, name: str) -> Tag:

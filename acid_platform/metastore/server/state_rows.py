@@ -9,7 +9,7 @@ from typing import Any
 from acid_platform.compaction.states import CompactionState
 from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.pasts import Cursor, TableCommit, Tag
+from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
@@ -82,6 +82,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "table_commits": ("table_id", "moment", "write_id"),
     "tags": ("table_id", "name"),
     "cursors": ("consumer", "table_id"),
+    "sinks": ("sink", "table_id"),
     "locations": ("location",),
     "partitions": ("table_id", "name"),
     "dropped_partitions": ("table_id", "name", "dropped"),
@@ -141,6 +142,7 @@ def keyed(state: State) -> Keyed:
             (table_id, name): tag for table_id, table in known for name, tag in table.tags.items()
         },
         "cursors": dict(state.cursors),
+        "sinks": dict(state.sinks),
         "locations": {(name,): {"floor": floor} for name, floor in state.locations.items()},
         "partitions": {
             (table_id, name): partition
@@ -308,6 +310,8 @@ def _restore_declarations(state: State, rows: Rows) -> None:
         every[row["table_id"]].tags[row["name"]] = decode(Tag, row)
     for row in rows["cursors"]:
         state.cursors[row["consumer"], row["table_id"]] = decode(Cursor, row)
+    for row in rows["sinks"]:
+        state.sinks[row["sink"], row["table_id"]] = decode(Sink, row)
     for row in rows["views"]:
         state.views[row["name"]] = decode(ViewRecord, row)
     for row in sorted(rows["earlier_views"], key=itemgetter("until")):

@@ -1,0 +1,115 @@
+"""How far streaming queries have written tables: each batch counts once (P42).
+
+Spark repeats a batch whose end it did not note in its checkpoint. The commit of a batch records its
+number under the name of the sink, so a repetition is recognized. Whatever else has such a number is
+another batch, whose rows must not get lost: it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from acid_platform.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
+from acid_platform.metastore.operations.history import ForgetSink, GetSinks
+from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
+from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.state import State, Txn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+
+_LONGEST = 300
+"""Letters of a sink's name."""
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def advanced(turn: Turn, txn: Txn, batches: Sequence[SinkBatch]) -> tuple[Sink, ...]:
+    """The sinks as the commit of a transaction leaves them.
+
+    Raises BatchCommitted for the repetition of a sink's last batch, StreamRefused for an earlier
+    batch, and for the last one if another query comes with it or its number of rows differs and
+    must not.
+    """
+    sinks = []
+    for batch in batches:
+        if not batch.sink.isprintable() or not 0 < len(batch.sink) <= _LONGEST:
+            raise InvalidDefinition(
+                f"{batch.sink!r} can't be the name of a sink: 1 to {_LONGEST} printable letters"
+            )
+        table = turn.state.table(batch.table)
+        known = turn.state.sinks.get((batch.sink, table.record.table_id))
+        if known is not None and batch.batch <= known.batch:
+            raise _repeated(table.record.name, known, batch)
+        sinks.append(
+            Sink(
+                batch.sink,
+                table.record.table_id,
+                batch.query,
+                batch.batch,
+                batch.rows,
+                txn.txn_id,
+                turn.now,
+            )
+        )
+    return tuple(sinks)
+
+
+def _repeated(table: str, known: Sink, batch: SinkBatch) -> BatchCommitted | StreamRefused:
+    last = (
+        f"sink {known.sink} has written batch {known.batch} of query {known.query} into {table},"
+        f" {known.rows} rows at {utc_text(known.at)}"
+    )
+    forget = f"acid streams {table} --forget {known.sink}"
+    if batch.query != known.query:
+        return StreamRefused(
+            f"{last}; batch {batch.batch} of query {batch.query} comes from another checkpoint, and"
+            " would count as written: start the query with the checkpoint of the first one, write"
+            f" under another sink name, or, if its rows shall be added, call {forget}"
+        )
+    if batch.batch < known.batch:
+        return StreamRefused(
+            f"{last}; now its batch {batch.batch} comes again: the checkpoint is an older copy, or"
+            " another process runs the query. Stop that process, or start with a new checkpoint at"
+            " the right place of the source and another sink name"
+        )
+    if batch.rows != known.rows and not batch.any_rows:
+        return StreamRefused(
+            f"{last}; now batch {batch.batch} has {batch.rows} rows: the checkpoint is an older"
+            " copy, whose query has made another batch of that number, or the query gives other"
+            " rows each time. For the latter, set the option replay=skip, which takes the rows of"
+            " the first attempt"
+        )
+    return BatchCommitted(f"{last}, and repeats it")
+
+
+def listed(turn: Turn, operation: GetSinks) -> list[SinkRow]:
+    """Raises NoSuchTable."""
+    state = turn.state
+    only = None if operation.table is None else state.table(operation.table).record.table_id
+    return [
+        SinkRow(state.name_of(table_id), sink)
+        for (_, table_id), sink in sorted(state.sinks.items())
+        if only in (None, table_id)
+    ]
+
+
+def forget(turn: Turn, operation: ForgetSink) -> None:
+    """Raises NoSuchTable, NoSuchPast."""
+    table = turn.state.table(operation.table).record
+    if (operation.sink, table.table_id) not in turn.state.sinks:
+        known = sorted(name for name, table_id in turn.state.sinks if table_id == table.table_id)
+        raise NoSuchPast(
+            f"no query writes {table.name} as {operation.sink}; sinks: {', '.join(known) or 'none'}"
+        )
+    turn.record(events.SinkForgotten(operation.sink, table.table_id))
+
+
+# --- effects --------------------------------------------------------------------------------------
+
+
+def _forgotten(state: State, _at: int, event: events.SinkForgotten) -> None:
+    state.sinks.pop((event.sink, event.table_id), None)
+
+
+APPLY: Effects = {events.SinkForgotten: _forgotten}
+
+HANDLERS: Handlers = {GetSinks: listed, ForgetSink: forget}
