@@ -12,6 +12,7 @@ from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.compactions import Compactions
+from acid_platform.gateway.databases import plain_names
 from acid_platform.gateway.definitions import Definitions
 from acid_platform.gateway.failures import tell
 from acid_platform.gateway.partitions import Partitions
@@ -46,7 +47,10 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
         return caller.txns
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
-        """The answer to one message, also to one that is wrong, fails or is not allowed."""
+        """The answer to one message, also to one that is wrong, fails or is not allowed.
+
+        It is empty for a call that wants none: Hive's clients say `shutdown` before they go.
+        """
         self._present.caller = peer
         try:
             call = Call.decode(payload)
@@ -54,10 +58,13 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
             _LOG.warning("%s: a call that can't be decoded: %s", peer, error)
             return Call("", 0, []).malformed(f"the call can't be decoded: {error}")
         method = getattr(self, call.name, None) if call.name in known_calls() else None
+        if call.oneway and method is None:
+            return b""
         if method is None:
             _LOG.warning("%s: unknown call %s", peer, call.name)
             return call.unknown()
         try:
+            call.arguments = plain_names(call.arguments)
             self._guard.admit(call, peer)
             answer = method(*call.arguments)
             self._guard.opened(call, peer, answer)

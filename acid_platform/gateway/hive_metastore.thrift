@@ -1158,6 +1158,8 @@ service ThriftHiveMetastore {
       throws (1: InvalidOperationException o1, 2: MetaException o2)
   list<string> partition_name_to_vals(1: string part_name) throws (1: MetaException o1)
   map<string, string> partition_name_to_spec(1: string part_name) throws (1: MetaException o1)
+  bool partition_name_has_valid_characters(1: list<string> part_vals, 2: bool throw_exception)
+      throws (1: MetaException o1)
   PrimaryKeysResponse get_primary_keys(1: PrimaryKeysRequest request)
       throws (1: MetaException o1, 2: NoSuchObjectException o2)
   ForeignKeysResponse get_foreign_keys(1: ForeignKeysRequest request)

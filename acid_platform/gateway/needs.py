@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
+from acid_platform.gateway.databases import FIELDS
 from acid_platform.gateway.protocol import Call
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
@@ -54,7 +55,6 @@ def _named(database: str | None, table: str | None) -> str:
     return f"{(database or ANY).lower()}.{(table or ANY).lower()}"
 
 
-_DATABASE = ("dbName", "dbname", "db_name", "databaseName")
 _TABLE = ("tblName", "tablename", "tbl_name", "tableName")
 
 
@@ -64,7 +64,7 @@ def _of_request(request: Any) -> str:
     def first(names: Sequence[str]) -> str | None:
         return next((found for name in names if (found := getattr(request, name, None))), None)
 
-    return _named(first(_DATABASE), first(_TABLE))
+    return _named(first(FIELDS), first(_TABLE))
 
 
 def _table(arguments: Sequence[Any]) -> str:
@@ -187,6 +187,7 @@ def _rules() -> dict[str, _Needs]:
             " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
             " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
             " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
+            " partition_name_has_valid_characters"
             " get_functions get_function get_all_functions get_role_names list_roles"
             " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
             " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
