@@ -10,13 +10,11 @@ from acid_platform.errors import AcidError, NotAuthorized
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.compactions import Compactions
 from acid_platform.gateway.databases import plain_names
-from acid_platform.gateway.definitions import Definitions
 from acid_platform.gateway.failures import tell
-from acid_platform.gateway.partitions import Partitions
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
+from acid_platform.gateway.requests import Requests
 from acid_platform.gateway.server import Entry, Server
 from acid_platform.gateway.session import Session
 from acid_platform.gateway.statistics import Statistics
@@ -26,7 +24,7 @@ from acid_platform.metastore.client.metastore import Metastore
 _LOG = logging.getLogger(__name__)
 
 
-class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions, Statistics):
+class Gateway(Requests, Session, Transactions, Compactions, Statistics):
     """All calls. It may be used from several threads."""
 
     def __init__(

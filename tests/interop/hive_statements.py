@@ -32,6 +32,7 @@ CHANGES = (
 REFUSED = (
     "ALTER TABLE dated DROP PARTITION (dy = '2025-02-01', n = 3)",
     "CREATE VIEW db.seen AS SELECT id FROM plain",
+    "ALTER TABLE plain COMPACT 'major'",  # Hive 4 itself: it looks for a database of its own
 )
 
 STATEMENTS = (
@@ -42,9 +43,6 @@ STATEMENTS = (
     "SHOW CREATE TABLE parts",
     "SHOW LOCKS",
     "SHOW TRANSACTIONS",
-    "SHOW COMPACTIONS",
-    "ALTER TABLE plain COMPACT 'major'",
-    "ALTER TABLE parts PARTITION (month = 2, city = 'Zürich') COMPACT 'minor'",
     "SHOW COMPACTIONS",
     "CREATE DATABASE made",
     "CREATE TABLE made.one (id int, v string) STORED AS ORC"
@@ -93,7 +91,6 @@ RECORDED = (
     "UPDATE made.parts SET v = 'u' WHERE id = 3",
     "INSERT OVERWRITE TABLE made.parts PARTITION (p = 'x') SELECT 7, 'o'",
     "TRUNCATE TABLE made.one",
-    "ALTER TABLE made.parts PARTITION (p = 'x') COMPACT 'major'",
     "SHOW COMPACTIONS",
     "DROP TABLE made.one",
 )
