@@ -521,5 +521,15 @@ GROUP = Group(
                 "test_P40_a_promoted_standby_goes_on_with_the_archive",
             ),
         ),
+        Rule(
+            "P43",
+            "At the commit of another engine, its files of deletes get the names that every engine"
+            " reads: `bucket_N` for `bucket_N_M`.",
+            ("gateway.commits",),
+            (
+                "test_P43_deletes_get_the_names_that_every_engine_reads",
+                "test_P43_two_attempts_of_one_bucket_are_refused",
+            ),
+        ),
     ),
 )

@@ -317,6 +317,42 @@ def test_P34_deletes_of_a_merge_are_found_beside_its_inserts(
     assert [row["v"] for row in read] == ["A", "b", "c"]
 
 
+def test_P43_deletes_get_the_names_that_every_engine_reads(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Hive 4 calls them bucket_N_M. Trino ignores such files, and would show the deleted rows."""
+    table = warehouse.create_table("db.called", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, SHARED_WRITE)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    deleted, inserted = f"D{write_id}", f"d{write_id}.1"
+    where.deletes(f"{deleted}/bucket_00000_0", [(1, P, 0)], write_id)
+    where.inserts(f"{inserted}/bucket_00000_0", insert_events(write_id, [(9, "z")]))
+    statement.commit()
+    assert [one.name for one in sorted(where.file(deleted).parent.iterdir())] == ["bucket_00000"]
+    assert [one.name for one in where.file(inserted).parent.iterdir()] == ["bucket_00000_0"]
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [2, 3, 9]
+
+
+def test_P43_two_attempts_of_one_bucket_are_refused(client: Any, warehouse: Warehouse) -> None:
+    """One of them is not what its writer meant: neither may take the place of the other."""
+    table = warehouse.create_table("db.called_twice", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, SHARED_WRITE)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    for number, row in enumerate((0, 2)):
+        where.deletes(f"D{write_id}/bucket_00000_{number}", [(1, P, row)], write_id)
+    with pytest.raises(m.TxnAbortedException, match="two attempts of one bucket"):
+        statement.commit()
+    present = sorted(one.name for one in where.file(f"D{write_id}").parent.iterdir())
+    assert present == ["bucket_00000_0", "bucket_00000_1"]
+    assert table.count() == 3
+
+
 def test_P34_a_directory_with_a_foreign_partition_spelling_is_refused(
     client: Any, warehouse: Warehouse
 ) -> None:

@@ -160,7 +160,7 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
                 engines += [history.of_trino(trino)]
             else:
                 version = name.removeprefix("hive-")
-                settings = {**history.SETTINGS, **history.HIVE_FOR_TRINO}
+                settings = history.SETTINGS
                 hive = Hive(chosen.home, work / name, version, gate.address, settings)
                 running.callback(hive.stop)
                 engines += [history.of_hive(f"Hive {version}", hive.session())]
