@@ -16,11 +16,12 @@ class Requests(Catalog, Definitions, Partitions):
 
     def create_database_req(self, request: Any) -> None:
         """Raises what `create_database` raises."""
-        if request.managedLocationUri or request.dataConnectorName or request.remote_dbname:
+        if request.dataConnectorName or request.remote_dbname:
             raise UnsupportedStatement(
-                f"database {request.databaseName} can't have a managed location of its own, nor"
-                " stand for one elsewhere"
+                f"database {request.databaseName} can't stand for one elsewhere"
             )
+        for given in (request.locationUri, request.managedLocationUri):
+            self.require_usual(request.databaseName.lower(), given)
         database = load().Database(
             name=request.databaseName,
             description=request.description,

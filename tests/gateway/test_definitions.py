@@ -68,11 +68,15 @@ def database(warehouse: Warehouse) -> None:
 def test_P34_hive_4_says_in_one_struct_what_others_say_in_several_arguments(
     client: Any, warehouse: Warehouse
 ) -> None:
-    client.create_database_req(m.CreateDatabaseRequest(databaseName="structs", parameters={}))
-    assert client.get_databases_req(m.GetDatabaseObjectsRequest(pattern="struct*")).databases == [
-        client.get_database("structs")
-    ]
-    with pytest.raises(m.InvalidObjectException, match="managed location"):
+    usual = f"file:{warehouse.path}/structs.db"
+    client.create_database_req(
+        m.CreateDatabaseRequest(
+            databaseName="structs", locationUri=usual, managedLocationUri=usual, parameters={}
+        )
+    )
+    asked = m.GetDatabaseObjectsRequest(pattern="struct*")
+    assert client.get_databases_req(asked).databases == [client.get_database("structs")]
+    with pytest.raises(m.InvalidObjectException, match=r"set hive\.metastore\.warehouse\.dir"):
         client.create_database_req(
             m.CreateDatabaseRequest(databaseName="other", managedLocationUri="file:/elsewhere")
         )

@@ -96,7 +96,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
         temporary_warehouse(work / "wh") as warehouse,
         serving(warehouse) as (gateway, address),
     ):
-        hive = Hive(chosen.home, work / "hive", version, address)
+        hive = Hive(chosen.home, work / "hive", version, address, work / "wh")
         try:
             filled(warehouse, report)
             hive.sql("USE db")
@@ -118,7 +118,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             temporary_warehouse(work / "fresh", engine="local") as other,
             serving(other) as (second, recorded),
         ):
-            hive = Hive(chosen.home, work / "recorded", version, recorded)
+            hive = Hive(chosen.home, work / "recorded", version, recorded, work / "fresh")
             try:
                 target = RECORDED / f"hive-{version}.jsonl"
                 record(other, second, report.engine, hive_statements.RECORDED, hive.sql, target)
@@ -161,7 +161,7 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
             else:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
-                hive = Hive(chosen.home, work / name, version, gate.address, settings)
+                hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
                 running.callback(hive.stop)
                 engines += [history.of_hive(f"Hive {version}", hive.session())]
         seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)

@@ -44,7 +44,7 @@ from tests.interop.trino import Failed, Trino
 
 SELECTED = f"SELECT {', '.join(COLUMNS)} FROM {{}}"
 _ALL = ("insert", "update", "delete", "merge")
-_CONFLICTS = ("conflict", "changed since", "TxnAborted", "lock", "already committed")
+_CONFLICTS = ("conflict", "overlaps", "TxnAborted", "LockTimeout", "LockException")
 """Words of errors with which a statement may be refused when another one was faster."""
 SETTINGS = {"hive.txn.timeout": "20s"}
 """Statements that a kill cut off hold their locks no longer than that."""

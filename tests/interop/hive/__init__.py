@@ -34,8 +34,8 @@ _OPEN = (
 """Packages that Hive opens by reflection."""
 
 _CONFIGURATION = {
-    "hive.metastore.warehouse.dir": "file://{work}/warehouse",
-    "hive.metastore.warehouse.external.dir": "file://{work}/external",
+    "hive.metastore.warehouse.dir": "file://{warehouse}",
+    "hive.metastore.warehouse.external.dir": "file://{warehouse}",
     "fs.defaultFS": "file:///",
     "hive.execution.engine": "mr",
     "mapreduce.framework.name": "local",
@@ -137,7 +137,7 @@ class Session:
 
 
 class Hive:
-    """A running Hive; `metastore` is the gateway's address."""
+    """A running Hive; `metastore` is the gateway's address, `warehouse` its root."""
 
     def __init__(
         self,
@@ -145,12 +145,16 @@ class Hive:
         work: Path,
         version: str,
         metastore: tuple[str, int],
+        warehouse: Path,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """`settings` are those of Hive that differ from the usual ones. Raises Unavailable."""
         lib, jdk = jars(home, version), java_home(*VERSIONS[version], f"Hive {version}")
         work.mkdir(parents=True)
-        chosen = {name: value.format(work=work) for name, value in _CONFIGURATION.items()}
+        chosen = {
+            name: value.format(work=work, warehouse=warehouse)
+            for name, value in _CONFIGURATION.items()
+        }
         chosen["hive.metastore.uris"] = "thrift://{}:{}".format(*metastore)
         chosen |= settings or {}
         properties = "\n".join(
