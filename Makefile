@@ -174,12 +174,16 @@ failovers: setup ## kill the primary metastore under eight writers: its standby 
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
 
 .PHONY: interop
-interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50")
+interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50", ARGS="--history 5")
 	@$(TEST_STATE) exec $(PY) -m tests.interop $(ARGS)
 
 .PHONY: interop-direct
 interop-direct: setup ## acid register and adopt with a real metastore of Hive; fetches 130 MB once
 	@$(TEST_STATE) exec $(PY) -m tests.interop.direct $(ARGS)
+
+.PHONY: interop-latency
+interop-latency: setup ## the gateway's latency beside Hive's own metastore; fetches 950 MB once
+	@$(TEST_STATE) exec $(PY) -m tests.interop.latency $(ARGS)
 
 .PHONY: check
 check: lint types layers ## lint, types and layers

@@ -348,6 +348,10 @@ class Catalog:
             for column, value in zip(columns, values, strict=True)
         }
 
+    def partition_name_has_valid_characters(self, _values: Sequence[str], _raise: bool) -> bool:
+        """Every text may be a partition's value: its name escapes what a path can't have (F4)."""
+        return True
+
     # --- constraints: there are none ------------------------------------------------------------
 
     def get_primary_keys(self, _request: Any) -> Any:

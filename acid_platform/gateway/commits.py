@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.errors import MalformedName, WriteConflict
+from acid_platform.errors import CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.own_rows import require_own_rows
 from acid_platform.gateway.plain_text import require_plain_text
 from acid_platform.layout.formats import FileFormat, is_insert_only
-from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.names import (
+    BaseName,
+    BucketFile,
+    is_hidden,
+    parse_bucket_file,
+    parse_directory,
+)
 from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
@@ -21,6 +27,8 @@ from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation
+
+_DELETES = "delete_delta_"
 
 
 def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
@@ -97,10 +105,13 @@ def _of_entity(
 
     A directory without a file is left out, unless it is a base, which empties the entity.
     """
+    if not is_insert_only(record.properties):
+        for name in names:
+            _bucketed(files, f"{where}/{name}", rename=name.startswith(_DELETES))
     listing = files.entity(where, names)
     reports = surveyed(files, record, _normal(record, partition), listing, set(names))
     bases = [one for one in reports if _is_base(one.directory)]
-    deletes = [one for one in reports if one.directory.startswith("delete_delta_")]
+    deletes = [one for one in reports if one.directory.startswith(_DELETES)]
     inserts = [one for one in reports if one not in bases and one not in deletes]
     deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
     operation = Operation.INSERT
@@ -109,6 +120,26 @@ def _of_entity(
     for report in (*bases, *inserts, *deletes):
         _check(files, record, where, report)
         yield replace(report, operation=operation, overwrite=report in bases)
+
+
+def _bucketed(files: Files, directory: str, rename: bool) -> None:
+    """Calls files `bucket_N` that their engine called `bucket_N_M`, as Hive 4 does, with `rename`.
+
+    Trino ignores the other name among deletes, and would show rows that were deleted (P43). Raises
+    CorruptFile for two files of one bucket: one of them is an attempt that its writer gave up.
+    """
+    found: dict[int, BucketFile] = {}
+    for info in files.children(directory):
+        bucket = parse_bucket_file(info.base_name) if info.is_file else None
+        if bucket is None:
+            continue
+        other = found.setdefault(bucket.bucket, bucket)
+        if other is not bucket:
+            raise CorruptFile(f"{directory}: {other} and {bucket} are two attempts of one bucket")
+    for bucket in found.values():
+        if rename and bucket.attempt is not None:
+            usual = BucketFile(bucket.bucket)
+            files.rename(f"{directory}/{bucket}", f"{directory}/{usual}")
 
 
 def _is_base(directory: str) -> bool:
@@ -146,4 +177,4 @@ def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -
     write_id = name.write_id if isinstance(name, BaseName) else name.high
     for file in report.contents.files:
         path = f"{where}/{report.directory}/{file.path}"
-        require_own_rows(files, path, write_id, report.directory.startswith("delete_"))
+        require_own_rows(files, path, write_id, report.directory.startswith(_DELETES))

@@ -231,7 +231,8 @@ class Connection(asyncio.Protocol):
     def _answered(self, message: Message, answer: bytes) -> None:
         self._busy = False
         if not self._over:
-            self._write(_framed(message, answer))
+            if answer:
+                self._write(_framed(message, answer))
             if not self._full:
                 self._ready()
 

@@ -72,14 +72,26 @@ class Definitions:
     def create_database(self, database: Any) -> None:
         """Raises TableExists, InvalidDefinition, UnsupportedStatement."""
         name = database.name.lower()
-        usual = f"{self._metastore.places.root}/{name}.db"
-        given = database.locationUri
-        if given and shapes.path(given) != shapes.path(usual):
-            raise UnsupportedStatement(f"database {name} can't have the location {given}: {usual}")
+        usual = self.require_usual(name, database.locationUri)
         if database.description or _kept(database.parameters):
             raise UnsupportedStatement(f"database {name} can't keep a comment or parameters")
         self._metastore.create_database(name)
         make_root(*Files.of(usual))  # Trino makes no table in a database without a directory
+
+    def require_usual(self, database: str, location: str | None) -> str:
+        """The directory of a database, which `location` must name if it is given.
+
+        Raises UnsupportedStatement.
+        """
+        root = self._metastore.places.root
+        usual = f"{root}/{database}.db"
+        if location and shapes.path(location) != shapes.path(usual):
+            raise UnsupportedStatement(
+                f"database {database} can't have the location {location}, only {usual}; in Hive,"
+                " set hive.metastore.warehouse.dir and hive.metastore.warehouse.external.dir to"
+                f" {shapes.uri(root)}"
+            )
+        return usual
 
     def drop_database(self, name: str, _delete: bool, cascade: bool) -> None:
         database = name.lower()

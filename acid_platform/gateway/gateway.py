@@ -10,12 +10,11 @@ from acid_platform.errors import AcidError, NotAuthorized
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.compactions import Compactions
-from acid_platform.gateway.definitions import Definitions
+from acid_platform.gateway.databases import plain_names
 from acid_platform.gateway.failures import tell
-from acid_platform.gateway.partitions import Partitions
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
+from acid_platform.gateway.requests import Requests
 from acid_platform.gateway.server import Entry, Server
 from acid_platform.gateway.session import Session
 from acid_platform.gateway.statistics import Statistics
@@ -25,7 +24,7 @@ from acid_platform.metastore.client.metastore import Metastore
 _LOG = logging.getLogger(__name__)
 
 
-class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitions, Statistics):
+class Gateway(Requests, Session, Transactions, Compactions, Statistics):
     """All calls. It may be used from several threads."""
 
     def __init__(
@@ -46,7 +45,10 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
         return caller.txns
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
-        """The answer to one message, also to one that is wrong, fails or is not allowed."""
+        """The answer to one message, also to one that is wrong, fails or is not allowed.
+
+        It is empty for a call that wants none: Hive's clients say `shutdown` before they go.
+        """
         self._present.caller = peer
         try:
             call = Call.decode(payload)
@@ -54,10 +56,13 @@ class Gateway(Catalog, Session, Transactions, Compactions, Definitions, Partitio
             _LOG.warning("%s: a call that can't be decoded: %s", peer, error)
             return Call("", 0, []).malformed(f"the call can't be decoded: {error}")
         method = getattr(self, call.name, None) if call.name in known_calls() else None
+        if call.oneway and method is None:
+            return b""
         if method is None:
             _LOG.warning("%s: unknown call %s", peer, call.name)
             return call.unknown()
         try:
+            call.arguments = plain_names(call.arguments)
             self._guard.admit(call, peer)
             answer = method(*call.arguments)
             self._guard.opened(call, peer, answer)

@@ -1026,6 +1026,108 @@ struct GetCatalogResponse {
   1: optional Catalog catalog
 }
 
+struct CreateDatabaseRequest {
+  1: required string databaseName,
+  2: optional string description,
+  3: optional string locationUri,
+  4: optional map<string, string> parameters,
+  5: optional PrincipalPrivilegeSet privileges,
+  6: optional string ownerName,
+  7: optional i32 ownerType,
+  8: optional string catalogName,
+  9: optional i32 createTime,
+  10: optional string managedLocationUri,
+  11: optional i32 type,
+  12: optional string dataConnectorName,
+  13: optional string remote_dbname
+}
+
+struct GetDatabaseObjectsRequest {
+  1: optional string catalogName,
+  2: optional string pattern
+}
+
+struct GetDatabaseObjectsResponse {
+  1: required list<Database> databases
+}
+
+struct DropTableRequest {
+  1: optional string catalogName,
+  2: required string dbName,
+  3: required string tableName,
+  4: optional bool deleteData,
+  5: optional EnvironmentContext envContext,
+  6: optional bool dropPartitions
+}
+
+struct AppendPartitionsRequest {
+  1: optional string catalogName,
+  2: required string dbName,
+  3: required string tableName,
+  4: optional string name,
+  5: optional list<string> partVals,
+  6: optional EnvironmentContext environmentContext
+}
+
+struct DropPartitionRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tblName,
+  4: optional string partName,
+  5: optional list<string> partVals,
+  6: optional bool deleteData,
+  7: optional EnvironmentContext environmentContext
+}
+
+struct GetFieldsRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tblName,
+  4: optional EnvironmentContext envContext,
+  5: optional string validWriteIdList,
+  6: optional i64 id
+}
+
+struct GetFieldsResponse {
+  1: required list<FieldSchema> fields
+}
+
+struct GetPartitionRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tblName,
+  4: required list<string> partVals,
+  5: optional string validWriteIdList,
+  6: optional i64 id
+}
+
+struct GetPartitionResponse {
+  1: required Partition partition
+}
+
+struct GetPartitionsByFilterRequest {
+  1: optional string catName,
+  2: required string dbName,
+  3: required string tblName,
+  4: optional string filter,
+  5: optional i16 maxParts,
+  6: optional bool skipColumnSchemaForPartition,
+  7: optional string includeParamKeyPattern,
+  8: optional string excludeParamKeyPattern
+}
+
+struct GetFunctionsRequest {
+  1: required string dbName,
+  2: optional string catalogName,
+  3: optional string pattern,
+  4: optional bool returnNames
+}
+
+struct GetFunctionsResponse {
+  1: optional list<string> function_names,
+  2: optional list<Function> functions
+}
+
 service ThriftHiveMetastore {
   string getMetaConf(1: string key) throws (1: MetaException o1)
   void setMetaConf(1: string key, 2: string value) throws (1: MetaException o1)
@@ -1158,6 +1260,8 @@ service ThriftHiveMetastore {
       throws (1: InvalidOperationException o1, 2: MetaException o2)
   list<string> partition_name_to_vals(1: string part_name) throws (1: MetaException o1)
   map<string, string> partition_name_to_spec(1: string part_name) throws (1: MetaException o1)
+  bool partition_name_has_valid_characters(1: list<string> part_vals, 2: bool throw_exception)
+      throws (1: MetaException o1)
   PrimaryKeysResponse get_primary_keys(1: PrimaryKeysRequest request)
       throws (1: MetaException o1, 2: NoSuchObjectException o2)
   ForeignKeysResponse get_foreign_keys(1: ForeignKeysRequest request)
@@ -1192,6 +1296,25 @@ service ThriftHiveMetastore {
       throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidObjectException o3, 4: InvalidInputException o4)
   bool delete_partition_column_statistics(1: string db_name, 2: string tbl_name, 3: string part_name, 4: string col_name, 5: string engine)
       throws (1: NoSuchObjectException o1, 2: MetaException o2, 3: InvalidObjectException o3, 4: InvalidInputException o4)
+  void create_database_req(1: CreateDatabaseRequest createDatabaseRequest)
+      throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: MetaException o3)
+  GetDatabaseObjectsResponse get_databases_req(1: GetDatabaseObjectsRequest request)
+      throws (1: MetaException o1)
+  void drop_table_req(1: DropTableRequest dropTableReq)
+      throws (1: NoSuchObjectException o1, 2: MetaException o3)
+  Partition append_partition_req(1: AppendPartitionsRequest appendPartitionsReq)
+      throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: MetaException o3)
+  bool drop_partition_req(1: DropPartitionRequest dropPartitionReq)
+      throws (1: NoSuchObjectException o1, 2: MetaException o2)
+  GetFieldsResponse get_fields_req(1: GetFieldsRequest req)
+      throws (1: MetaException o1, 2: UnknownTableException o2, 3: UnknownDBException o3)
+  GetFieldsResponse get_schema_req(1: GetFieldsRequest req)
+      throws (1: MetaException o1, 2: UnknownTableException o2, 3: UnknownDBException o3)
+  GetPartitionResponse get_partition_req(1: GetPartitionRequest req)
+      throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  list<Partition> get_partitions_by_filter_req(1: GetPartitionsByFilterRequest req)
+      throws (1: MetaException o1, 2: NoSuchObjectException o2)
+  GetFunctionsResponse get_functions_req(1: GetFunctionsRequest request) throws (1: MetaException o1)
   list<string> get_functions(1: string dbName, 2: string pattern) throws (1: MetaException o1)
   Function get_function(1: string dbName, 2: string funcName)
       throws (1: MetaException o1, 2: NoSuchObjectException o2)

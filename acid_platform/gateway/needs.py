@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
+from acid_platform.gateway.databases import FIELDS
 from acid_platform.gateway.protocol import Call
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
@@ -54,7 +55,6 @@ def _named(database: str | None, table: str | None) -> str:
     return f"{(database or ANY).lower()}.{(table or ANY).lower()}"
 
 
-_DATABASE = ("dbName", "dbname", "db_name", "databaseName")
 _TABLE = ("tblName", "tablename", "tbl_name", "tableName")
 
 
@@ -64,7 +64,7 @@ def _of_request(request: Any) -> str:
     def first(names: Sequence[str]) -> str | None:
         return next((found for name in names if (found := getattr(request, name, None))), None)
 
-    return _named(first(_DATABASE), first(_TABLE))
+    return _named(first(FIELDS), first(_TABLE))
 
 
 def _table(arguments: Sequence[Any]) -> str:
@@ -104,6 +104,7 @@ def _database(*verbs: Verb) -> _Needs:
     def needs(arguments: Sequence[Any]) -> list[Need]:
         first = arguments[0]
         name = first if isinstance(first, str) else getattr(first, "name", None)
+        name = name or getattr(first, "databaseName", None)
         return [Need(verbs, _named(name, None))]
 
     return needs
@@ -187,6 +188,7 @@ def _rules() -> dict[str, _Needs]:
             " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
             " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
             " get_materialized_views_for_rewriting partition_name_to_vals partition_name_to_spec"
+            " partition_name_has_valid_characters get_databases_req get_functions_req"
             " get_functions get_function get_all_functions get_role_names list_roles"
             " get_privilege_set list_privileges get_open_txns get_open_txns_req get_open_txns_info"
             " open_txns commit_txn abort_txn abort_txns check_lock unlock show_locks heartbeat"
@@ -198,7 +200,9 @@ def _rules() -> dict[str, _Needs]:
         ),
         (
             _one(*SEE),
-            "get_fields get_schema get_table get_table_req get_partition get_partition_with_auth"
+            "get_fields get_fields_req get_schema get_schema_req get_partition_req"
+            " get_partitions_by_filter_req get_table get_table_req get_partition"
+            " get_partition_with_auth"
             " get_partition_by_name get_partitions get_partitions_with_auth get_partition_names"
             " fetch_partition_names_req get_partition_names_ps get_partition_names_req"
             " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
@@ -216,10 +220,10 @@ def _rules() -> dict[str, _Needs]:
         (_one(*_WRITE), "allocate_table_write_ids"),
         (_one(Verb.CREATE), "create_table create_table_with_environment_context"),
         (_nested(Verb.CREATE), "create_table_req"),
-        (_database(Verb.CREATE), "create_database"),
+        (_database(Verb.CREATE), "create_database create_database_req"),
         (_database(Verb.ALTER), "alter_database"),
         (_database(Verb.DROP), "drop_database drop_database_req"),
-        (_one(Verb.DROP), "drop_table drop_table_with_environment_context"),
+        (_one(Verb.DROP), "drop_table drop_table_req drop_table_with_environment_context"),
         (_one(Verb.DELETE), "truncate_table truncate_table_req"),
         (
             _altered,
@@ -228,14 +232,14 @@ def _rules() -> dict[str, _Needs]:
         ),
         (
             _one(Verb.INSERT, Verb.ALTER),
-            "add_partition append_partition append_partition_by_name",
+            "add_partition append_partition append_partition_by_name append_partition_req",
         ),
         (_added, "add_partitions_req"),
         (_partitions(Verb.INSERT, Verb.ALTER), "add_partitions"),
         (
             _one(Verb.DROP, Verb.ALTER),
             "drop_partition drop_partition_with_environment_context drop_partition_by_name"
-            " drop_partitions_req",
+            " drop_partition_req drop_partitions_req",
         ),
         (
             _one(*_STATISTICS),

@@ -10,7 +10,7 @@ from typing import Any
 from acid_platform.errors import UnsupportedStatement
 
 _IDL = Path(__file__).with_name("hive_metastore.thrift")
-_REPLY, _EXCEPTION = 2, 3
+_REPLY, _EXCEPTION, _ONEWAY = 2, 3, 4
 _UNKNOWN_METHOD, _INTERNAL_ERROR, _PROTOCOL_ERROR = 1, 6, 7
 
 
@@ -40,10 +40,16 @@ class Undecodable(Exception):
 
 
 class Call:
-    """A decoded call: its name, sequence number and arguments in the order of their numbers."""
+    """A decoded call: its name, sequence number and arguments in the order of their numbers.
 
-    def __init__(self, name: str, sequence: int, arguments: list[Any]) -> None:
+    A client that sends a `oneway` call reads no answer.
+    """
+
+    def __init__(
+        self, name: str, sequence: int, arguments: list[Any], oneway: bool = False
+    ) -> None:
         self.name, self.sequence, self.arguments = name, sequence, arguments
+        self.oneway = oneway
 
     @classmethod
     def decode(cls, payload: bytes) -> Call:
@@ -56,9 +62,9 @@ class Call:
 
         protocol = TBinaryProtocol(TMemoryBuffer(payload))
         try:
-            name, _, sequence = protocol.read_message_begin()
+            name, kind, sequence = protocol.read_message_begin()
             if name not in known_calls():
-                return cls(str(name), sequence, [])
+                return cls(str(name), sequence, [], kind == _ONEWAY)
             given = getattr(load().ThriftHiveMetastore, f"{name}_args")()
             given.read(protocol)
         except Exception as error:  # whatever a decoder raises for unexpected bytes

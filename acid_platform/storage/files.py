@@ -246,6 +246,10 @@ class Files:
         with asking(path), suppress(FileNotFoundError):
             self.system.delete_file(path)
 
+    def rename(self, path: str, target: str) -> None:
+        """Give another name to a file that nobody reads yet."""
+        self.system.move(path, target)
+
     def replace_orc_footer(self, path: str, footer: bytes) -> None:
         """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
         size = self.system.get_file_info(path).size

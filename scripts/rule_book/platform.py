@@ -565,5 +565,15 @@ GROUP = Group(
                 "test_P42_the_keeper_keeps_and_ends_transactions",
             ),
         ),
+        Rule(
+            "P43",
+            "At the commit of another engine, its files of deletes get the names that every engine"
+            " reads: `bucket_N` for `bucket_N_M`.",
+            ("gateway.commits",),
+            (
+                "test_P43_deletes_get_the_names_that_every_engine_reads",
+                "test_P43_two_attempts_of_one_bucket_are_refused",
+            ),
+        ),
     ),
 )

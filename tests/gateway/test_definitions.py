@@ -65,6 +65,50 @@ def database(warehouse: Warehouse) -> None:
     warehouse.metastore.create_database("made")
 
 
+def test_P34_hive_4_says_in_one_struct_what_others_say_in_several_arguments(
+    client: Any, warehouse: Warehouse
+) -> None:
+    usual = f"file:{warehouse.path}/structs.db"
+    client.create_database_req(
+        m.CreateDatabaseRequest(
+            databaseName="structs", locationUri=usual, managedLocationUri=usual, parameters={}
+        )
+    )
+    asked = m.GetDatabaseObjectsRequest(pattern="struct*")
+    assert client.get_databases_req(asked).databases == [client.get_database("structs")]
+    with pytest.raises(m.InvalidObjectException, match=r"set hive\.metastore\.warehouse\.dir"):
+        client.create_database_req(
+            m.CreateDatabaseRequest(databaseName="other", managedLocationUri="file:/elsewhere")
+        )
+    warehouse.create_table("structs.t", "id int", partitioned_by=["p int"])
+    table = {"dbName": "@hive#structs", "tblName": "t"}
+    fields = client.get_fields_req(m.GetFieldsRequest(**table)).fields
+    assert [column.name for column in fields] == ["id"]
+    schema = client.get_schema_req(m.GetFieldsRequest(**table)).fields
+    assert [column.name for column in schema] == ["id", "p"]
+    for number in (1, 2):
+        client.append_partition_req(
+            m.AppendPartitionsRequest(dbName="structs", tableName="t", partVals=[str(number)])
+        )
+    client.append_partition_req(
+        m.AppendPartitionsRequest(dbName="structs", tableName="t", name="p=3")
+    )
+    found = client.get_partition_req(m.GetPartitionRequest(partVals=["2"], **table))
+    assert found.partition.values == ["2"]
+    listed = client.get_partitions_by_filter_req(m.GetPartitionsByFilterRequest(filter="", **table))
+    assert len(listed) == 3
+    with pytest.raises(m.MetaException, match="can't be chosen"):
+        client.get_partitions_by_filter_req(m.GetPartitionsByFilterRequest(filter="p=1", **table))
+    assert client.drop_partition_req(m.DropPartitionRequest(partVals=["2"], **table))
+    assert client.drop_partition_req(m.DropPartitionRequest(partName="p=3", **table))
+    with pytest.raises(m.MetaException, match="without its files"):
+        client.drop_partition_req(m.DropPartitionRequest(partName="p=1", deleteData=False, **table))
+    assert warehouse.metastore.partitions("structs.t") == ["p=1"]
+    assert client.get_functions_req(m.GetFunctionsRequest(dbName="structs")).functions == []
+    client.drop_table_req(m.DropTableRequest(dbName="structs", tableName="t", deleteData=True))
+    assert client.get_all_tables("structs") == []
+
+
 def test_P34_a_table_is_made_written_altered_and_dropped(client: Any, warehouse: Warehouse) -> None:
     client.create_table(declared("life"))
     record = warehouse.metastore.table("made.life")

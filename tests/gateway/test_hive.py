@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -68,6 +69,40 @@ def test_P34_a_client_that_does_not_know_write_ids_gets_a_hint_and_no_table(
             ask()
         assert "deleted or never committed" in refused.value.message
     assert "hidden" in client.get_all_tables("db")
+
+
+def test_P34_databases_are_named_with_their_catalog(client: Any, warehouse: Warehouse) -> None:
+    """As Hive's client names them in most calls, TRUNCATE among them."""
+    table = warehouse.create_table("db.named", "id int, v string")
+    assert "named" in client.get_tables("@hive#db", "*")
+    assert client.get_all_tables("@hive#db") == client.get_all_tables("db")
+    assert client.get_databases("@hive#") == client.get_all_databases()
+    assert client.get_databases("@hive#d*") == ["db", "default"]
+    with pytest.raises(m.UnknownTableException, match="no catalog spark"):
+        client.get_fields("@spark#db", "named")
+    trino_insert(client, table.name, [(1, "a")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, EXCL_WRITE)
+    request = m.TruncateTableRequest(
+        dbName="@hive#db", tableName="named", writeId=statement.allocate(table.name)
+    )
+    client.truncate_table_req(request)
+    statement.commit()
+    assert table.count() == 0
+
+
+def test_P34_a_client_says_that_it_goes_and_reads_no_answer(server: Server) -> None:
+    """`shutdown` is a oneway call: an answer to it would be taken for that of the next call."""
+    goes = b"\x80\x01\x00\x04" + b"\x00\x00\x00\x08shutdown" + b"\x00\x00\x00\x07\x00"
+    asks = b"\x80\x01\x00\x01" + b"\x00\x00\x00\x0bgetMetaConf"
+    asks += b"\x00\x00\x00\x08" + b"\x0b\x00\x01\x00\x00\x00\x01x" + b"\x00"
+    with socket.create_connection(server.address, 10) as opened:
+        opened.sendall(goes + asks)
+        assert opened.recv(19, socket.MSG_WAITALL)[8:] == b"getMetaConf"
+
+
+def test_P34_every_text_may_be_the_value_of_a_partition(client: Any) -> None:
+    assert client.partition_name_has_valid_characters(["a b/c=1", "Zürich"], True)
 
 
 def test_P34_views_are_shown_with_their_query(client: Any, warehouse: Warehouse) -> None:
@@ -280,6 +315,42 @@ def test_P34_deletes_of_a_merge_are_found_beside_its_inserts(
     statement.commit()
     read = table.to_arrow().sort_by("id").to_pylist()
     assert [row["v"] for row in read] == ["A", "b", "c"]
+
+
+def test_P43_deletes_get_the_names_that_every_engine_reads(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Hive 4 calls them bucket_N_M. Trino ignores such files, and would show the deleted rows."""
+    table = warehouse.create_table("db.called", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, SHARED_WRITE)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    deleted, inserted = f"D{write_id}", f"d{write_id}.1"
+    where.deletes(f"{deleted}/bucket_00000_0", [(1, P, 0)], write_id)
+    where.inserts(f"{inserted}/bucket_00000_0", insert_events(write_id, [(9, "z")]))
+    statement.commit()
+    assert [one.name for one in sorted(where.file(deleted).parent.iterdir())] == ["bucket_00000"]
+    assert [one.name for one in where.file(inserted).parent.iterdir()] == ["bucket_00000_0"]
+    assert sorted(table.to_arrow().column("id").to_pylist()) == [2, 3, 9]
+
+
+def test_P43_two_attempts_of_one_bucket_are_refused(client: Any, warehouse: Warehouse) -> None:
+    """One of them is not what its writer meant: neither may take the place of the other."""
+    table = warehouse.create_table("db.called_twice", "id int, v string")
+    trino_insert(client, table.name, [(1, "a"), (2, "b"), (3, "c")])
+    statement = Statement(client)
+    statement.lock(table.name, UPDATE, SHARED_WRITE)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    for number, row in enumerate((0, 2)):
+        where.deletes(f"D{write_id}/bucket_00000_{number}", [(1, P, row)], write_id)
+    with pytest.raises(m.TxnAbortedException, match="two attempts of one bucket"):
+        statement.commit()
+    present = sorted(one.name for one in where.file(f"D{write_id}").parent.iterdir())
+    assert present == ["bucket_00000_0", "bucket_00000_1"]
+    assert table.count() == 3
 
 
 def test_P34_a_directory_with_a_foreign_partition_spelling_is_refused(

@@ -1,6 +1,7 @@
 """`make interop`: real engines read and write our tables through the gateway, and both sides agree.
 
     python -m tests.interop [--home DIR] [--engines NAMES] [--races N] [--record] [--out FILE]
+    python -m tests.interop --history MINUTES [--home DIR] [--engines NAMES] [--seed N] [--out FILE]
 
 Maven fetches the engines once into `--home` (Trino: 821 MB). An engine that can't be had is
 skipped, and a message says what is missing.
@@ -13,22 +14,28 @@ import json
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
 
+from acid_platform.errors import AcidError, AlreadyScheduled
 from acid_platform.gateway.protocol import load
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
-from tests.interop import hive_statements, trino_statements
-from tests.interop.checks import Checks, record
+from tests.interop import history, hive_statements, trino_statements
+from tests.interop.checks import Checks, Run, record
 from tests.interop.gateways import Observed, serving
+from tests.interop.history import History, gate_of
 from tests.interop.hive import VERSIONS, Hive
 from tests.interop.report import Report
 from tests.interop.tables import KINDS, make_tables
-from tests.interop.trino import VERSION, Trino, Unavailable
+from tests.interop.trino import VERSION, Failed, Trino, Unavailable
 from tests.interop.values import hive_rows, trino_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -40,7 +47,8 @@ def compact_and_clean(warehouse: Warehouse, report: Report) -> None:
     for number, name in enumerate(KINDS):
         table = warehouse.table(f"db.{name}")
         for partition in table.partitions() or [None]:
-            table.compact("minor" if number % 3 == 0 else "major", partition=partition)
+            with suppress(AlreadyScheduled):  # nothing was written since the last one
+                table.compact("minor" if number % 3 == 0 else "major", partition=partition)
     cleaner.run(warehouse.metastore)
     found = examine(warehouse.metastore, warehouse=warehouse.path).findings
     errors = [str(one) for one in found if str(one).startswith("error")]
@@ -72,7 +80,9 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
                 statements = trino_statements.RECORDED
                 target = RECORDED / f"trino-{VERSION}.jsonl"
                 record(other, second, report.engine, statements, run, target)
-            checks.races(chosen.races, [trino.sql, trino.sql])
+            theirs = (trino.sql, "evolved")
+            checks.races(chosen.races, "two of Trino", [theirs, theirs])
+            checks.races(chosen.races, "Trino and this platform", [theirs, ours_of(warehouse)])
             show_latency(gateway)
         finally:
             trino.stop()
@@ -86,16 +96,20 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
         temporary_warehouse(work / "wh") as warehouse,
         serving(warehouse) as (gateway, address),
     ):
-        hive = Hive(chosen.home, work / "hive", version, address)
+        hive = Hive(chosen.home, work / "hive", version, address, work / "wh")
         try:
             filled(warehouse, report)
             hive.sql("USE db")
             checks = Checks(warehouse, gateway, report, hive.sql, hive_rows)
             checks.reads("as written,")
             checks.changes(hive_statements.CHANGES)
+            checks.refuses(hive_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,")
             checks.runs(hive_statements.STATEMENTS)
+            theirs, second = (hive.sql, "db.evolved"), (hive.session().sql, "db.evolved")
+            checks.races(chosen.races, "two of Hive", [theirs, second])
+            checks.races(chosen.races, "Hive and this platform", [theirs, ours_of(warehouse)])
             show_latency(gateway)
         finally:
             hive.stop()
@@ -104,12 +118,61 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             temporary_warehouse(work / "fresh", engine="local") as other,
             serving(other) as (second, recorded),
         ):
-            hive = Hive(chosen.home, work / "recorded", version, recorded)
+            hive = Hive(chosen.home, work / "recorded", version, recorded, work / "fresh")
             try:
                 target = RECORDED / f"hive-{version}.jsonl"
                 record(other, second, report.engine, hive_statements.RECORDED, hive.sql, target)
             finally:
                 hive.stop()
+    return report
+
+
+def ours_of(warehouse: Warehouse) -> tuple[Run, str]:
+    """This platform as one side of a race."""
+
+    def run(statement: str) -> list[Any]:
+        try:
+            warehouse.sql(statement)
+        except AcidError as error:
+            raise Failed(f"{type(error).__name__}: {error}") from error
+        return []
+
+    return run, "db.evolved"
+
+
+def mixed(chosen: argparse.Namespace, work: Path) -> Report:
+    """A history of all chosen engines and this platform. Raises Unavailable."""
+    report = Report("mixed history", chosen.log)
+    names = chosen.engines.split(",")
+    with (
+        temporary_warehouse(work / "wh", engine="local") as warehouse,
+        gate_of(work / "wh", chosen.log.with_suffix(".gateway.log")) as gate,
+        ExitStack() as running,
+    ):
+        for name, value in history.SETTINGS.items():
+            warehouse.metastore.set(name, value)
+        engines = [history.ours("ours", work / "wh"), history.ours("ours too", work / "wh")]
+        for name in names:
+            if name == "trino":
+                trino = Trino(chosen.home, work / "trino", {"acid": gate.address})
+                running.callback(trino.stop)
+                trino.await_start()
+                engines += [history.of_trino(trino)]
+            else:
+                version = name.removeprefix("hive-")
+                settings = history.SETTINGS
+                hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
+                running.callback(hive.stop)
+                engines += [history.of_hive(f"Hive {version}", hive.session())]
+        seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)
+        told = History(warehouse, gate, engines, report, Random(seed))
+        began = time.monotonic()
+        try:
+            told.run(60 * chosen.history)
+        finally:
+            minutes = round((time.monotonic() - began) / 60, 1)
+            report.more |= {"seed": seed, "minutes": minutes, "counts": told.shown()}
+            report.more["errors"] = dict(told.errors.most_common(20))
     return report
 
 
@@ -136,6 +199,8 @@ def main() -> int:
     parser.add_argument("--races", type=int, default=5)
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "interop.jsonl")
     parser.add_argument("--out", type=Path, help="write the result as JSON there")
+    parser.add_argument("--history", type=float, help="instead, a mixed history of so many minutes")
+    parser.add_argument("--seed", type=int, help="of the mixed history")
     parser.add_argument("--record", action="store_true", help="renew the recordings for make test")
     chosen = parser.parse_args()
     load()
@@ -146,10 +211,11 @@ def main() -> int:
     chosen.log.write_text("")
     RECORDED.mkdir(exist_ok=True)
     reports: list[Report] = []
-    for name in chosen.engines.split(","):
+    tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
+    for name, task in ({"history": mixed} if chosen.history else tasks).items():
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                reports.append(ENGINES[name](chosen, Path(scratch)))
+                reports.append(task(chosen, Path(scratch)))
             except Unavailable as missing:
                 print(f"interop: {name} is skipped: {missing}", file=sys.stderr)
     for one in reports:

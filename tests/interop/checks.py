@@ -31,6 +31,7 @@ class Checks:
         """`run` runs a statement, and `rows` brings its answer into the form of `our_rows`."""
         self.warehouse, self.gateway, self.report = warehouse, gateway, report
         self._run, self._rows = run, rows
+        self._raced = 0
 
     def run(self, statement: str) -> list[Any]:
         """A statement of the engine; its calls go into the log. Raises Failed."""
@@ -106,39 +107,54 @@ class Checks:
             except Failed as error:
                 self.report.ran(statement, error)
 
-    def races(self, count: int, pair: Sequence[Run]) -> None:
-        """Pairs of UPDATEs of one row at once: each has to be decided, and none be lost."""
-        decided = sum(self._race(number, pair) for number in range(count))
-        self.report.races = f"{decided} of {count}"
-        self.report.check(f"races decided: {decided} of {count}", decided == count)
+    def races(self, count: int, who: str, pair: Sequence[tuple[Run, str]]) -> None:
+        """Pairs of UPDATEs of one row at once: each has to be decided, and none be lost.
 
-    def _race(self, number: int, pair: Sequence[Run]) -> bool:
-        """Whoever is told that it succeeded last has set the value."""
+        `pair`: who runs statements, and the name of the table `db.evolved` there.
+        """
+        decided = sum(self._race(number, pair) for number in range(count))
+        self.report.races[who] = f"{decided} of {count}"
+        self.report.check(f"races of {who} decided: {decided} of {count}", decided == count)
+
+    def _race(self, number: int, pair: Sequence[tuple[Run, str]]) -> bool:
+        """Whoever is told that it succeeded last has set the value, and `n` counts who was."""
         told: dict[str, str] = {}
         gate = threading.Barrier(2)
 
-        def update(run: Run, value: str) -> None:
+        def update(run: Run, table: str, value: str) -> None:
             gate.wait()
             try:
-                run(f"UPDATE evolved SET s = '{value}' WHERE id = 13")
+                run(f"UPDATE {table} SET s = '{value}', n = coalesce(n, 0) + 1 WHERE id = 13")
                 told[value] = "done"
             except Failed as error:
                 told[value] = str(error)
 
-        values = [f"race {number} {side}" for side in "ab"]
+        self._raced += 1
+        values = [f"race {self._raced} {side}" for side in "ab"]
+        (before,) = self._raced_row()
         threads = [
-            threading.Thread(target=update, args=one) for one in zip(pair, values, strict=True)
+            threading.Thread(target=update, args=(*one, value))
+            for one, value in zip(pair, values, strict=True)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        after = self.warehouse.sql("SELECT s FROM db.evolved WHERE id = 13").to_arrow().to_pylist()
+        after = self._raced_row()
         won = [value for value in values if told[value] == "done"]
-        good = len(after) == 1 and after[0]["s"] in won
+        good = (
+            len(after) == 1
+            and after[0]["s"] in won
+            and after[0]["n"] == (before["n"] or 0) + len(won)
+        )
         if not good:
-            print(f"     race {number}: {told}, after it {after}", flush=True)
+            print(f"     race {number}: {told}, before it {before}, after it {after}", flush=True)
         return good
+
+    def _raced_row(self) -> list[dict[str, Any]]:
+        read = self.warehouse.sql("SELECT s, n FROM db.evolved WHERE id = 13").to_arrow()
+        rows: list[dict[str, Any]] = read.to_pylist()
+        return rows
 
 
 def record(

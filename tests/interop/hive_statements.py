@@ -19,15 +19,22 @@ CHANGES = (
     ("parts", "DELETE FROM parts WHERE month = 8"),
     ("dated", "INSERT INTO dated PARTITION (dy = '2025-02-01', n = 3) VALUES (78, 'h')"),
     ("dated", "ALTER TABLE dated ADD PARTITION (dy = '2030-01-01', n = 1)"),
-    ("dated", "ALTER TABLE dated DROP PARTITION (dy = '2030-01-01', n = 1)"),
     ("bucketed", "INSERT INTO bucketed (id, s) VALUES (9400, 'h'), (9401, 'h')"),
     ("overwritten", "INSERT OVERWRITE TABLE overwritten SELECT * FROM major WHERE id < 30"),
     ("parquet_minor", "INSERT INTO parquet_minor VALUES (710, 'h', 1.5)"),
     ("orc_minor", "INSERT INTO orc_minor VALUES (710, 'h', 1.5)"),
     ("truncated", "TRUNCATE TABLE truncated"),
-    ("parts_hive3", "TRUNCATE TABLE parts_hive3 PARTITION (month = 1, city = 'Zürich')"),
+    ("parts_hive3", "TRUNCATE TABLE parts_hive3 PARTITION (month = 2, city = 'Zürich')"),
     ("nested", "DELETE FROM nested WHERE id = 3"),
     ("evolved", "ALTER TABLE evolved ADD COLUMNS (later string)"),
+)
+
+REFUSED = (
+    "CREATE TABLE copied STORED AS ORC TBLPROPERTIES ('transactional' = 'true')"
+    " AS SELECT id, s FROM major",
+    "ALTER TABLE dated DROP PARTITION (dy = '2025-02-01', n = 3)",
+    "CREATE VIEW db.seen AS SELECT id FROM plain",
+    "ALTER TABLE plain COMPACT 'major'",  # Hive 4 itself: it looks for a database of its own
 )
 
 STATEMENTS = (
@@ -38,9 +45,6 @@ STATEMENTS = (
     "SHOW CREATE TABLE parts",
     "SHOW LOCKS",
     "SHOW TRANSACTIONS",
-    "SHOW COMPACTIONS",
-    "ALTER TABLE plain COMPACT 'major'",
-    "ALTER TABLE parts PARTITION (month = 1, city = 'Zürich') COMPACT 'minor'",
     "SHOW COMPACTIONS",
     "CREATE DATABASE made",
     "CREATE TABLE made.one (id int, v string) STORED AS ORC"
@@ -59,14 +63,10 @@ STATEMENTS = (
     "INSERT INTO made.parts PARTITION (p = 1) VALUES (1, 'a')",
     "INSERT OVERWRITE TABLE made.parts PARTITION (p = 1) SELECT 5, 'x'",
     "SELECT * FROM made.parts",
-    "CREATE TABLE made.copied STORED AS ORC TBLPROPERTIES ('transactional' = 'true')"
-    " AS SELECT id, s FROM db.major",
-    "SELECT count(*) FROM made.copied",
-    "CREATE VIEW made.seen AS SELECT id FROM made.two",
     "TRUNCATE TABLE made.two",
     "DROP TABLE made.two",
     "DROP TABLE made.parts",
-    "DROP TABLE IF EXISTS made.copied",
+    "DROP TABLE IF EXISTS made.missing",
     "DROP DATABASE made",
 )
 
@@ -90,7 +90,6 @@ RECORDED = (
     "UPDATE made.parts SET v = 'u' WHERE id = 3",
     "INSERT OVERWRITE TABLE made.parts PARTITION (p = 'x') SELECT 7, 'o'",
     "TRUNCATE TABLE made.one",
-    "ALTER TABLE made.parts PARTITION (p = 'x') COMPACT 'major'",
     "SHOW COMPACTIONS",
     "DROP TABLE made.one",
 )

@@ -18,7 +18,10 @@ class Report:
     equal: int = 0
     statements: int = 0
     done: int = 0
-    races: str = ""
+    races: dict[str, str] = field(default_factory=dict)
+    """Who raced, and how many races were decided."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further results, by name."""
     failures: list[str] = field(default_factory=list)
 
     def check(self, what: str, good: bool, detail: object = "") -> bool:
@@ -57,4 +60,5 @@ class Report:
             "statements_done": self.done,
             "races": self.races,
             "failed": self.failures,
+            **self.more,
         }

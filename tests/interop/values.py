@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.errors import UnsupportedLayout
+from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.warehouse import Warehouse
 
 
@@ -86,7 +87,7 @@ def hive_rows(lines: list[str], schema: pa.Schema) -> list[str]:
 
 
 def _hive(text: str, kind: pa.DataType) -> Any:
-    if text == "NULL":
+    if text in ("NULL", DEFAULT_PARTITION):  # Hive shows NULL so in a partition column of text
         return None
     if pa.types.is_nested(kind):
         return _nested(json.loads(text), kind)

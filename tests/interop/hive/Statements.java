@@ -1,41 +1,89 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.processors.CommandProcessor;
-import org.apache.hadoop.hive.ql.processors.CommandProcessorException;
 import org.apache.hadoop.hive.ql.processors.CommandProcessorFactory;
 import org.apache.hadoop.hive.ql.session.SessionState;
 
-/** Runs the statements of standard input, one a line. After each comes a line "==ok" or "==failed". */
+/**
+ * Sessions of Hive. The first line of the output is a port; each connection to it is a session, which
+ * sends statements, one a line. After each answer comes a line "==ok" or "==failed". The end of the
+ * input ends the process.
+ */
 public class Statements {
     public static void main(String[] arguments) throws Exception {
-        PrintStream out = new PrintStream(System.out, true, "UTF-8");
+        PrintStream out = System.out;
         System.setOut(System.err);
-        HiveConf configuration = new HiveConf(SessionState.class);
-        SessionState session = new SessionState(configuration);
-        SessionState.start(session);
-        BufferedReader lines =
-                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        out.println("==ok");
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+        ClassLoader classes = Thread.currentThread().getContextClassLoader();
+        Thread sessions = new Thread(() -> accept(server, classes));
+        sessions.setDaemon(true);
+        sessions.start();
+        out.println(server.getLocalPort());
+        out.flush();
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    static void accept(ServerSocket server, ClassLoader classes) {
+        while (true) {
             try {
-                for (String row : run(line, session)) {
-                    out.println(row);
-                }
-                out.println("==ok");
+                Socket connection = server.accept();
+                Thread session = new Thread(() -> serve(connection));
+                session.setContextClassLoader(classes);
+                session.setDaemon(true);
+                session.start();
             } catch (Exception error) {
-                String told = error.getMessage();
-                Throwable cause = error.getCause();
-                out.println(told + (cause == null ? "" : " caused by " + cause));
-                out.println("==failed");
+                error.printStackTrace();
+                return;
             }
         }
-        session.close();
+    }
+
+    static void serve(Socket connection) {
+        try (connection) {
+            SessionState session = new SessionState(new HiveConf(SessionState.class));
+            SessionState.start(session);
+            BufferedReader lines =
+                    new BufferedReader(
+                            new InputStreamReader(
+                                    connection.getInputStream(), StandardCharsets.UTF_8));
+            PrintStream out = new PrintStream(connection.getOutputStream(), true, "UTF-8");
+            out.println("==ok");
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                answer(line, session, out);
+            }
+            session.close();
+        } catch (Throwable error) {
+            error.printStackTrace();
+        }
+    }
+
+    static void answer(String line, SessionState session, PrintStream out) {
+        try {
+            for (String row : run(line, session)) {
+                out.println(row);
+            }
+            out.println("==ok");
+        } catch (Throwable error) {
+            error.printStackTrace();
+            StringBuilder told = new StringBuilder();
+            for (Throwable one = error; one != null; one = one.getCause()) {
+                told.append(one).append(" caused by ");
+            }
+            out.println(told.toString().replace('\n', ' '));
+            out.println("==failed");
+        }
     }
 
     static List<String> run(String line, SessionState session) throws Exception {

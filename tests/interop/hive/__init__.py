@@ -1,10 +1,12 @@
-"""A session of Hive on this machine, with MapReduce in its own process."""
+"""Sessions of Hive on this machine, with MapReduce in their own process."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ _HERE = Path(__file__).parent
 _LEFT_OUT = "hadoop-client-api,slf4j-reload4j"
 """Artifacts that are in other jars too, in other versions."""
 _MEMORY = "1500m"
+_LONGEST = 300.0
+"""Seconds that a statement may take."""
 _OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "util", "io", "net", "nio", "math", "text")),
     "java.base/java.time",
@@ -30,8 +34,8 @@ _OPEN = (
 """Packages that Hive opens by reflection."""
 
 _CONFIGURATION = {
-    "hive.metastore.warehouse.dir": "file://{work}/warehouse",
-    "hive.metastore.warehouse.external.dir": "file://{work}/external",
+    "hive.metastore.warehouse.dir": "file://{warehouse}",
+    "hive.metastore.warehouse.external.dir": "file://{warehouse}",
     "fs.defaultFS": "file:///",
     "hive.execution.engine": "mr",
     "mapreduce.framework.name": "local",
@@ -85,15 +89,74 @@ def jars(home: Path, version: str) -> Path:
     return place / "lib"
 
 
-class Hive:
-    """A running session; `metastore` is the gateway's address."""
+class Session:
+    """A connection to a running Hive, with a database and settings of its own."""
 
-    def __init__(self, home: Path, work: Path, version: str, metastore: tuple[str, int]) -> None:
-        """Raises Unavailable."""
+    def __init__(self, port: int) -> None:
+        """Raises Failed."""
+        self._port = port
+        self._connect()
+
+    def _connect(self) -> None:
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), _LONGEST)
+            self._lines = self._socket.makefile("r", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise Failed(f"Hive takes no session: {error}") from error
+        self._answer()
+
+    def sql(self, statement: str, **_: Any) -> list[str]:
+        """The lines of a statement's answer, values with tabs between them. Raises Failed."""
+        try:
+            self._socket.sendall(statement.replace("\n", " ").encode() + b"\n")
+        except OSError as error:
+            raise Failed(f"Hive ended: {error}") from error
+        return self._answer()
+
+    def _answer(self) -> list[str]:
+        lines: list[str] = []
+        while True:
+            try:
+                line = self._lines.readline()
+            except TimeoutError as error:
+                self.close()
+                self._connect()
+                raise Failed(f"Hive did not answer within {_LONGEST:.0f} s") from error
+            if not line:
+                raise Failed(f"Hive ended: {' '.join(lines)[-1000:]}")
+            line = line.rstrip("\n")
+            if line == "==ok":
+                return lines
+            if line == "==failed":
+                raise Failed(" ".join(lines)[:3000])
+            lines.append(line)
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+
+class Hive:
+    """A running Hive; `metastore` is the gateway's address, `warehouse` its root."""
+
+    def __init__(
+        self,
+        home: Path,
+        work: Path,
+        version: str,
+        metastore: tuple[str, int],
+        warehouse: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`settings` are those of Hive that differ from the usual ones. Raises Unavailable."""
         lib, jdk = jars(home, version), java_home(*VERSIONS[version], f"Hive {version}")
         work.mkdir(parents=True)
-        chosen = {name: value.format(work=work) for name, value in _CONFIGURATION.items()}
+        chosen = {
+            name: value.format(work=work, warehouse=warehouse)
+            for name, value in _CONFIGURATION.items()
+        }
         chosen["hive.metastore.uris"] = "thrift://{}:{}".format(*metastore)
+        chosen |= settings or {}
         properties = "\n".join(
             f"<property><name>{name}</name><value>{value}</value></property>"
             for name, value in chosen.items()
@@ -121,33 +184,25 @@ class Hive:
             env={**os.environ, "HADOOP_USER_NAME": "root"},
             encoding="utf-8",
         )
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline()
         try:
-            self._answer()
+            if not port:
+                raise Failed("no port")
+            self._port = int(port)
+            self._first = self.session()
         except Failed as error:
             self.stop()
             tail = self.log.read_text(errors="replace")[-1500:]
             raise Unavailable(f"Hive {version} did not start: {error} {tail}") from error
 
-    def sql(self, statement: str, **_: Any) -> list[str]:
-        """The lines of a statement's answer, values with tabs between them. Raises Failed."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(statement.replace("\n", " ") + "\n")
-        self._process.stdin.flush()
-        return self._answer()
+    def session(self) -> Session:
+        """A further session. Raises Failed."""
+        return Session(self._port)
 
-    def _answer(self) -> list[str]:
-        assert self._process.stdout is not None
-        lines: list[str] = []
-        while True:
-            line = self._process.stdout.readline()
-            if not line:
-                raise Failed(f"Hive ended: {' '.join(lines)[-1000:]}")
-            line = line.rstrip("\n")
-            if line == "==ok":
-                return lines
-            if line == "==failed":
-                raise Failed(" ".join(lines)[-1500:])
-            lines.append(line)
+    def sql(self, statement: str, **_: Any) -> list[str]:
+        """As `Session.sql`, in a session that is always there."""
+        return self._first.sql(statement)
 
     def stop(self) -> None:
         assert self._process.stdin is not None

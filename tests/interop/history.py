@@ -1,0 +1,354 @@
+"""A mixed history: several engines write and read the same tables at the same time.
+
+    python -m tests.interop --history MINUTES [--engines trino,hive-4.0.1] [--seed N]
+
+Each round runs statements of several engines on one table at once, beside compactions and
+cleanings; in some rounds the gateway or the metastore is killed and started again. Each read,
+during the round and after it, has to be a state that the model (model.py) allows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from acid_platform.errors import AcidError, AlreadyScheduled
+from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.services import cleaner
+from acid_platform.services.fsck import examine
+from acid_platform.warehouse import Warehouse
+from tests.interop.hive import Session
+from tests.interop.model import (
+    COLUMNS,
+    Change,
+    Outcome,
+    Rows,
+    Statements,
+    rows_of,
+    seen_meanwhile,
+    states,
+)
+from tests.interop.report import Report
+from tests.interop.trino import Failed, Trino
+
+SELECTED = f"SELECT {', '.join(COLUMNS)} FROM {{}}"
+_ALL = ("insert", "update", "delete", "merge")
+_CONFLICTS = ("conflict", "overlaps", "TxnAborted", "LockTimeout", "LockException")
+"""Words of errors with which a statement may be refused when another one was faster."""
+SETTINGS = {"hive.txn.timeout": "20s"}
+"""Statements that a kill cut off hold their locks no longer than that."""
+TABLES: dict[str, tuple[str, dict[str, object], tuple[str, ...]]] = {
+    "plain": ("id int, v int, s string, p int", {}, _ALL),
+    "parts": ("id int, v int, s string", {"partitioned_by": ["p int"]}, _ALL),
+    "buckets": ("id int, v int, s string, p int", {"clustered_by": (["id"], 2)}, _ALL),
+    "by_partition": (
+        "id int, v int, s string, p int",
+        {"properties": {"acid.conflict.detection": "partition"}},
+        _ALL,
+    ),
+    "inserts": (
+        "id int, v int, s string, p int",
+        {"properties": {"transactional_properties": "insert_only"}},
+        ("insert",),
+    ),
+}
+"""Columns, how the table is made, and the kinds of statements that every engine runs on it."""
+_MORE = {"plain": ("overwrite", "truncate"), "buckets": ("truncate",), "inserts": ("overwrite",)}
+"""Kinds of statements of the engines that have INSERT OVERWRITE and TRUNCATE."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Somebody who runs statements, one at a time. `read` returns the rows of a table."""
+
+    name: str
+    run: Callable[[str], object]
+    read: Callable[[str], Rows]
+    overwrites: bool = True
+
+
+@dataclass
+class Gate:
+    """`acid gateway` as a process, which can be killed and is then started at the same address."""
+
+    warehouse: Path
+    log: Path
+    address: tuple[str, int] = ("127.0.0.1", 0)
+    _process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        host, port = self.address
+        command = [sys.executable, "-m", "acid_platform", "gateway", "--json"]
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*command, "--listen", f"{host}:{port}", "--warehouse", str(self.warehouse)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        listens = json.loads(self._process.stdout.readline())["listens"]
+        self.address = (host, int(listens.rpartition(":")[2]))
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restarted(self) -> None:
+        self.kill()
+        self.start()
+
+
+def kill_metastore(warehouse: Path) -> bool:
+    """The next client starts another."""
+    home = Home(warehouse / "_metastore")
+    endpoint = Endpoint.read(home)
+    with suppress(FileNotFoundError, ProcessLookupError):
+        if endpoint and str(home.path) in Path(f"/proc/{endpoint.pid}/cmdline").read_text():
+            os.kill(endpoint.pid, signal.SIGKILL)
+            return True
+    return False
+
+
+@dataclass
+class Told:
+    """What an engine was told about its statement."""
+
+    engine: Engine
+    change: Change
+    outcome: Outcome = Outcome.UNKNOWN
+    error: str = ""
+
+
+@dataclass
+class History:
+    """Rounds on the tables of the database `h`."""
+
+    warehouse: Warehouse
+    gate: Gate
+    engines: Sequence[Engine]
+    report: Report
+    random: Random
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._statements = Statements(self.random)
+        self._rows: dict[str, Rows] = dict.fromkeys(TABLES, frozenset())
+        for name, (columns, more, _) in TABLES.items():
+            self.warehouse.create_table(f"h.{name}", columns, **more)  # type: ignore[arg-type]
+
+    def run(self, seconds: float) -> None:
+        """Rounds until the time is over, or a read is wrong."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.report.failures:
+            self.round(self.random.choice(sorted(TABLES)))
+        self.compact_and_clean()
+        for name in TABLES:
+            for engine in self.engines:
+                self._compare(engine, name, {self._rows[name]}, "at the end,")
+        found = examine(self.warehouse.metastore, warehouse=self.warehouse.path).findings
+        errors = [str(one) for one in found if str(one).startswith("error")]
+        self.report.check("fsck finds no error", not errors, errors)
+
+    def round(self, name: str) -> None:
+        self.counts["rounds"] += 1
+        before, table = self._rows[name], f"h.{name}"
+        writers = self.random.sample(self.engines, self.random.choice((1, 2, 2, 3)))
+        told = [Told(engine, self._change(engine, name)) for engine in writers]
+        event = self.random.choices(
+            ("", "compaction", "gateway", "metastore"), (0.45, 0.3, 0.15, 0.1)
+        )[0]
+        idle = [engine for engine in self.engines if engine not in writers]
+        readers = self.random.sample(idle, min(len(idle), self.random.choice((0, 1, 1))))
+        meanwhile: list[tuple[Engine, Rows | str]] = []
+        threads = [threading.Thread(target=self._write, args=(one,)) for one in told]
+        threads += [
+            threading.Thread(target=self._read, args=(one, name, meanwhile)) for one in readers
+        ]
+        for thread in threads:
+            thread.start()
+        self._happens(event, name)
+        for thread in threads:
+            thread.join()
+        killed = event in ("gateway", "metastore")
+        self._judge(told, killed)
+        changes = [one.change for one in told]
+        between = seen_meanwhile(before, changes)
+        for engine, rows in meanwhile:
+            if isinstance(rows, str):
+                self._fails(f"{engine.name} reads {name}: {rows}", killed)
+            else:
+                self._allowed(f"{engine.name} reads {name} during a round", rows, between)
+        after = states(
+            before,
+            [one.change for one in told if one.outcome is Outcome.DONE],
+            [one.change for one in told if one.outcome is Outcome.UNKNOWN],
+        )
+        present = read(self.warehouse, table)
+        told_text = [(one.engine.name, one.change.statement, one.outcome.value) for one in told]
+        self._allowed(f"{name} after {told_text}", present, after)
+        self._rows[name] = present
+        self._compare(self.random.choice(self.engines), name, {present}, "after a round,")
+
+    def _change(self, engine: Engine, name: str) -> Change:
+        kinds = (*TABLES[name][2], *(_MORE.get(name, ()) if engine.overwrites else ()))
+        # Otherwise tables would be empty too often.
+        rare = self.random.random() < 0.7
+        kinds = tuple(kind for kind in kinds if not rare or kind not in ("overwrite", "truncate"))
+        who = f"{engine.name} {self.counts['rounds']}"
+        return self._statements.change(f"h.{name}", kinds, who)
+
+    def _write(self, told: Told) -> None:
+        began = time.perf_counter()
+        try:
+            told.engine.run(told.change.statement)
+            told.outcome = Outcome.DONE
+        except Failed as error:
+            told.outcome, told.error = Outcome.REFUSED, str(error)
+        took = round((time.perf_counter() - began) * 1000)
+        self.report.note(
+            {
+                "round": self.counts["rounds"],
+                "by": told.engine.name,
+                "sql": told.change.statement,
+                "ms": took,
+                "outcome": told.outcome.value,
+                "told": told.error,
+            }
+        )
+
+    def _read(self, engine: Engine, name: str, found: list[tuple[Engine, Rows | str]]) -> None:
+        time.sleep(self.random.random())
+        try:
+            found.append((engine, engine.read(f"h.{name}")))
+        except (Failed, ValueError) as error:
+            found.append((engine, str(error)))
+
+    def _happens(self, event: str, name: str) -> None:
+        """What happens beside the statements."""
+        time.sleep(self.random.random() * 1.5)
+        if event == "compaction":
+            table = self.warehouse.table(f"h.{name}")
+            with suppress(AlreadyScheduled):
+                for partition in table.partitions() or [None]:
+                    table.compact(self.random.choice(("minor", "major")), partition=partition)
+            cleaner.run(self.warehouse.metastore)
+        elif event == "gateway":
+            self.gate.restarted()
+        elif event == "metastore":
+            kill_metastore(Path(self.warehouse.path))
+        if event:
+            self.counts[f"{event} kills" if event != "compaction" else "compactions"] += 1
+
+    def _judge(self, told: Sequence[Told], killed: bool) -> None:
+        """Statements that failed in a round with a kill may have been done."""
+        for one in told:
+            if one.outcome is Outcome.REFUSED and killed:
+                one.outcome = Outcome.UNKNOWN
+            elif one.outcome is Outcome.REFUSED:
+                known = any(word in one.error for word in _CONFLICTS) and len(told) > 1
+                if not known:
+                    self._fails(f"{one.engine.name}: {one.change.statement}: {one.error}", False)
+            self.counts[f"{one.engine.name} {one.change.kind} {one.outcome.value}"] += 1
+
+    def _fails(self, what: str, killed: bool) -> None:
+        """An error for which there is no reason, unless a process was killed."""
+        self.errors[what[:160]] += 1
+        if not killed:
+            self.report.check("no statement fails without a reason", False, what)
+
+    def _compare(self, engine: Engine, name: str, allowed: set[Rows], when: str) -> None:
+        """What an engine reads when nobody writes."""
+        for last in (False, True):
+            try:
+                self._allowed(
+                    f"{when} {engine.name} reads {name}", engine.read(f"h.{name}"), allowed
+                )
+                return
+            except Failed as error:  # its connection may be to a gateway that was killed
+                self._fails(f"{when} {engine.name} reads {name}: {error}", not last)
+            except ValueError as error:
+                self._fails(f"{when} {engine.name} reads {name}: {error}", False)
+                return
+
+    def _allowed(self, what: str, rows: Rows, allowed: set[Rows]) -> None:
+        self.report.read += 1
+        if rows in allowed:
+            self.report.equal += 1
+            return
+        nearest = min(allowed, key=lambda one: len(one ^ rows))
+        extra, lacking = sorted(rows - nearest)[:4], sorted(nearest - rows)[:4]
+        self.report.check(what, False, f"{len(rows)} rows; only there {extra}, only here {lacking}")
+
+    def compact_and_clean(self) -> None:
+        for name in TABLES:
+            table = self.warehouse.table(f"h.{name}")
+            for partition in table.partitions() or [None]:
+                with suppress(AlreadyScheduled):  # nothing was written since the last one
+                    table.compact("major", partition=partition)
+        cleaner.run(self.warehouse.metastore)
+
+    def shown(self) -> dict[str, int]:
+        return dict(sorted(self.counts.items()))
+
+
+@contextmanager
+def gate_of(warehouse: Path, log: Path) -> Iterator[Gate]:
+    gate = Gate(warehouse, log)
+    gate.start()
+    try:
+        yield gate
+    finally:
+        gate.kill()
+
+
+def read(warehouse: Warehouse, table: str) -> Rows:
+    """What this platform reads. Raises AcidError, ValueError."""
+    found = warehouse.sql(SELECTED.format(table)).to_arrow()
+    return rows_of(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def ours(name: str, path: Path) -> Engine:
+    """This platform's engine without a JVM, with a connection of its own."""
+    warehouse = Warehouse.open(path, engine="local")
+
+    def run(statement: str) -> object:
+        try:
+            return warehouse.sql(statement)
+        except AcidError as error:
+            raise Failed(f"{type(error).__name__}: {error}") from error
+
+    def rows(table: str) -> Rows:
+        try:
+            return read(warehouse, table)
+        except AcidError as error:
+            raise Failed(f"{type(error).__name__}: {error}") from error
+
+    return Engine(name, run, rows)
+
+
+def of_trino(trino: Trino) -> Engine:
+    def read(table: str) -> Rows:
+        return rows_of(trino.sql(SELECTED.format(table)))
+
+    return Engine("Trino", trino.sql, read, overwrites=False)
+
+
+def of_hive(name: str, session: Session) -> Engine:
+    def read(table: str) -> Rows:
+        return rows_of(line.split("\t") for line in session.sql(SELECTED.format(table)))
+
+    return Engine(name, session.sql, read)
