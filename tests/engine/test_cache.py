@@ -59,6 +59,29 @@ def test_files_are_resolved_once(warehouse: Warehouse, monkeypatch: pytest.Monke
     assert sum(size for _, size in cache._kept.values()) <= cache.MAX_BYTES
 
 
+def test_reads_of_other_columns_use_the_same_frame(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+    table = filled(warehouse, 10)
+    table.delete("id = 1")
+    assert values(table) == [10]
+    before = list(cache._kept)
+    for columns, row in ((["v", "ID"], (10, 2)), (["id"], (2,)), (["v"], (10,)), ([], ())):
+        frame = table.read(columns=columns)
+        assert [tuple(found) for found in frame.collect()] == [row]
+        assert frame.columns == [name.lower() for name in columns]
+        leaf = frame._jdf.queryExecution().sparkPlan().collectLeaves().apply(0)
+        values_read = leaf.requiredSchema().apply("row").dataType().fieldNames()
+        assert {*values_read} - {"__no_field"} == {*frame.columns}
+    assert list(cache._kept) == before
+    assert table.read(columns=["v"], row_id=True).columns == ["v", "row__id"]
+    names = [f"c{number}" for number in range(70)]
+    wide = warehouse.create_table("db.wide", ", ".join(f"{name} int" for name in names))
+    wide.insert([{name: number for number, name in enumerate(names)}])
+    assert [tuple(row) for row in wide.read(columns=["c7", "c1"]).collect()] == [(7, 1)]
+
+
 def test_a_table_made_anew_has_its_own_rows(warehouse: Warehouse) -> None:
     table = filled(warehouse, 10)
     assert values(table) == [10, 10]

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayClient
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.spark.few_calls import passed, selected, sorted_within, types_of
+from acid_platform.engine.spark.few_calls import (
+    over_frames,
+    passed,
+    selected,
+    sorted_within,
+    types_of,
+)
 from acid_platform.errors import InvalidExpression, UnknownColumn
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -44,6 +51,31 @@ def test_a_sort_by_several_columns(spark: SparkSession) -> None:
     rows = sorted_within(frame, ["`a b`", "b", "c"]).collect()
     assert [row["c"] for row in rows] == [4, 2, 0, 5, 3, 1]
     assert sorted_within(frame, []) is frame
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT id, '{a_1}' AS s FROM a_1 AS t WHERE t.id > 1", [(2, "{a_1}")]),
+        ("SELECT x.id, y.k FROM a_1 x JOIN b_1 y ON x.id = y.k", [(1, 1)]),
+        ("SELECT x.id, y.id FROM a_1 x JOIN a_1 y ON x.id = y.id + 1", [(1, 0), (2, 1)]),
+        ("WITH b AS (SELECT k FROM b_1) SELECT b.k FROM b UNION ALL SELECT id FROM a_1 WHERE"
+         " id IN (SELECT k FROM b)", [(1,), (1,), (5,)]),
+        ("SELECT id, (SELECT max(k) FROM b_1 WHERE k > id) AS m FROM a_1 ORDER BY id LIMIT 1",
+         [(0, 5)]),
+        ("SELECT 1 AS one", [(1,)]),
+    ],
+)  # fmt: skip
+def test_P18_a_query_names_frames_that_nothing_else_sees(
+    spark: SparkSession, text: str, rows: list[tuple[object, ...]]
+) -> None:
+    frames = {"a_1": spark.range(3), "b_1": spark.sql("SELECT * FROM VALUES (1), (5) AS t(k)")}
+    assert sorted(tuple(row) for row in over_frames(spark, text, frames).collect()) == rows
+    assert spark.catalog.listTables() == []
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM a_1")
+    with pytest.raises(ParseException):
+        over_frames(spark, "SELECT (id FROM a_1", frames)
 
 
 def test_a_statement_makes_as_many_calls_however_many_columns_there_are(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.cache import kept
-from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
@@ -26,6 +27,13 @@ MAX_WORDS = 1 << 23
 
 FEW_GROUPS = 8
 """Up to so many groups are compared one after another; more are found through the table."""
+
+_BLOCK = 1 << 10
+_ALIGNED = MAX_WORDS // (4 * FEW_GROUPS)
+"""Words. The bitmaps of few groups begin at a multiple of `_BLOCK` and are a power of two long,
+unless they are longer than `_ALIGNED`. Spark compiles these numbers into the code of a scan. So the
+scan after another DELETE of the same files usually has the same code, which the JVM has optimised.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class DeleteBitmap:
         starts, lows, spans = np.full(slots, -1), np.zeros(slots, np.int64), np.zeros(slots, int)
         pieces: list[np.ndarray] = []
         total = 0
+        groups: list[tuple[int, np.ndarray]] = []
         for ordinal, keys in enumerate(entities):
             if not len(keys):
                 continue
@@ -61,24 +70,27 @@ class DeleteBitmap:
             )
             edges = np.flatnonzero(np.diff(slot, prepend=-1))
             for first, last in zip(edges, [*edges[1:], len(slot)], strict=True):
-                word = keys.row_ids[first:last] >> 6
-                count = int(word[-1] - word[0]) + 1
-                total += count
-                if total > MAX_WORDS:
-                    return None
-                bits = np.zeros(count, np.uint64)
-                np.bitwise_or.at(
-                    bits,
-                    word - word[0],
-                    np.uint64(1) << (keys.row_ids[first:last] & 63).astype(np.uint64),
-                )
-                at = slot[first]
-                starts[at], lows[at], spans[at] = total - count, word[0], count
-                pieces.append(bits)
+                groups.append((int(slot[first]), keys.row_ids[first:last]))
+        for at, row_ids in groups:
+            word = row_ids >> 6
+            begin, count = int(word[0]), int(word[-1] - word[0]) + 1
+            if len(groups) <= FEW_GROUPS and count <= _ALIGNED:
+                begin &= -_BLOCK
+                count = max(_BLOCK, 1 << (int(word[-1]) - begin).bit_length())
+            total += count
+            if total > MAX_WORDS:
+                return None
+            bits = np.zeros(count, np.uint64)
+            np.bitwise_or.at(bits, word - begin, np.uint64(1) << (row_ids & 63).astype(np.uint64))
+            starts[at], lows[at], spans[at] = total - count, begin, count
+            pieces.append(bits)
         words = np.concatenate(pieces).view(np.int64)
         return cls(words, starts, lows, spans, low, span, tuple(properties))
 
-    def deleted(self, spark: SparkSession, ordinal: str) -> Column:
+    helper: ClassVar[str] = ENTITY
+    """The column that the test needs besides the keys."""
+
+    def deleted(self, spark: SparkSession, ordinal: str = ENTITY) -> Column:
         """A column that says whether a row of the scan is deleted; never NULL.
 
         `ordinal` names the column with the entity's ordinal. The arrays are uncorrelated scalar
@@ -101,9 +113,7 @@ class DeleteBitmap:
         groups = np.flatnonzero(self.starts >= 0)
         few = len(groups) <= FEW_GROUPS
         index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
-        bits = F.coalesce(F.get(_scalar(spark, self.words), index), F.lit(0))
-        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
-        return hit.bitwiseAND(F.lit(1)) == 1
+        return is_set(spark, self.words, index)
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
         """The index of a row's word, else -1: a comparison per group, the largest group first."""
@@ -117,7 +127,7 @@ class DeleteBitmap:
             same = (
                 f"{_WRITE} = {self.low_write_id + write_id}"
                 f" AND {_PROPERTY} = {self.properties[position]}"
-                f" AND {_WORD} BETWEEN {low} AND {low + int(self.spans[slot]) - 1}"
+                f" AND {_WORD} >= {low} AND {_WORD} < {low + int(self.spans[slot])}"
             )
             if several:
                 same = f"{ordinal} = {entity} AND {same}"
@@ -130,14 +140,14 @@ class DeleteBitmap:
         properties = ", ".join(map(str, self.properties))
         place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
         slot = F.expr(
-            f"CASE WHEN {_WRITE} BETWEEN {self.low_write_id} AND {high}"
+            f"CASE WHEN {_WRITE} >= {self.low_write_id} AND {_WRITE} <= {high}"
             f" AND {_PROPERTY} IN ({properties})"
             f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
             f" * {len(self.properties)} + {place} AS int) END"
         )
-        word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
-        covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
-        index = F.get(_scalar(spark, self.starts), slot) + word
+        word = F.expr(_WORD) - F.get(_array(spark, self.lows), slot)
+        covered = (word >= 0) & (word < F.get(_array(spark, self.spans), slot))
+        index = F.get(_array(spark, self.starts), slot) + word
         return F.when(covered, index.cast("int"))
 
 
@@ -146,9 +156,28 @@ _WORD = f"shiftright({_ROW}, 6)"
 """Keys are never NULL; if Spark knows that, it generates 40% less code for the test."""
 
 
-def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
-    column = pa.ListArray.from_arrays([0, len(values)], pa.array(values, pa.int64()))
-    return spark.createDataFrame(pa.table({"a": column})).scalar()
+def word_of_row() -> Column:
+    """The number of the word with a row's bit, counted from rowId 0."""
+    return F.expr(_WORD)
+
+
+def is_set(spark: SparkSession, words: np.ndarray, index: Column) -> Column:
+    """Whether a row's bit is set in the word with this index; no bit is set outside of `words`."""
+    bits = F.coalesce(F.get(_array(spark, words), index), F.lit(0))
+    hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
+    return hit.bitwiseAND(F.lit(1)) == 1
+
+
+def scalar(spark: SparkSession, value: pa.Array) -> Column:
+    """The only value of the array as a scalar subquery, which is evaluated once."""
+    return spark.createDataFrame(pa.table({"a": value})).scalar()
+
+
+def _array(spark: SparkSession, values: np.ndarray) -> Column:
+    # Spark tests each access to an array that may have NULLs.
+    kind = pa.list_(pa.field("element", pa.int64(), nullable=False))
+    numbers = pa.array(values, pa.int64())
+    return scalar(spark, pa.ListArray.from_arrays([0, len(values)], numbers, type=kind))
 
 
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -26,6 +27,11 @@ from acid_platform.errors import InvalidExpression
 
 _BETWEEN = "\x1f"
 """Separates expressions on their way to the JVM."""
+
+_LIST = "java.util.ArrayList"
+_PYTHON = "org.apache.spark.api.python"
+_SQL = "org.apache.spark.sql"
+_PLANS = f"{_SQL}.catalyst.plans.logical"
 
 _members: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """What is looked up in the JVM of a gateway's client once, by name."""
@@ -72,10 +78,46 @@ def mapped_in_arrow(
         return frame.mapInArrow(work, answer)
     spark = frame.sparkSession
     # The function's arguments only tell Spark that all columns are read: one stands for all.
-    quoted = ", ".join(f"`{name}`" for name in names)
-    function = pandas_udf(work, answer, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
-    column = function(expression(spark, f"struct({quoted})"))
-    return ClassicFrame(frame._jdf.mapInArrow(column._jc, False, None), spark)
+    columns = expression(spark, f"struct({', '.join(f'`{name}`' for name in names)})")
+    command: bytes = _pickled((work, answer))
+    if len(command) > _MOST_COMMAND:
+        function = pandas_udf(work, answer, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
+        column = function(columns)._jc
+    else:
+        python = java_class(spark, f"{_PYTHON}.SimplePythonFunction")(
+            bytearray(command), *_surroundings(spark)
+        )
+        kind = _member(spark, answer.json(), lambda: _parsed(spark, answer))
+        none = _member(spark, "no list", lambda: java_class(spark, _LIST)())
+        column = java_class(spark, f"{_SQL}.execution.python.UserDefinedPythonFunction")(
+            "work", python, kind, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, True, none, none
+        ).apply(_seq(spark, [columns._jc]))
+    return ClassicFrame(frame._jdf.mapInArrow(column, False, None), spark)
+
+
+_pickled: Any = CloudPickleSerializer().dumps  # type: ignore[no-untyped-call]
+_MOST_COMMAND = 1 << 19
+"""Bytes. PySpark broadcasts functions that are larger than a megabyte."""
+
+
+def _surroundings(spark: SparkSession) -> tuple[Any, ...]:
+    """What the Python of tasks is told besides its function; passed to the JVM once."""
+    context: Any = spark.sparkContext
+    variables, files = dict(context.environment), list(context._python_includes)
+
+    def passed_once() -> tuple[Any, Any]:
+        there, names = java_class(spark, "java.util.HashMap")(), java_class(spark, _LIST)()
+        for name, value in variables.items():
+            there.put(name, value)
+        for name in files:
+            names.add(name)
+        return there, names
+
+    key = f"surroundings {id(context)} {sorted(variables.items())} {files}"
+    there, names = _member(spark, key, passed_once)
+    none = _member(spark, "no list", lambda: java_class(spark, _LIST)())
+    executable, version = context.pythonExec, context.pythonVer
+    return there, names, executable, version, none, context._javaAccumulator
 
 
 def orc_frame(
@@ -87,8 +129,40 @@ def orc_frame(
     reader = spark._jsparkSession.read()
     for name, value in options.items():
         reader.option(name, value)
-    reader.schema(spark._jsparkSession.parseDataType(schema.json()))
+    reader.schema(_parsed(spark, schema))
     return ClassicFrame(reader.orc(passed(spark, uris)), spark)
+
+
+def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The result of a query, in which names without a database stand for the frames.
+
+    Raises Spark's exceptions. Given as arguments of `spark.sql`, each frame would become a view,
+    which takes as long as the analysis of the query. As a common table expression it takes a call.
+    """
+    if not frames:
+        return spark.sql(text)
+    if not hasattr(spark, "_jsparkSession"):  # Spark treats every brace as a placeholder
+        text = text.replace("{", "{{").replace("}", "}}")
+        for name in sorted(frames, key=len, reverse=True):
+            text = text.replace(name, f"{{{name}}}")
+        return spark.sql(text, **frames)  # type: ignore[arg-type]
+    session = spark._jsparkSession
+    named = _member(spark, "alias", lambda: _module(spark, f"{_PLANS}.SubqueryAlias$"))
+    nothing = _member(spark, "none", lambda: java_class(spark, "scala.Option").empty())
+    triple = java_class(spark, "scala.Tuple3")
+    parsed = session.sessionState().sqlParser().parsePlan(text)
+    tables = [
+        triple(name, named.apply(name, frame._jdf.logicalPlan()), nothing)
+        for name, frame in frames.items()
+    ]
+    whole = java_class(spark, f"{_PLANS}.UnresolvedWith")(parsed, _seq(spark, tables), False)
+    rows = _member(spark, "rows", lambda: java_class(spark, f"{_SQL}.classic.Dataset").ofRows)
+    return ClassicFrame(rows(session, whole), spark)
+
+
+def _module(spark: SparkSession, name: str) -> Any:
+    """The only object of a Scala class."""
+    return getattr(java_class(spark, name), "MODULE$")
 
 
 def types_of(frame: DataFrame, texts: Sequence[str]) -> list[T.DataType]:
@@ -117,6 +191,16 @@ def passed(spark: SparkSession, texts: Sequence[str]) -> Any:
     pattern = "java.util.regex.Pattern"
     divider = _member(spark, pattern, lambda: java_class(spark, pattern).compile(_BETWEEN))
     return divider.split(_BETWEEN.join(texts))
+
+
+def _parsed(spark: SparkSession, kind: T.StructType) -> Any:
+    return spark._jsparkSession.parseDataType(kind.json())
+
+
+def _seq(spark: SparkSession, items: list[Any]) -> Any:
+    """The objects of the JVM as a Scala Seq."""
+    name = f"{_PYTHON}.PythonUtils"
+    return _member(spark, name, lambda: java_class(spark, name).toSeq)(items)
 
 
 def _member(spark: SparkSession, name: str, look_up: Callable[[], Any]) -> Any:

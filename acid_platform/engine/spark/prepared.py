@@ -7,6 +7,7 @@ much of a short query.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
@@ -26,11 +27,13 @@ def prepared(
     where: str | None,
     options: Hashable,
     make: Callable[[], DataFrame],
+    chosen: Sequence[str] | None = None,
 ) -> DataFrame:
     """The frame that `make` builds of the scan's rows, or an equal one that was built before.
 
-    `options` has everything else that `make` depends on. A predicate whose value may change, such
-    as one with a function, makes a new frame each time.
+    `options` has everything else that `make` depends on. `chosen`, without `where`: only these of
+    its columns, in this order. A predicate whose value may change, such as one with a function,
+    makes a new frame each time.
     """
     if where is not None and not timeless(where):
         return make()
@@ -60,7 +63,7 @@ def prepared(
         FILE_BYTES * len(entity.sources.inserts) + _KEY_BYTES * len(entity.deletes)
         for entity in scan.entities
     )
-    return kept(spark, key, size, lambda: _Prepared(make())).again(spark)
+    return kept(spark, key, size, lambda: _Prepared(make())).again(spark, chosen)
 
 
 class _Prepared:
@@ -71,11 +74,22 @@ class _Prepared:
 
     def __init__(self, frame: DataFrame) -> None:
         self.frame = frame
-        self.selection: Sequence[str] = [f"`{name}` AS `{name}`" for name in frame.columns]
-        if isinstance(frame, ClassicFrame):  # the texts are passed to the JVM once
-            self.passed = passed(frame.sparkSession, self.selection)
+        self.columns = tuple(frame.columns)
+        self.passed: dict[tuple[str, ...], Any] = {}
+        """Selections of a classic session: their texts are passed to the JVM once."""
 
-    def again(self, spark: SparkSession) -> DataFrame:
-        if isinstance(self.frame, ClassicFrame):
-            return ClassicFrame(self.frame._jdf.selectExpr(self.passed), spark)
-        return self.frame.selectExpr(*self.selection)
+    def again(self, spark: SparkSession, chosen: Sequence[str] | None) -> DataFrame:
+        """The frame, or only the chosen columns."""
+        names = self.columns if chosen is None else tuple(chosen)
+        selection = [f"`{name}` AS `{name}`" for name in names]
+        if not isinstance(self.frame, ClassicFrame):
+            return self.frame.selectExpr(*selection)
+        if (texts := self.passed.get(names)) is None:
+            texts = passed(spark, selection)
+            if len(self.passed) < _SELECTIONS:
+                self.passed[names] = texts
+        return ClassicFrame(self.frame._jdf.selectExpr(texts), spark)
+
+
+_SELECTIONS = 64
+"""The most selections of a frame that are kept."""

@@ -1,7 +1,7 @@
 """A SELECT over scans: each placeholder in the text is a frame, and nothing else is visible.
 
-Spark gets the frames as arguments of the statement, so that no view is left behind, and no view can
-refer to a newer snapshot (P18).
+The frames are named in the statement only, so that no view is left behind, and no view can refer to
+a newer snapshot (P18).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from types import MappingProxyType
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -19,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acid_platform.engine.queries import ChangeRead, Sources
 from acid_platform.engine.spark.changes import change_frame
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import AcidError, InvalidExpression
 from acid_platform.reading.known_columns import unresolved_column
@@ -33,7 +33,7 @@ def run_query(
 
     Raises UnknownColumn, which suggests the nearest name, InvalidExpression.
     """
-    frames: dict[str, Any] = dict(given)
+    frames = dict(given)
     with raise_as_ours():
         for name, one in sources.items():
             if isinstance(one, ChangeRead):
@@ -42,13 +42,9 @@ def run_query(
                 frames[name] = read_frame(
                     spark, one.scan, one.columns, one.row_id, one.where, one.file_name
                 )
-    if frames:  # with arguments, Spark treats every brace as a placeholder
-        text = text.replace("{", "{{").replace("}", "}}")
-        for name in sorted(frames, key=len, reverse=True):
-            text = text.replace(name, f"{{{name}}}")
     with raise_as_ours():
         try:
-            return analysed(spark.sql(text, **frames))
+            return analysed(over_frames(spark, text, frames))
         except AnalysisException as error:
             if not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
                 raise

@@ -6,7 +6,7 @@ write ids, then by the reader's predicate, last by the delete test.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -25,11 +25,18 @@ from acid_platform.engine.spark.acid_columns import (
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
 from acid_platform.engine.spark.delete_files import deleted_in_files
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.file_bitmap import FileBitmap
 from acid_platform.engine.spark.prepared import prepared
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.row_keys import (
+    BUCKET,
+    ENTITY,
+    FILE_SIZE,
+    KEYS,
+    ROW_ID,
+    WRITE_ID,
+)
 from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import (
-    ENTITY,
     Entity,
     Found,
     SourceFrames,
@@ -133,7 +140,17 @@ class ScanBuilder:
         keys = [entity.deletes for entity in group]
         tested = {branch for branch, _ in found if branch.test_deletes}
         in_tasks = any(isinstance(one, UnreadKeys) for one in keys)
-        bitmap = DeleteBitmap.build(keys) if tested and not in_tasks else None
+        bitmap: FileBitmap | DeleteBitmap | None = None
+        if tested and not in_tasks:
+            if all(branch.proven and not branch.streamed for branch in tested):
+                bitmap = FileBitmap.build(
+                    [
+                        (group[ordinal].deletes, source)
+                        for branch, (ordinal, source) in found
+                        if replace(branch, test_deletes=True) in tested
+                    ]
+                )
+            bitmap = bitmap or DeleteBitmap.build(keys)
         branches: dict[_Branch, list[Found]] = {}
         for branch, one in found:
             # Testing all rows by the bitmap costs less than a separate scan of files without
@@ -154,6 +171,8 @@ class ScanBuilder:
         )
         for branch, sources in branches.items():
             tests = branch.test_deletes
+            helper = bitmap.helper if bitmap is not None else ENTITY
+            needed = self._needed(branch, helper)
             if branch.streamed:
                 frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
             else:
@@ -163,23 +182,29 @@ class ScanBuilder:
                         branch.positional,
                         sources,
                         self._validity(branch),
-                        self.needs_ids or tests,
-                        tests,
-                        self._decoded(branch, [source for _, source in sources]),
+                        needed,
+                        self._decoded(branch, [source for _, source in sources], needed),
                     )
                 )
             for frame in frames:
                 rows = self._filtered(frame)
                 if bitmap is not None and tests:
-                    rows = rows.filter(~bitmap.deleted(self.spark, ENTITY))
+                    rows = rows.filter(~bitmap.deleted(self.spark))
                 elif tests:
                     rows = self._without_deleted(rows, group)
-                have_keys = self.needs_ids or tests or branch.streamed
-                helpers = [
-                    *([ENTITY] if tests else []),
-                    *(KEYS if have_keys and not self.shows_ids else []),
-                ]
+                have = {*needed, *KEYS} if branch.streamed else needed
+                helpers = sorted(have - {*(KEYS if self.shows_ids else ())})
                 yield rows.drop(*helpers) if helpers else rows
+
+    def _needed(self, branch: _Branch, helper: str) -> frozenset[str]:
+        """The columns that rows of these files are tested by or shown with, besides their values.
+
+        `helper`: the column that the delete test needs besides row keys.
+        """
+        needed = frozenset[str](KEYS if self.needs_ids else ())
+        if branch.test_deletes:
+            needed |= {helper, *((ROW_ID,) if helper == FILE_SIZE else KEYS)}
+        return needed
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
         test_deletes = _may_have_deleted_rows(entity.deletes, source)
@@ -196,11 +221,14 @@ class ScanBuilder:
             and can_leave_out(self.spark),
         )
 
-    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
-        """The ACID columns that the rows of these files are tested by, or that are asked for."""
+    def _decoded(
+        self, branch: _Branch, sources: Sequence[Source], wanted: Collection[str]
+    ) -> AcidColumns:
+        """The ACID columns of these files that rows are tested by, or that `wanted` shows."""
         if not branch.proven:
             return ALL
-        needed = frozenset(KEY_COLUMNS if self.needs_ids or branch.test_deletes else ())
+        columns = zip(KEY_COLUMNS, KEYS, strict=True)
+        needed = frozenset(column for column, name in columns if name in wanted)
         if branch.test_rows or branch.above >= 0:
             needed |= {schema.CURRENT_TRANSACTION}
         write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}
@@ -294,12 +322,33 @@ def read_frame(
     `columns` selects columns in this order; they must exist. Raises
     InvalidExpression and UnknownColumn for `where`.
     """
-    names = None if columns is None else tuple(columns)
+    names = None if columns is None else tuple(name.lower() for name in columns)
+    chosen = None
+    if names is not None and where is None and _pruned_by_spark(scan):
+        # One frame for all columns: a query that reads others needs no frame of its own.
+        virtual = [ROW_ID_COLUMN] * row_id + [FILE_NAME_COLUMN] * file_name
+        chosen = (*names, *virtual)
+        names = None
 
     def make() -> DataFrame:
         return _built(spark, scan, names, row_id, where, file_name)
 
-    return prepared(spark, scan, where, (names, row_id, file_name), make)
+    return prepared(spark, scan, where, (names, row_id, file_name), make, chosen)
+
+
+_FEW_COLUMNS = 64
+
+
+def _pruned_by_spark(scan: TableScan) -> bool:
+    """Whether Spark leaves out by itself, and soon, the columns that a query does not use.
+
+    It does not where rows come through Arrow, and takes long where there are many columns.
+    """
+    return len(scan.columns) <= _FEW_COLUMNS and all(
+        source.kind is SourceKind.ACID and source.length is None
+        for entity in scan.entities
+        for source in entity.sources.inserts
+    )
 
 
 def _built(

@@ -44,6 +44,10 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         # Otherwise PySpark calls the JVM several times for each part of an expression.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.codegen.maxFields": "1000",
+        # Classes that Spark has generated from its plans. With Spark's 100, a session that reads
+        # and changes a few tables compiles them again for each statement, and the JVM starts anew
+        # to find out which of them are worth its own compiler.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
