@@ -254,6 +254,7 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
         "engine/local",
         "services",
         "gateway",
+        "spark_source",
         "sql",
         "orchestration",
         "cli",
