@@ -246,6 +246,10 @@ class Files:
         with asking(path), suppress(FileNotFoundError):
             self.system.delete_file(path)
 
+    def place(self, path: str, final: str) -> None:
+        """Gives a file its final name. An object store copies it: remove its directory later."""
+        (self.system.copy_file if self.object_store else self.system.move)(path, final)
+
     def replace_orc_footer(self, path: str, footer: bytes) -> None:
         """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
         size = self.system.get_file_info(path).size

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
+from urllib.request import urlopen
 
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -16,12 +19,18 @@ Rows = list[tuple[int, str, int]]
 def main() -> None:
     with Warehouse.open(engine="spark") as warehouse:
         compact_with(warehouse, "spark")
+        told: dict[str, dict[str, int]] = {}
         table = warehouse.create_table("db.t", "id bigint, v string", partitioned_by=["p int"])
         spark = warehouse.spark
         wide = spark.range(0, 1000, 1, 4).selectExpr(
             "id", "concat('v', id) AS v", "CAST(id % 3 AS int) AS p"
         )
+        wide.count()  # Python's workers run, and the connector is loaded
+        requests()
         table.insert(wide)
+        told["insert"] = requests()
+        assert table.read().count() == 1000
+        told["read"] = requests()
         expected = {id: (f"v{id}", id % 3) for id in range(1000)}
         require(table, expected)
         table.update({"v": "concat(v, '!')"}, "id % 10 = 0")
@@ -41,7 +50,11 @@ def main() -> None:
         require(table, expected)
         table.insert(spark.createDataFrame([(7000, "last", 1)], "id long, v string, p int"))
         expected[7000] = ("last", 1)
-        table.compact("major")
+        requests()
+        table.compact("major", {"p": 1})
+        told["compaction"] = requests()
+        for partition in (0, 2):
+            table.compact("major", {"p": partition})
         require(table, expected)
         plain = warehouse.create_table(
             "db.plain", "id bigint", properties={"transactional_properties": "insert_only"}
@@ -56,8 +69,14 @@ def main() -> None:
         require(table, expected)
         warehouse.release()
         found = examine(warehouse.metastore, warehouse=f"s3://{warehouse.path}").findings
-        print(json.dumps({"renamed": [], "findings": [str(one) for one in found]}))
+        print(json.dumps({"requests": told, "findings": [str(one) for one in found]}))
         warehouse.metastore.stop()
+
+
+def requests() -> dict[str, int]:
+    """The requests that the server got since the last call, by operation."""
+    with urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/-/log") as answer:
+        return dict(sorted(Counter(operation for operation, _ in json.load(answer)).items()))
 
 
 def require(table: Table, expected: dict[int, tuple[str, int]]) -> None:
