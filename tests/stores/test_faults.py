@@ -17,6 +17,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     StoreRefused,
     StoreUnavailable,
+    TxnAborted,
 )
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -173,6 +174,18 @@ def test_P41_what_credentials_that_expired_left_is_cleaned_later(
     cleaner.run(warehouse.metastore)
     assert files(bucket) == before
     assert examine(warehouse.metastore, warehouse=bucket.uri).findings == ()
+
+
+def test_P41_a_transaction_does_not_commit_over_files_that_cant_be_removed(
+    warehouse: Warehouse, table: Table, bucket: Bucket
+) -> None:
+    txn = warehouse.transaction()
+    txn.table("db.t").insert(rows(1))
+    with bucket.server.fails(Fault("ExpiredToken", after=2)), pytest.raises(StoreRefused):
+        txn.table("db.t").insert(rows())
+    with pytest.raises(TxnAborted, match="can't be removed"):
+        txn.commit()
+    assert ids(table) == [0, 1, 2]
 
 
 def test_P41_a_compaction_that_fails_keeps_its_inputs(
