@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from urllib.request import urlopen
+from dataclasses import asdict
+from typing import Any
+from urllib.request import Request, urlopen
 
+from acid_platform.errors import StoreRefused
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import compact_with
+from tests.stores.server import CONTROL, Fault
 
 Rows = list[tuple[int, str, int]]
 
@@ -68,6 +72,17 @@ def main() -> None:
             cleaner.run(warehouse.metastore)
         require(table, expected)
         warehouse.release()
+        frame = table.read()
+        control("fault", asdict(Fault("AccessDenied", "GET")))
+        try:
+            frame.collect()
+            raise AssertionError("the store refused every GET")
+        except StoreRefused as error:
+            print(error)
+        finally:
+            control("heal")
+        assert len(frame.collect()) == len(expected)
+        warehouse.release()
         found = examine(warehouse.metastore, warehouse=f"s3://{warehouse.path}").findings
         print(json.dumps({"requests": told, "findings": [str(one) for one in found]}))
         warehouse.metastore.stop()
@@ -75,8 +90,15 @@ def main() -> None:
 
 def requests() -> dict[str, int]:
     """The requests that the server got since the last call, by operation."""
-    with urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/-/log") as answer:
-        return dict(sorted(Counter(operation for operation, _ in json.load(answer)).items()))
+    log: Any = control("log")
+    return dict(sorted(Counter(operation for operation, _ in log).items()))
+
+
+def control(what: str, content: object = None) -> object:
+    """Asks the server for something, see `server.Watched`."""
+    url = f"{os.environ['AWS_ENDPOINT_URL']}{CONTROL}{what}"
+    with urlopen(Request(url, json.dumps(content).encode(), method="POST")) as answer:
+        return json.load(answer)
 
 
 def require(table: Table, expected: dict[int, tuple[str, int]]) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
+from acid_platform.errors import (
+    CorruptFile,
+    SparkMisconfigured,
+    StoreRefused,
+    StoreUnavailable,
+)
 from tests.stores.conftest import Bucket
 
 _UNRESOLVED = "unresolved dependency"
@@ -32,6 +39,33 @@ def test_the_settings_follow_the_environment() -> None:
     assert told["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
     assert told["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
     assert told["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+
+
+def test_P41_what_hadoop_says_of_the_store_is_no_damaged_file() -> None:
+    file = "s3://b/t/base_1/bucket_00000"
+    read = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file {file}. "
+    refused = (
+        "Caused by: java.nio.file.AccessDeniedException: s3://b/t: open:"
+        " software.amazon.awssdk.services.s3.model.S3Exception: Access Denied (Service: S3, Status"
+        " Code: 403, Request ID: X)"
+    )
+    slow = (
+        "Caused by: org.apache.hadoop.fs.s3a.AWSServiceThrottledException: open s3://b/t:"
+        " software.amazon.awssdk.services.s3.model.S3Exception: Slow Down (Service: S3, Status"
+        " Code: 503)"
+    )
+    torn = "Caused by: org.apache.orc.FileFormatException: Malformed ORC file"
+    missing = (
+        "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    )
+    for said, kind in (
+        (f"{read}\n{refused}", StoreRefused),
+        (f"{read}\n{slow}", StoreUnavailable),
+        (f"{read}\n{torn}\n\tat org.apache.hadoop.fs.s3a.S3AInputStream.read", CorruptFile),
+        (f"{read}\n{denied}", CorruptFile),
+        (missing, SparkMisconfigured),
+    ):
+        assert type(of_files(RuntimeError(said))) is kind
 
 
 @pytest.mark.slow
