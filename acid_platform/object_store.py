@@ -33,7 +33,7 @@ _REFUSED = re.compile(
     "|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
 )
 _HADOOP = re.compile(
-    r"(?:software\.amazon\.awssdk\.[\w.]+Exception: |org\.apache\.hadoop\.fs\.s3a\.[\w.]+Exception: "
+    r"(?:(?:software\.amazon\.awssdk|org\.apache\.hadoop\.fs\.s3a)\.[\w.]+Exception: "
     r"|java\.nio\.file\.AccessDeniedException: s3a?://)[^\n]*"
 )
 _STATUS = re.compile(r"Status Code: (\d+)")

@@ -55,9 +55,8 @@ def test_P41_what_hadoop_says_of_the_store_is_no_damaged_file() -> None:
         " Code: 503)"
     )
     torn = "Caused by: org.apache.orc.FileFormatException: Malformed ORC file"
-    missing = (
-        "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
-    )
+    missing = "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found"
+    denied = "Caused by: java.nio.file.AccessDeniedException: /disk/t/bucket_00000"
     for said, kind in (
         (f"{read}\n{refused}", StoreRefused),
         (f"{read}\n{slow}", StoreUnavailable),
