@@ -5,6 +5,7 @@ Nothing is renamed, and reads list nothing. `test_suites.py` runs more tests on 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from acid_platform.cli.main import main
-from acid_platform.errors import MetastoreMissing
+from acid_platform.errors import MetastoreMissing, WarehouseMismatch
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
 from acid_platform.table import Table
@@ -249,3 +250,30 @@ def test_a_table_elsewhere_in_the_store_is_adopted_and_one_without_rows_dropped(
     cleaner.run(warehouse.metastore)
     left = [key for key in bucket.server.keys(bucket.name, "copies/") if not key.endswith("/")]
     assert left == []
+
+
+@pytest.mark.slow
+def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_original(
+    warehouse: Warehouse, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(warehouse).insert(some(1))
+    backup = tmp_path / "backup.duckdb"
+    warehouse.metastore.backup(backup)
+    for key in bucket.server.keys(bucket.name, "warehouse/"):
+        if not key.endswith("/"):
+            target = key.replace("warehouse/", "copy/", 1)
+            warehouse.files.system.copy_file(f"{bucket.name}/{key}", f"{bucket.name}/{target}")
+    copy, home = f"s3://{bucket.name}/copy", str(tmp_path / "other")
+    with pytest.raises(WarehouseMismatch, match=f"copy of {bucket.name}/warehouse"):
+        Warehouse.open(copy, engine="local")
+    monkeypatch.setenv("ACID_METASTORE", home)
+    run("metastore", "restore", str(backup), "--warehouse", copy)
+    monkeypatch.undo()
+    with Warehouse.open(copy, metastore=home, engine="local") as copied:
+        copied.table("db.t").insert(some(2))
+        assert [row[0] for row in rows(copied.table("db.t"))] == [1, 2]
+        copied.release()
+        copied.metastore.stop()
+    assert [row[0] for row in rows(warehouse.table("db.t"))] == [1]
+    with Warehouse.open(f"s3a://{bucket.name}/warehouse/", engine="local") as again:
+        assert [row[0] for row in rows(again.table("db.t"))] == [1]
