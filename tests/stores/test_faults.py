@@ -10,8 +10,10 @@ import time
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from acid_platform import object_store
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -66,6 +68,15 @@ def test_P41_a_missing_bucket_is_named(bucket: Bucket, monkeypatch: pytest.Monke
     with pytest.raises(StoreRefused, match=r"no-such-bucket.*bucket"):
         Warehouse.open("s3://no-such-bucket/warehouse", engine="local")
     assert not bucket.metastore.exists()
+
+
+def test_P41_the_doctor_names_a_missing_bucket(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACID_WAREHOUSE", "s3://no-such-bucket/warehouse")
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert "no such bucket" in " ".join(done.output.split())
 
 
 def test_P41_a_store_that_is_away_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
