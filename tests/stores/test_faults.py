@@ -37,7 +37,7 @@ _FEW = 2
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that give up soon, so that the tests are short."""
     monkeypatch.setattr(object_store, "_RETRIES", _FEW)
-    monkeypatch.setattr(object_store, "_SECONDS", 1.0)
+    monkeypatch.setattr(object_store, "_SECONDS", 3.0)
     monkeypatch.setattr(object_store, "_CONNECT_SECONDS", 1.0)
     object_store._connected.cache_clear()
 
@@ -135,7 +135,7 @@ def test_P41_a_lost_answer_to_a_PUT_writes_the_same_object_again(
     [
         (Fault("SlowDown", "PUT"), StoreUnavailable),
         (Fault("ExpiredToken", "PUT"), StoreRefused),
-        (Fault("hang", "PUT", seconds=2.0), StoreUnavailable),
+        (Fault("hang", "PUT", seconds=5.0), StoreUnavailable),
         (Fault("AccessDenied", "PUT", "_orc_acid_version"), StoreRefused),
     ],
     ids=lambda value: value.error if isinstance(value, Fault) else "",

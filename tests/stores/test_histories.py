@@ -35,7 +35,7 @@ def fault(dice: random.Random) -> Fault:
             Fault("lost", "PUT|DELETE.*", times=times, after=after),
             Fault("ExpiredToken", times=times, after=after),
             Fault("AccessDenied", "PUT", times=times, after=after),
-            Fault("hang", "PUT|GET", times=1, after=after, seconds=1.5),
+            Fault("hang", "PUT|GET", times=1, after=after, seconds=5.0),
         ]
     )
 
@@ -67,7 +67,7 @@ def test_P41_any_history_on_a_store_that_fails_keeps_exactly_what_succeeded(
     warehouse: Warehouse, bucket: Bucket, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "_RETRIES", 2)
-    monkeypatch.setattr(object_store, "_SECONDS", 1.0)
+    monkeypatch.setattr(object_store, "_SECONDS", 3.0)
     object_store._connected.cache_clear()
     dice = random.Random(seed)
     table = warehouse.create_table("db.t", "id bigint, v string")
