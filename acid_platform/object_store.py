@@ -32,6 +32,11 @@ _REFUSED = re.compile(
     "ACCESS_DENIED|ACCESS_KEY|SIGNATURE|CREDENTIAL|TOKEN|UNRECOGNIZED_CLIENT|EXPIRED|NOT_SIGNED_UP"
     "|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
 )
+_HADOOP = re.compile(
+    r"(?:(?:software\.amazon\.awssdk|org\.apache\.hadoop\.fs\.s3a)\.[\w.]+Exception: "
+    r"|java\.nio\.file\.AccessDeniedException: s3a?://)[^\n]*"
+)
+_STATUS = re.compile(r"Status Code: (\d+)")
 _CREDENTIALS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -118,13 +123,36 @@ def store_fault(error: BaseException, where: str) -> AcidError | None:
             " AWS_ENDPOINT_URL to those that have it"
         )
     if status in (401, 403) or _REFUSED.search(code) or _REFUSED.search(text):
-        return StoreRefused(
-            f"{where}: the object store refuses it: {text}; renew or correct the credentials"
-            " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
-            " grant them access to the bucket"
-        )
+        return _refused(where, text)
     if status == 404 or code in ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND"):
         return None
+    return _failed(where, text)
+
+
+def hadoop_fault(text: str) -> AcidError | None:
+    """The same for what Spark says of an exception of Hadoop's connector."""
+    found = _HADOOP.search(text)
+    if found is None:
+        return None
+    said, where = found[0], "Spark"
+    status = int(code[1]) if (code := _STATUS.search(said)) else 0
+    if status == 404 and "NoSuchBucket" not in said:
+        return None
+    refused = status in (400, 401, 403, 404) or "NoAuthWithAWS" in said or "UnknownStore" in said
+    if refused or "AccessDenied" in said:
+        return _refused(where, said)
+    return _failed(where, said)
+
+
+def _refused(where: str, text: str) -> StoreRefused:
+    return StoreRefused(
+        f"{where}: the object store refuses it: {text}; renew or correct the credentials"
+        " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
+        " grant them access to the bucket"
+    )
+
+
+def _failed(where: str, text: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{where}: the object store failed again and again: {text}; try again later, and check the"
         " network and AWS_ENDPOINT_URL if it stays so"

@@ -218,6 +218,7 @@ class TransactionState:
             layout.format if layout.insert_only else None,
             self.in_force.integer(LOCAL_BYTES),
             distributed(record),
+            self.begun.abort,
         )
 
     def run(

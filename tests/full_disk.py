@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.compaction_inputs import CompactionWork
+from acid_platform.layout.names import temporary_name
 
 _ATTEMPTS = 200
 """More tasks than a compaction of a test has."""
@@ -23,7 +24,7 @@ def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> No
         directory.mkdir(parents=True)
         (directory / "bucket_00000").symlink_to("/dev/full")
     if SparkContext._active_spark_context is not None:
-        attempts = Path(staging, "_attempts")
+        attempts = Path(staging, temporary_name(plan.txn_id, "attempts"))
         attempts.mkdir()
         for attempt in _next_attempts(SparkSession.builder.getOrCreate()):
             (attempts / f"bucket_00000-{attempt}").symlink_to("/dev/full")

@@ -106,7 +106,7 @@ def _warehouse(place: Location) -> str:
     from acid_platform.warehouse import require_writable
 
     files, path = Files.of(place.warehouse)
-    if not files.exists(path):
+    if not files.object_store and not files.exists(path):
         above = next((parent for parent in Path(path).parents if parent.exists()), Path("/"))
         if files.local and not (above.is_dir() and os.access(above, os.W_OK)):
             raise WarehouseNotWritable(

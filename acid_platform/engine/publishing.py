@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from acid_platform.errors import (
@@ -57,6 +57,8 @@ class WriteTarget:
     """The most bytes of rows that the local engine may hold (acid.local.max.bytes)."""
     distributed: bool = True
     """Whether Spark brings the rows of a partition together before it writes them."""
+    give_up: Callable[[str], object] = lambda _reason: None
+    """Aborts the transaction, for a reason."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:
@@ -174,11 +176,23 @@ class Staging:
         )
 
     def discard(self, failed: bool) -> None:
-        """Removes what nobody reads; what can't be removed is left to the Cleaner."""
-        left = [self._path] if self._used else []
-        for path in [*left, *(self._built if failed else ())]:
-            with suppress(OSError, StoreRefused, StoreUnavailable):
-                self._target.files.delete_directory(path)
+        """Removes what nobody reads; what can't be removed is left to the Cleaner.
+
+        Directories of a failed statement in their final places must not stay in a transaction that
+        commits, since other engines would read them: then the transaction is aborted.
+        """
+        if self._used:
+            self._removed(self._path)
+        left = [path for path in self._built if failed and not self._removed(path)]
+        if left:
+            self._target.give_up(f"{left[0]} of a failed statement can't be removed")
+
+    def _removed(self, path: str) -> bool:
+        try:
+            self._target.files.delete_directory(path)
+        except (OSError, StoreRefused, StoreUnavailable):
+            return False
+        return True
 
 
 @contextmanager

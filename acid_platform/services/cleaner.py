@@ -24,6 +24,7 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     DeltaName,
+    claims_to_be_acid,
     is_hidden,
     parse_directory,
     temporary_owner,
@@ -376,13 +377,21 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
     done = []
     for removal in plan.removals:
         path = f"{plan.location}/{removal.path}"
-        if files.is_directory(path):
+        if _is_directory(files, path):
             files.delete_directory(path)
         else:
             files.delete_file(path)
         done.append(f"{path} ({removal.rule}: {removal.reason})")
     sync_removals(files, [f"{plan.location}/{removed.path}" for removed in plan.removals])
     return done
+
+
+def _is_directory(files: Files, path: str) -> bool:
+    """Asks an object store, where each answer is a request, only if the name does not tell."""
+    name = path.rpartition("/")[2]
+    if files.object_store and (claims_to_be_acid(name) or temporary_owner(name) is not None):
+        return True
+    return files.is_directory(path)
 
 
 def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:

@@ -248,7 +248,12 @@ class Files:
 
     def rename(self, path: str, target: str) -> None:
         """Give another name to a file that nobody reads yet."""
-        self.system.move(path, target)
+        with asking(path):
+            self.system.move(path, target)
+
+    def place(self, path: str, final: str) -> None:
+        """Gives a file its final name. An object store copies it: remove its directory later."""
+        (self.system.copy_file if self.object_store else self.system.move)(path, final)
 
     def replace_orc_footer(self, path: str, footer: bytes) -> None:
         """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""

@@ -13,7 +13,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
@@ -35,6 +35,8 @@ class Mark:
 
     identity: str
     metastore: str
+    root: str = ""
+    """The URI of the root, without its scheme; empty on a local disk, where `mv` keeps files."""
 
     @classmethod
     def read(cls, root: str) -> Mark | None:
@@ -42,7 +44,9 @@ class Mark:
         file = f"{root}/{IDENTITY}"
         try:
             said = json.loads(_read(file))
-            return cls(str(said["warehouse"]), str(said.get("metastore", "")))
+            return cls(
+                str(said["warehouse"]), str(said.get("metastore", "")), str(said.get("root", ""))
+            )
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -63,7 +67,8 @@ class Mark:
 
     def _write(self, root: str, into_place: Callable[[Path, Path], object]) -> None:
         """Raises WarehouseNotWritable, FileExistsError."""
-        said = json.dumps({"warehouse": self.identity, "metastore": self.metastore}).encode()
+        told = {"warehouse": self.identity, "metastore": self.metastore}
+        said = json.dumps(told | ({"root": self.root} if self.root else {})).encode()
         if is_uri(root):
             from acid_platform.storage.files import Files
 
@@ -111,9 +116,12 @@ def _sync(directory: str) -> None:
 def new_mark(place: Location) -> Mark:
     """A mark with a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
-    return Mark(
-        uuid.uuid4().hex, METASTORE_DIRECTORY if place.metastore == inside else _home(place)
-    )
+    home = METASTORE_DIRECTORY if place.metastore == inside else _home(place)
+    return Mark(uuid.uuid4().hex, home, _uri_root(place))
+
+
+def _uri_root(place: Location) -> str:
+    return place.warehouse.split("://", 1)[1] if is_uri(place.warehouse) else ""
 
 
 def _home(place: Location) -> str:
@@ -165,11 +173,11 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
     if known is None:
         known, placed = metastore.identify(new_mark(place).identity)
         if mark is not None:  # it names the metastore that this one replaces
-            Mark(known, new_mark(place).metastore).replace(place.warehouse)
+            replace(new_mark(place), identity=known).replace(place.warehouse)
     # Another process may have written the file, but not yet the note in the metastore.
     placed_mark = Mark.read(place.warehouse)
     if placed_mark is None and not placed:
-        placed_mark = Mark(known, new_mark(place).metastore).place(place.warehouse)
+        placed_mark = replace(new_mark(place), identity=known).place(place.warehouse)
     if placed_mark is None:
         raise WarehouseMismatch(
             f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
@@ -184,6 +192,13 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
             " directory and metastore of the same warehouse, or make the directory's metastore with"
             " `acid metastore restore FILE` or `acid metastore rebuild`"
         )
+    if placed_mark.root and placed_mark.root != _uri_root(place):
+        raise WarehouseMismatch(
+            f"{place.warehouse} is a copy of {placed_mark.root}, whose metastore is that in"
+            f" {place.metastore}: name another ACID_METASTORE and restore a backup there (`acid"
+            " metastore restore FILE`). If the warehouse was moved and the original is gone, write"
+            f" {IDENTITY} again: {json.dumps({'warehouse': known})}"
+        )
     if not placed:
         metastore.identity_placed(known)
 
@@ -194,6 +209,8 @@ def refuse_other_home(place: Location, mark: Mark) -> None:
     Two copies of a metastore must not serve the same root.
     """
     if place.shared or not mark.metastore or mark.metastore.startswith("tcp://"):
+        return
+    if mark.root and mark.root != _uri_root(place):  # that of the original, not of this copy
         return
     home = os.path.join(place.warehouse, mark.metastore)
     if os.path.realpath(home) == os.path.realpath(place.metastore):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+from urllib.request import Request, urlopen
 
+from acid_platform.errors import StoreRefused
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import compact_with
+from tests.stores.server import CONTROL, Fault
 
 Rows = list[tuple[int, str, int]]
 
@@ -16,12 +23,18 @@ Rows = list[tuple[int, str, int]]
 def main() -> None:
     with Warehouse.open(engine="spark") as warehouse:
         compact_with(warehouse, "spark")
+        told: dict[str, dict[str, int]] = {}
         table = warehouse.create_table("db.t", "id bigint, v string", partitioned_by=["p int"])
         spark = warehouse.spark
         wide = spark.range(0, 1000, 1, 4).selectExpr(
             "id", "concat('v', id) AS v", "CAST(id % 3 AS int) AS p"
         )
+        wide.count()  # Python's workers run, and the connector is loaded
+        requests()
         table.insert(wide)
+        told["insert"] = requests()
+        assert table.read().count() == 1000
+        told["read"] = requests()
         expected = {id: (f"v{id}", id % 3) for id in range(1000)}
         require(table, expected)
         table.update({"v": "concat(v, '!')"}, "id % 10 = 0")
@@ -41,7 +54,11 @@ def main() -> None:
         require(table, expected)
         table.insert(spark.createDataFrame([(7000, "last", 1)], "id long, v string, p int"))
         expected[7000] = ("last", 1)
-        table.compact("major")
+        requests()
+        table.compact("major", {"p": 1})
+        told["compaction"] = requests()
+        for partition in (0, 2):
+            table.compact("major", {"p": partition})
         require(table, expected)
         plain = warehouse.create_table(
             "db.plain", "id bigint", properties={"transactional_properties": "insert_only"}
@@ -55,9 +72,36 @@ def main() -> None:
             cleaner.run(warehouse.metastore)
         require(table, expected)
         warehouse.release()
+        # Hadoop's connector keeps what it has read of a file: read one that is new.
+        table.insert(spark.createDataFrame([(8000, "new", 0)], "id long, v string, p int"))
+        expected[8000] = ("new", 0)
+        frame = table.read()
+        control("fault", asdict(Fault("AccessDenied", "GET")))
+        try:
+            frame.collect()
+            raise AssertionError("the store refused every GET")
+        except StoreRefused as error:
+            print(error)
+        finally:
+            control("heal")
+        assert len(frame.collect()) == len(expected)
+        warehouse.release()
         found = examine(warehouse.metastore, warehouse=f"s3://{warehouse.path}").findings
-        print(json.dumps({"renamed": [], "findings": [str(one) for one in found]}))
+        print(json.dumps({"requests": told, "findings": [str(one) for one in found]}))
         warehouse.metastore.stop()
+
+
+def requests() -> dict[str, int]:
+    """The requests that the server got since the last call, by operation."""
+    log: Any = control("log")
+    return dict(sorted(Counter(operation for operation, _ in log).items()))
+
+
+def control(what: str, content: object = None) -> object:
+    """Asks the server for something, see `server.Watched`."""
+    url = f"{os.environ['AWS_ENDPOINT_URL']}{CONTROL}{what}"
+    with urlopen(Request(url, json.dumps(content).encode(), method="POST")) as answer:
+        return json.load(answer)
 
 
 def require(table: Table, expected: dict[int, tuple[str, int]]) -> None:

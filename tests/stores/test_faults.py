@@ -10,13 +10,16 @@ import time
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from acid_platform import object_store
+from acid_platform.cli.main import main
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
     StoreRefused,
     StoreUnavailable,
+    TxnAborted,
 )
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -34,7 +37,7 @@ _FEW = 2
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that give up soon, so that the tests are short."""
     monkeypatch.setattr(object_store, "_RETRIES", _FEW)
-    monkeypatch.setattr(object_store, "_SECONDS", 1.0)
+    monkeypatch.setattr(object_store, "_SECONDS", 3.0)
     monkeypatch.setattr(object_store, "_CONNECT_SECONDS", 1.0)
     object_store._connected.cache_clear()
 
@@ -65,6 +68,15 @@ def test_P41_a_missing_bucket_is_named(bucket: Bucket, monkeypatch: pytest.Monke
     with pytest.raises(StoreRefused, match=r"no-such-bucket.*bucket"):
         Warehouse.open("s3://no-such-bucket/warehouse", engine="local")
     assert not bucket.metastore.exists()
+
+
+def test_P41_the_doctor_names_a_missing_bucket(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACID_WAREHOUSE", "s3://no-such-bucket/warehouse")
+    done = CliRunner().invoke(main, ["doctor"])
+    assert done.exit_code == 1
+    assert "no such bucket" in " ".join(done.output.split())
 
 
 def test_P41_a_store_that_is_away_is_named(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +135,7 @@ def test_P41_a_lost_answer_to_a_PUT_writes_the_same_object_again(
     [
         (Fault("SlowDown", "PUT"), StoreUnavailable),
         (Fault("ExpiredToken", "PUT"), StoreRefused),
-        (Fault("hang", "PUT", seconds=2.0), StoreUnavailable),
+        (Fault("hang", "PUT", seconds=5.0), StoreUnavailable),
         (Fault("AccessDenied", "PUT", "_orc_acid_version"), StoreRefused),
     ],
     ids=lambda value: value.error if isinstance(value, Fault) else "",
@@ -173,6 +185,18 @@ def test_P41_what_credentials_that_expired_left_is_cleaned_later(
     cleaner.run(warehouse.metastore)
     assert files(bucket) == before
     assert examine(warehouse.metastore, warehouse=bucket.uri).findings == ()
+
+
+def test_P41_a_transaction_does_not_commit_over_files_that_cant_be_removed(
+    warehouse: Warehouse, table: Table, bucket: Bucket
+) -> None:
+    txn = warehouse.transaction()
+    txn.table("db.t").insert(rows(1))
+    with bucket.server.fails(Fault("ExpiredToken", after=2)), pytest.raises(StoreRefused):
+        txn.table("db.t").insert(rows())
+    with pytest.raises(TxnAborted, match="can't be removed"):
+        txn.commit()
+    assert ids(table) == [0, 1, 2]
 
 
 def test_P41_a_compaction_that_fails_keeps_its_inputs(

@@ -5,6 +5,7 @@ Nothing is renamed, and reads list nothing. `test_suites.py` runs more tests on 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from acid_platform.cli.main import main
-from acid_platform.errors import MetastoreMissing
+from acid_platform.errors import MetastoreMissing, WarehouseMismatch
 from acid_platform.services import cleaner, worker
-from acid_platform.services.fsck import examine
+from acid_platform.services.fsck import Check, examine
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
@@ -194,3 +195,85 @@ def test_the_command_line_on_s3(warehouse: Warehouse, bucket: Bucket) -> None:
     assert "bucket_00000" in run("ls", "c/delta_0000001_0000001_0000")
     run("doctor")
     assert "0" in run("fsck")
+
+
+@pytest.mark.slow
+def test_P32_an_emptied_table_and_markers_of_directories_are_read_as_on_a_disk(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    text = warehouse.create_table(
+        "db.text",
+        "v string",
+        properties={"transactional_properties": "insert_only", "acid.format": "text"},
+    )
+    text.truncate()  # its base has no data file
+    table = made(warehouse)
+    table.insert(some(1, 2))
+    for directory in ("", "p=1/", "p=1/delta_0000001_0000001_0000/", "p=7/"):
+        warehouse.files.make_lasting_directory(f"{warehouse.path}/db.db/t/{directory}".rstrip("/"))
+    assert text.count() == 0
+    assert rows(table) == [(1, "v1", 1), (2, "v2", 0)]
+    assert {finding.check for finding in examine(warehouse.metastore).findings} <= {Check.PARTITION}
+    table.insert(some(3))
+    table.compact("major", {"p": 1})
+    table.truncate({"p": 0})
+    text.truncate()
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    assert rows(table) == [(1, "v1", 1), (3, "v3", 1)]
+    assert not [key for key in bucket.keys("db.t") if "delta" in key and "p=1" in key]
+
+
+@pytest.mark.slow
+def test_a_table_elsewhere_in_the_store_is_adopted_and_one_without_rows_dropped(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    outside = f"s3://{bucket.name}/elsewhere/t"
+    table = warehouse.create_table("db.outside", "id bigint", location=outside)
+    table.insert(pa.table({"id": [1]}))
+    assert rows(table) == [(1,)]
+    empty = made(warehouse, "db.empty")
+    assert rows(empty) == []
+    warehouse.drop_table("db.empty")
+
+    copy = f"s3://{bucket.name}/copies/t"
+    for key in bucket.server.keys(bucket.name, "elsewhere/t/delta"):
+        target = key.replace("elsewhere/", "copies/")
+        warehouse.files.system.copy_file(f"{bucket.name}/{key}", f"{bucket.name}/{target}")
+    with pytest.warns(UserWarning, match="count as committed"):
+        adopted = warehouse.adopt_table("db.adopted", copy)
+    assert rows(adopted) == [(1,)]
+    adopted.insert(pa.table({"id": [2]}))
+    assert rows(adopted) == [(1,), (2,)]
+    warehouse.drop_table("db.adopted")
+    warehouse.release()
+    cleaner.run(warehouse.metastore)
+    left = [key for key in bucket.server.keys(bucket.name, "copies/") if not key.endswith("/")]
+    assert left == []
+
+
+@pytest.mark.slow
+def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_original(
+    warehouse: Warehouse, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(warehouse).insert(some(1))
+    backup = tmp_path / "backup.duckdb"
+    warehouse.metastore.backup(backup)
+    for key in bucket.server.keys(bucket.name, "warehouse/"):
+        if not key.endswith("/"):
+            target = key.replace("warehouse/", "copy/", 1)
+            warehouse.files.system.copy_file(f"{bucket.name}/{key}", f"{bucket.name}/{target}")
+    copy, home = f"s3://{bucket.name}/copy", str(tmp_path / "other")
+    with pytest.raises(WarehouseMismatch, match=f"copy of {bucket.name}/warehouse"):
+        Warehouse.open(copy, engine="local")
+    monkeypatch.setenv("ACID_METASTORE", home)
+    run("metastore", "restore", str(backup), "--warehouse", copy)
+    monkeypatch.undo()
+    with Warehouse.open(copy, metastore=home, engine="local") as copied:
+        copied.table("db.t").insert(some(2))
+        assert [row[0] for row in rows(copied.table("db.t"))] == [1, 2]
+        copied.release()
+        copied.metastore.stop()
+    assert [row[0] for row in rows(warehouse.table("db.t"))] == [1]
+    with Warehouse.open(f"s3a://{bucket.name}/warehouse/", engine="local") as again:
+        assert [row[0] for row in rows(again.table("db.t"))] == [1]

@@ -70,7 +70,7 @@ class SparkCompaction:
             placed: list[FileEntry | None] = []
             for task, one in zip(tasks, done, strict=True):
                 if one.file is not None:
-                    files.system.move(f"{attempts(task)}/{one.file.path}", task.output)
+                    files.place(f"{attempts(task)}/{one.file.path}", task.output)
                 name = task.output.rpartition("/")[2]
                 placed.append(replace(one.file, path=name) if one.file else None)
         return records_of(tasks, placed)
@@ -101,7 +101,7 @@ class SparkCompaction:
             )
             for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
                 placed = f"{staging}/{output}/{plain_name(number)}"
-                work.files.system.move(path, placed)
+                work.files.place(path, placed)
                 records[placed] = replace(entry, path=plain_name(number))
         return records
 

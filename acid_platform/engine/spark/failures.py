@@ -31,6 +31,7 @@ from acid_platform.errors import (
     WrongType,
 )
 from acid_platform.layout import schema
+from acid_platform.object_store import hadoop_fault
 from acid_platform.storage.deletes import wrong_operation
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
@@ -60,6 +61,7 @@ _UNREADABLE = re.compile(
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
 
+_NO_CONNECTOR = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+")
 _NO_MODULE = re.compile(
     r"No module named '((?:acid_platform|pyarrow|numpy|isal|pyorc)[\w.]*)'"
     r"|(PYTHON_VERSION_MISMATCH|Cannot run program \"[^\"]*python[^\"]*\")"
@@ -91,8 +93,14 @@ _NOT_IN_ORC = re.compile(_RAISED + r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.
 
 
 def of_files(error: BaseException) -> AcidError | None:
-    """The error if a Spark exception means that a data file is gone, unreadable or no ACID file."""
+    """The error if a Spark exception means that a data file is gone, unreadable or no ACID file, or
+    that the store of the files is to blame (P41)."""
     text = _said(error)
+    if _NO_CONNECTOR.search(text):
+        return SparkMisconfigured(
+            "this Spark session can't read from S3: it lacks Hadoop's connector; set"
+            " ACID_SPARK_PACKAGES=s3 before the session starts"
+        )
     if isinstance(error, AnalysisException):  # before any row was read
         return _gone(text)
     if ours := _OURS.search(text):  # raised in a task
@@ -100,6 +108,8 @@ def of_files(error: BaseException) -> AcidError | None:
         return kind(ours[2])
     if gone := _gone(text):
         return gone
+    if fault := hadoop_fault(text):
+        return fault
     if wrong := _NO_INSERT.search(text):
         return _no_insert(_path(wrong[1]), int(wrong[2]))
     if wrong := _NO_DELETE.search(text):

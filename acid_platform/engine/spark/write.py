@@ -223,7 +223,7 @@ def _placed(
         ready = staged.ready(partition, directory)
         entries: list[FileEntry] = []
         for name, file in sorted(directories[key].items()):
-            target.files.system.move(file.path, f"{ready}/{name}")
+            target.files.place(file.path, f"{ready}/{name}")
             entries.append(file.entry)
         if target.plain is None:
             mark_version(target, ready)
