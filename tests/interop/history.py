@@ -169,7 +169,8 @@ class History:
     def round(self, name: str) -> None:
         self.counts["rounds"] += 1
         before, table = self._rows[name], f"h.{name}"
-        writers = self.random.sample(self.engines, self.random.choice((1, 2, 2, 3)))
+        number = min(len(self.engines), self.random.choice((1, 2, 2, 3)))
+        writers = self.random.sample(self.engines, number)
         told = [Told(engine, self._change(engine, name)) for engine in writers]
         event = self.random.choices(
             ("", "compaction", "gateway", "metastore"), (0.45, 0.3, 0.15, 0.1)
