@@ -143,7 +143,7 @@ def ours_of(warehouse: Warehouse) -> tuple[Run, str]:
 def mixed(chosen: argparse.Namespace, work: Path) -> Report:
     """A history of all chosen engines and this platform. Raises Unavailable."""
     report = Report("mixed history", chosen.log)
-    names = chosen.engines.split(",")
+    names = [name for name in chosen.engines.split(",") if name]
     with (
         temporary_warehouse(work / "wh", engine="local") as warehouse,
         gate_of(work / "wh", chosen.log.with_suffix(".gateway.log")) as gate,
@@ -211,7 +211,7 @@ def main() -> int:
     chosen.log.write_text("")
     RECORDED.mkdir(exist_ok=True)
     reports: list[Report] = []
-    tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
+    tasks = {} if chosen.history else {one: ENGINES[one] for one in chosen.engines.split(",")}
     for name, task in ({"history": mixed} if chosen.history else tasks).items():
         with tempfile.TemporaryDirectory() as scratch:
             try:

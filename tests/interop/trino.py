@@ -95,6 +95,7 @@ class Trino:
                 f"{port}\nfs.hadoop.enabled=true\nhive.security=allow-all\n"
                 "hive.metastore-cache-ttl=0s\nhive.non-managed-table-writes-enabled=true\n"
                 "hive.timestamp-precision=NANOSECONDS\nhive.hive-views.enabled=true\n"
+                "hive.metastore.thrift.client.max-retries=2\n"
             )
         for name, content in files.items():
             (work / name).write_text(content)
