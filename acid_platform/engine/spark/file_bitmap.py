@@ -1,4 +1,5 @@
-"""Delete events as a bitmap for each file, where all rows of a file have one key but for the rowId.
+"""Delete events as a bitmap for each file, where all rows of a file have one key but for the rowId
+(P14).
 
 Every file that a statement wrote is such a file. A scan decodes no key of it but the rowId, and the
 file's place in the bitmaps follows from the file's size, which Spark knows without decoding. So the
