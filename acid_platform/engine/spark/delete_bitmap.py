@@ -27,7 +27,7 @@ MAX_WORDS = 1 << 23
 FEW_GROUPS = 8
 """Up to so many groups are compared one after another; more are found through the table."""
 
-_BLOCK = 1 << 6
+_BLOCK = 1 << 4
 _ALIGNED = MAX_WORDS // (4 * FEW_GROUPS)
 """Words. The bitmaps of few groups begin at a multiple of `_BLOCK` and are a power of two long,
 unless they are longer than `_ALIGNED`. Spark compiles these numbers into the code of a scan. So the
