@@ -187,11 +187,10 @@ GROUP = Group(
             "P14",
             "The identity of a row counts within its partition's directory: a delete in one"
             " partition touches no other.",
-            ("engine.spark.delete_bitmap", "engine.spark.file_bitmap"),
+            ("engine.spark.delete_bitmap",),
             (
                 "test_P14_identities_are_per_partition",
                 "test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted",
-                "test_P14_each_file_has_the_deleted_rows_of_its_own_write_id_bucket_and_entity",
             ),
         ),
         Rule(

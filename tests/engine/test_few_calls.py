@@ -119,4 +119,4 @@ def test_a_statement_makes_as_many_calls_however_many_columns_there_are(
         of_statements(warehouse, 3)  # what is looked up once
         few, many = of_statements(warehouse, 4), of_statements(warehouse, 40)
     assert {name: many[name] - few[name] for name in few if many[name] > few[name] + 4} == {}
-    assert few["insert"] < 80 and few["merge"] < 200
+    assert few["insert"] < 45 and few["merge"] < 200

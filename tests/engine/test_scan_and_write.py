@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from acid_platform.engine.open import DELETE_KEYS
 from acid_platform.engine.spark import cache, delete_bitmap, scan, write
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
-from acid_platform.engine.spark.file_bitmap import FileBitmap
 from acid_platform.engine.spark.session import check_session
 from acid_platform.errors import InvalidDefinition, PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
@@ -65,7 +64,7 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
 
 
 @pytest.mark.parametrize("union", [True, False], ids=["union", "path"])
-@pytest.mark.parametrize("way", ["files", "groups", "join", "tasks"])
+@pytest.mark.parametrize("way", ["bitmap", "join", "tasks"])
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     warehouse: Warehouse,
     table: Table,
@@ -77,9 +76,7 @@ def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
     monkeypatch.setattr(scan, "UNION_LIMIT", 100)
-    if way != "files":
-        monkeypatch.setattr(FileBitmap, "build", lambda _: None)
-    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if way == "groups" else 0)
+    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if way == "bitmap" else 0)
     warehouse.release()
     before = warehouse.metastore.settings()[DELETE_KEYS]
     warehouse.metastore.set(DELETE_KEYS, "0" if way == "tasks" else before)

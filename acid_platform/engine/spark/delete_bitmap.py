@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.cache import kept
-from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
@@ -28,7 +27,7 @@ MAX_WORDS = 1 << 23
 FEW_GROUPS = 8
 """Up to so many groups are compared one after another; more are found through the table."""
 
-_BLOCK = 1 << 10
+_BLOCK = 1 << 4
 _ALIGNED = MAX_WORDS // (4 * FEW_GROUPS)
 """Words. The bitmaps of few groups begin at a multiple of `_BLOCK` and are a power of two long,
 unless they are longer than `_ALIGNED`. Spark compiles these numbers into the code of a scan. So the
@@ -87,10 +86,7 @@ class DeleteBitmap:
         words = np.concatenate(pieces).view(np.int64)
         return cls(words, starts, lows, spans, low, span, tuple(properties))
 
-    helper: ClassVar[str] = ENTITY
-    """The column that the test needs besides the keys."""
-
-    def deleted(self, spark: SparkSession, ordinal: str = ENTITY) -> Column:
+    def deleted(self, spark: SparkSession, ordinal: str) -> Column:
         """A column that says whether a row of the scan is deleted; never NULL.
 
         `ordinal` names the column with the entity's ordinal. The arrays are uncorrelated scalar
@@ -113,7 +109,9 @@ class DeleteBitmap:
         groups = np.flatnonzero(self.starts >= 0)
         few = len(groups) <= FEW_GROUPS
         index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
-        return is_set(spark, self.words, index)
+        bits = F.coalesce(F.get(_scalar(spark, self.words), index), F.lit(0))
+        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
+        return hit.bitwiseAND(F.lit(1)) == 1
 
     def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
         """The index of a row's word, else -1: a comparison per group, the largest group first."""
@@ -145,9 +143,9 @@ class DeleteBitmap:
             f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
             f" * {len(self.properties)} + {place} AS int) END"
         )
-        word = F.expr(_WORD) - F.get(_array(spark, self.lows), slot)
-        covered = (word >= 0) & (word < F.get(_array(spark, self.spans), slot))
-        index = F.get(_array(spark, self.starts), slot) + word
+        word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
+        covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
+        index = F.get(_scalar(spark, self.starts), slot) + word
         return F.when(covered, index.cast("int"))
 
 
@@ -156,28 +154,11 @@ _WORD = f"shiftright({_ROW}, 6)"
 """Keys are never NULL; if Spark knows that, it generates 40% less code for the test."""
 
 
-def word_of_row() -> Column:
-    """The number of the word with a row's bit, counted from rowId 0."""
-    return F.expr(_WORD)
-
-
-def is_set(spark: SparkSession, words: np.ndarray, index: Column) -> Column:
-    """Whether a row's bit is set in the word with this index; no bit is set outside of `words`."""
-    bits = F.coalesce(F.get(_array(spark, words), index), F.lit(0))
-    hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
-    return hit.bitwiseAND(F.lit(1)) == 1
-
-
-def scalar(spark: SparkSession, value: pa.Array) -> Column:
-    """The only value of the array as a scalar subquery, which is evaluated once."""
-    return spark.createDataFrame(pa.table({"a": value})).scalar()
-
-
-def _array(spark: SparkSession, values: np.ndarray) -> Column:
+def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
     # Spark tests each access to an array that may have NULLs.
     kind = pa.list_(pa.field("element", pa.int64(), nullable=False))
-    numbers = pa.array(values, pa.int64())
-    return scalar(spark, pa.ListArray.from_arrays([0, len(values)], numbers, type=kind))
+    column = pa.ListArray.from_arrays([0, len(values)], pa.array(values, pa.int64()), type=kind)
+    return spark.createDataFrame(pa.table({"a": column})).scalar()
 
 
 def keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:

@@ -79,8 +79,6 @@ _NO_INSERT = re.compile(_RAISED + r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
 NO_DELETE = "[NO_DELETE]"
 """Starts the message of a job that found an event other than a delete: place, operation."""
 _NO_DELETE = re.compile(_RAISED + r"\[NO_DELETE\] ([^\n]+?): (-?\d+)")
-OTHER_SIZE = "[OTHER_SIZE]"
-"""The message of a scan that found a file of a size that no commit recorded."""
 TOO_LONG = "[TOO_LONG]"
 """Starts the message of a job that found a text too long for its CHAR or VARCHAR column."""
 _TOO_LONG = re.compile(
@@ -114,11 +112,6 @@ def of_files(error: BaseException) -> AcidError | None:
         return _no_insert(_path(wrong[1]), int(wrong[2]))
     if wrong := _NO_DELETE.search(text):
         return _no_delete(_path(wrong[1]), int(wrong[2]))
-    if re.search(_RAISED + re.escape(OTHER_SIZE), text):
-        return CorruptFile(
-            "a file has another size than its commit recorded; acid fsck tells which it is:"
-            " restore it or drop its transaction"
-        )
     if unreadable := _UNREADABLE.search(text):
         return CorruptFile(
             f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"

@@ -6,8 +6,3 @@ WRITE_ID, BUCKET, ROW_ID = "__w", "__b", "__r"
 """The write id of the insert, the bucket property and the rowId."""
 
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
-
-ENTITY = "__e"
-"""The ordinal of a row's entity in the scan."""
-FILE_SIZE = "__s"
-"""The size of a row's file in bytes."""

@@ -6,7 +6,7 @@ write ids, then by the reader's predicate, last by the delete test.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -25,18 +25,11 @@ from acid_platform.engine.spark.acid_columns import (
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
 from acid_platform.engine.spark.delete_files import deleted_in_files
 from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.file_bitmap import FileBitmap
 from acid_platform.engine.spark.prepared import prepared
-from acid_platform.engine.spark.row_keys import (
-    BUCKET,
-    ENTITY,
-    FILE_SIZE,
-    KEYS,
-    ROW_ID,
-    WRITE_ID,
-)
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import (
+    ENTITY,
     Entity,
     Found,
     SourceFrames,
@@ -140,17 +133,7 @@ class ScanBuilder:
         keys = [entity.deletes for entity in group]
         tested = {branch for branch, _ in found if branch.test_deletes}
         in_tasks = any(isinstance(one, UnreadKeys) for one in keys)
-        bitmap: FileBitmap | DeleteBitmap | None = None
-        if tested and not in_tasks:
-            if all(branch.proven and not branch.streamed for branch in tested):
-                bitmap = FileBitmap.build(
-                    [
-                        (group[ordinal].deletes, source)
-                        for branch, (ordinal, source) in found
-                        if replace(branch, test_deletes=True) in tested
-                    ]
-                )
-            bitmap = bitmap or DeleteBitmap.build(keys)
+        bitmap = DeleteBitmap.build(keys) if tested and not in_tasks else None
         branches: dict[_Branch, list[Found]] = {}
         for branch, one in found:
             # Testing all rows by the bitmap costs less than a separate scan of files without
@@ -171,8 +154,6 @@ class ScanBuilder:
         )
         for branch, sources in branches.items():
             tests = branch.test_deletes
-            helper = bitmap.helper if bitmap is not None else ENTITY
-            needed = self._needed(branch, helper)
             if branch.streamed:
                 frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
             else:
@@ -182,29 +163,23 @@ class ScanBuilder:
                         branch.positional,
                         sources,
                         self._validity(branch),
-                        needed,
-                        self._decoded(branch, [source for _, source in sources], needed),
+                        self.needs_ids or tests,
+                        tests,
+                        self._decoded(branch, [source for _, source in sources]),
                     )
                 )
             for frame in frames:
                 rows = self._filtered(frame)
                 if bitmap is not None and tests:
-                    rows = rows.filter(~bitmap.deleted(self.spark))
+                    rows = rows.filter(~bitmap.deleted(self.spark, ENTITY))
                 elif tests:
                     rows = self._without_deleted(rows, group)
-                have = {*needed, *KEYS} if branch.streamed else needed
-                helpers = sorted(have - {*(KEYS if self.shows_ids else ())})
+                have_keys = self.needs_ids or tests or branch.streamed
+                helpers = [
+                    *([ENTITY] if tests else []),
+                    *(KEYS if have_keys and not self.shows_ids else []),
+                ]
                 yield rows.drop(*helpers) if helpers else rows
-
-    def _needed(self, branch: _Branch, helper: str) -> frozenset[str]:
-        """The columns that rows of these files are tested by or shown with, besides their values.
-
-        `helper`: the column that the delete test needs besides row keys.
-        """
-        needed = frozenset[str](KEYS if self.needs_ids else ())
-        if branch.test_deletes:
-            needed |= {helper, *((ROW_ID,) if helper == FILE_SIZE else KEYS)}
-        return needed
 
     def _branch(self, entity: EntityScan, source: Source) -> _Branch:
         test_deletes = _may_have_deleted_rows(entity.deletes, source)
@@ -221,14 +196,11 @@ class ScanBuilder:
             and can_leave_out(self.spark),
         )
 
-    def _decoded(
-        self, branch: _Branch, sources: Sequence[Source], wanted: Collection[str]
-    ) -> AcidColumns:
-        """The ACID columns of these files that rows are tested by, or that `wanted` shows."""
+    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
+        """The ACID columns that the rows of these files are tested by, or that are asked for."""
         if not branch.proven:
             return ALL
-        columns = zip(KEY_COLUMNS, KEYS, strict=True)
-        needed = frozenset(column for column, name in columns if name in wanted)
+        needed = frozenset(KEY_COLUMNS if self.needs_ids or branch.test_deletes else ())
         if branch.test_rows or branch.above >= 0:
             needed |= {schema.CURRENT_TRANSACTION}
         write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}

@@ -9,7 +9,7 @@ Arrow if their rows need row ids by position (F15).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -22,14 +22,7 @@ from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.few_calls import orc_frame
 from acid_platform.engine.spark.plain_files import read_plain
-from acid_platform.engine.spark.row_keys import (
-    BUCKET,
-    ENTITY,
-    FILE_SIZE,
-    KEYS,
-    ROW_ID,
-    WRITE_ID,
-)
+from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
@@ -42,6 +35,9 @@ from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.files import Files
 from acid_platform.storage.source_read import EntityRead
 from acid_platform.transactions import ValidWriteIdList
+
+ENTITY = "__e"
+"""The column with the ordinal of a row's entity in the scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,20 +142,22 @@ class SourceFrames:
         positional: bool,
         found: Sequence[Found],
         tests: Sequence[str],
-        wanted: Collection[str],
+        with_keys: bool,
+        with_entity: bool,
         decoded: AcidColumns = ALL,
     ) -> Iterator[DataFrame]:
         """Frames read by Spark's own readers; rows without ACID columns get NULL keys.
 
         `tests`: SQL on the root columns of files with ACID columns, of which `decoded` are read.
-        `wanted`: those of KEYS, ENTITY and FILE_SIZE that the rows should have.
         """
         ordinals = {ordinal for ordinal, _ in found}
         if len(ordinals) > 1 and not all(_regular(source) for _, source in found):
             # These paths don't show the partition at a fixed depth: read each entity separately.
             for ordinal in sorted(ordinals):
                 own = [pair for pair in found if pair[0] == ordinal]
-                yield from self.native(kind, positional, own, tests, wanted, decoded)
+                yield from self.native(
+                    kind, positional, own, tests, with_keys, with_entity, decoded
+                )
             return
         frame = self._read(kind, positional, [source for _, source in found], tests, decoded)
         if len(ordinals) > 1:
@@ -170,15 +168,13 @@ class SourceFrames:
             entity = str(ordinal)
             values = [self._literals(i)[ordinal] for i in range(len(self.partition_columns))]
         acid = kind is SourceKind.ACID
-        texts = decoded.keys() if acid else _NO_KEYS
-        keys = [text for text, name in zip(texts, KEYS, strict=True) if name in wanted]
+        keys = decoded.keys() if acid else _NO_KEYS
         yield self._marked(
             frame.selectExpr(
                 *self._stored(acid),
                 *self._named(values),
-                *keys,
-                *([f"{entity} AS {ENTITY}"] if ENTITY in wanted else []),
-                *([f"_metadata.file_size AS {FILE_SIZE}"] if FILE_SIZE in wanted else []),
+                *(keys if with_keys else ()),
+                *([f"{entity} AS {ENTITY}"] if with_entity else []),
                 *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
             )
         )
