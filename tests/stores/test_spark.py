@@ -81,8 +81,7 @@ def test_P41_spark_writes_reads_and_compacts_on_s3(bucket: Bucket) -> None:
     assert done.returncode == 0, done.stderr[-6000:]
     told = json.loads(done.stdout.splitlines()[-1])
     print(told["requests"])
+    assert "COPY" not in told["requests"]["read"]
     assert told["findings"] == []
     left = [key for key in bucket.keys("db.t") if not key.endswith("/")]
-    assert not [key for key in left if "_tmp_" in key], left
-    deltas = {key.split("/")[1] for key in left if "delta" in key}
-    assert len(deltas) <= 1, "that of the last insert, which nothing has compacted"
+    assert not [key for key in left if "_tmp_" in key or "delta" in key], left
