@@ -14,6 +14,7 @@ from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchLock,
+    NoSuchTable,
     NoSuchTxn,
     TxnAborted,
     UnsupportedStatement,
@@ -203,7 +204,12 @@ class Transactions:
     def lock(self, request: Any) -> Any:
         """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
         settings = self._lock_settings()
-        locks = [_lock(component, settings) for component in request.component]
+        locks = [
+            _of_database(component)
+            if self._is_to_be_made(component)
+            else _lock(component, settings)
+            for component in request.component
+        ]
         if request.txnid:
             self._locker().add(request.txnid)
         try:
@@ -215,6 +221,19 @@ class Transactions:
                 lockid=0, state=LockState.NOT_ACQUIRED, errorMessage=str(error)
             )
         return self._settled(progress, request.txnid or 0)
+
+    def _is_to_be_made(self, component: Any) -> bool:
+        """Hive's CREATE TABLE locks the table before it is there; its database is locked instead.
+
+        A statement that reads or writes such a table is refused by the lock as before.
+        """
+        if component.operationType in OPERATIONS or not component.tablename:
+            return False
+        try:
+            self._metastore.table(f"{component.dbname}.{component.tablename}")
+        except NoSuchTable:
+            return component.dbname.lower() in self._metastore.databases()
+        return False
 
     def check_lock(self, request: Any) -> Any:
         """Raises NoSuchLock, TxnAborted."""
@@ -309,6 +328,10 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
         component.partitionname or None,
         bool(component.isDynamicPartitionWrite),
     )
+
+
+def _of_database(component: Any) -> LockRequest:
+    return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, Operation.SELECT)
 
 
 def _agent(text: str | None) -> str:

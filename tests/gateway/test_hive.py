@@ -6,6 +6,7 @@ import socket
 from typing import Any
 
 import pytest
+from thriftpy2.thrift import TApplicationException
 
 from acid_platform.gateway.server import Server
 from acid_platform.metastore.records import LockRequest
@@ -196,6 +197,14 @@ def test_P34_a_read_that_may_not_wait_is_not_acquired(client: Any, warehouse: Wa
     assert answer.state == NOT_ACQUIRED and "does not queue" in answer.errorMessage
     holder.abort()
     reader.abort()
+
+
+def test_P34_create_table_locks_a_table_that_is_not_there_yet(client: Any) -> None:
+    statement = Statement(client)
+    assert statement.lock("db.not_yet", 6, EXCLUSIVE).state == ACQUIRED
+    with pytest.raises(TApplicationException, match=r"no table db\.not_yet"):
+        statement.lock("db.not_yet", INSERT, SHARED_WRITE)
+    statement.abort()
 
 
 def test_P34_the_write_ids_of_a_statement_without_tables(client: Any) -> None:
