@@ -94,6 +94,18 @@ def any_file(home: Path, pattern: str) -> Callable[[], bool]:
     return found
 
 
+class TestSmoke:
+    def test_P12_rows_are_written_changed_and_read(self, warehouse: Warehouse) -> None:
+        table = warehouse.create_table("few", "id bigint, v string")
+        table.insert(warehouse.spark.range(100).selectExpr("id", "'a' v"))
+        table.update({"v": "'b'"}, "id < 10")
+        assert rows_of(warehouse, "few", "id", "v") == [
+            (n, "b" if n < 10 else "a") for n in range(100)
+        ]
+        assert not leftovers(Path(warehouse.path))
+
+
+@pytest.mark.slow
 class TestStatements:
     def test_P12_P15_every_statement_runs_on_executors(self, warehouse: Warehouse) -> None:
         spark = warehouse.spark

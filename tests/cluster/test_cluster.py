@@ -38,12 +38,12 @@ def run(*words: str) -> None:
     assert " passed" in done.stdout, done.stdout
 
 
-def test_P12_P15_every_statement_runs_on_a_cluster() -> None:
+def test_P12_rows_are_written_changed_and_read_on_a_cluster() -> None:
     run("-m", "not slow")
 
 
 @pytest.mark.slow
-def test_P19_P21_executors_die_and_tasks_run_twice() -> None:
+def test_P12_P19_P21_every_statement_runs_on_a_cluster_whose_executors_die() -> None:
     run("-m", "slow")
 
 

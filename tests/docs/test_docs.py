@@ -92,6 +92,7 @@ def test_the_example_of_the_readme_runs_and_prints_what_it_says(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_check_of_the_readmes_asset_can_fail_and_then_blocks(
     tmp_path: Path, spark: SparkSession
 ) -> None:

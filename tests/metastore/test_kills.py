@@ -116,7 +116,7 @@ def _kill_often(directory: Path, kills: int, chance: random.Random) -> None:
         killed += 1
 
 
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.timeout(900)
 def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
     tmp_path: Path, kills: int

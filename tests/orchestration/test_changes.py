@@ -52,6 +52,7 @@ def consumed(place: Place) -> list[tuple[int, str, int]]:
     return sorted((row["write_id"], row["what"], row["id"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_P39_a_killed_materialization_neither_loses_nor_repeats_a_change(place: Place) -> None:
     wh = place.warehouse
     expected: list[tuple[int, str, int]] = []

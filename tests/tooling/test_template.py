@@ -73,6 +73,7 @@ sys.path[:] = [path for path in sys.path if path in os.environ["PYTHONPATH"].spl
 """
 
 
+@pytest.mark.slow
 def test_without_assets_everything_loads_and_every_test_is_found(bare: Path) -> None:
     shown = python(bare, "-c", LOADED).stdout
     assert json.loads(shown.splitlines()[-1]) == [[], JOBS]

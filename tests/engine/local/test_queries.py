@@ -126,7 +126,7 @@ def differences(engines: Engines, queries: Sequence[Query]) -> list[str]:
 @pytest.mark.spark
 def test_P33_generated_queries_agree(engines: Engines) -> None:
     generator = Generator(17)
-    queries = [generator.query() for _ in range(40)]
+    queries = [generator.query() for _ in range(20)]
     engines.refused.clear()
     found = differences(engines, queries)
     assert not found, "\n".join(found)
