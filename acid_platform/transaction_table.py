@@ -14,6 +14,7 @@ from acid_platform.engine.rows import Rows, column_names
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import (
     InvalidDefinition,
+    InvalidExpression,
     NoSuchPartition,
     UnsupportedStatement,
 )
@@ -217,6 +218,11 @@ class TransactionTable:
             *(clauses or ()),
             *merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert),
         ]
+        if not chosen:
+            raise InvalidExpression(
+                f"MERGE into {self.name} has no WHEN clause: say what happens to rows that match,"
+                " or to those that don't"
+            )
         only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
         self._refuse_insert_only("MERGE")
         self.require_writable()

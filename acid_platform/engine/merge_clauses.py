@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
+from acid_platform.errors import InvalidExpression
+
 
 class MergeAction(Enum):
     UPDATE = "update"
@@ -24,6 +26,14 @@ class MergeClause:
     action: MergeAction
     values: Mapping[str, str] | None = None
     condition: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidExpression for a condition that is not text, such as True."""
+        if self.condition is not None and not isinstance(self.condition, str):
+            raise InvalidExpression(
+                f"the condition of WHEN … THEN {self.action.name} is {self.condition!r}: write SQL"
+                " text such as 's.gone', or 'true' for all rows"
+            )
 
 
 def merge_clauses(

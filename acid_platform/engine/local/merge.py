@@ -40,7 +40,7 @@ from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import InvalidDefinition, InvalidExpression, NeedsSpark
+from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
@@ -72,8 +72,6 @@ class Merge:
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
         """
-        if not self.clauses:
-            raise InvalidExpression(f"MERGE into {self.target.table} has no WHEN clause")
         if self.alias.lower() == self.source_alias.lower():
             raise NeedsSpark("MERGE with one name for both sides")
         require_writable(self.target)

@@ -28,7 +28,7 @@ from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import quoted, type_text
 from acid_platform.engine.spark.write import BITS, SparkTarget, arranged, write_statement
-from acid_platform.errors import InvalidExpression, SourceRowsAmbiguous
+from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.types import Column as TableColumn
@@ -60,8 +60,6 @@ class Merge:
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, and what write_statement raises.
         """
-        if not self.clauses:
-            raise InvalidExpression(f"MERGE into {self.table} has no WHEN clause")
         matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
         number_of_writers = writers(self.scan)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.errors import AcidError, NeedsSpark
+from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
@@ -260,6 +260,26 @@ def test_P33_many_random_changes_do_the_same_in_both_engines(
     case: tuple[str, list[Statement]],
 ) -> None:
     check(warehouses, *case)
+
+
+def test_P33_a_merge_with_two_mistakes_tells_the_same_one_in_both_engines(
+    warehouses: Warehouses,
+) -> None:
+    check(
+        warehouses,
+        "plain",
+        [
+            Statement("insert", ([{"id": 1, "v": "a"}],)),
+            Statement("merge", ([{"id": 1, "nope": 1}], "t.id = s.id", None, None, None, [])),
+        ],
+    )
+
+
+def test_a_condition_that_is_no_text_is_refused(warehouses: Warehouses) -> None:
+    for warehouse in warehouses:
+        table = warehouse.create_table("db.texts", "id int")
+        with pytest.raises(InvalidExpression, match="'true' for all rows"):
+            table.merge([{"id": 1}], "t.id = s.id", when_matched_delete=True)  # type: ignore[arg-type]
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
