@@ -76,13 +76,17 @@ class Merge:
         bits = self._bits(matched_clauses, len(self.clauses))
         values = [quoted(column.name) for column in self.scan.columns]
         partition = [quoted(column.name) for column in self.scan.partition_columns]
-        changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values])
+        # Inserted rows have no key: the order of the source gives them their row ids (P33).
+        order = [_SOURCE_ROW] if inserts else []
+        changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values, *order])
         changed = to_be_stored(
             changed, (*self.scan.columns, *self.scan.partition_columns), self.table
         )
         if inserts and self.target.buckets:
             changed = self._placed_by_hash(changed, self.target.buckets)
-        rows_to_write = arranged(changed, self.target, RowKind.EACH, values, number_of_writers)
+        rows_to_write = arranged(
+            changed, self.target, RowKind.EACH, values, number_of_writers, order
+        )
         try:
             written, received = write_statement(rows_to_write, self.target)
         except SourceRowsAmbiguous:
@@ -221,6 +225,7 @@ class Merge:
                     f"CASE WHEN {none} THEN {_property(place)} ELSE {BUCKET} END AS {BUCKET}",
                     ROW_ID,
                     *values,
+                    _SOURCE_ROW,
                 ],
             )
 

@@ -81,6 +81,7 @@ def arranged(
     kind: RowKind,
     values: Sequence[str] = (),
     writers: int | None = None,
+    order: Sequence[str] = (),
 ) -> StatementRows:
     """The rows of a statement from a frame.
 
@@ -88,7 +89,8 @@ def arranged(
     are SQL of the table's columns over this frame. With `writers`, which is above all bucket
     numbers, rows go to the partition of their bucket, otherwise they are there already. Rows are
     sorted as their files need them: by the text of the partition, which is never NULL, then by key
-    (P15). Rows without a write id come first. A timestamp that ORC can't store fails the job.
+    (P15), then by `order`, columns of the frame that are not written. Rows without a write id come
+    first. A timestamp that ORC can't store fails the job.
     """
     names = [quoted(name) for name in target.partition_names]
     keys = [] if kind is RowKind.INSERT else list(KEYS)
@@ -104,14 +106,17 @@ def arranged(
             for name in names
         ]
         stored = (f"{value} AS {name}" for value, name in zip(values, given, strict=True))
-        frame = selected(frame, [*texts, *keys, *bits, *stored])
+        frame = selected(frame, [*texts, *keys, *bits, *stored, *order])
     if writers is not None:
         frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
     # Before the sort, because an observation does not keep the order.
     frame = frame.observe(target.counted, expression(frame.sparkSession, "count(1) AS rows"))
     columns = [*target.partition_names, *keys, *bits, *(c.name for c in target.columns)]
     columns = columns[: len(columns) - len(target.columns) + len(given)]
-    return StatementRows(sorted_within(frame, [*names, *keys]), kind, columns)
+    frame = sorted_within(frame, [*names, *keys, *order])
+    if order:
+        frame = selected(frame, [quoted(name) for name in columns])
+    return StatementRows(frame, kind, columns)
 
 
 def write_statement(

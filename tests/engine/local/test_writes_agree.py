@@ -275,6 +275,18 @@ def test_P33_a_merge_with_two_mistakes_tells_the_same_one_in_both_engines(
     )
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_P33_a_merge_into_an_empty_table_gives_row_ids_in_the_order_of_the_source(
+    warehouses: Warehouses, kind: str
+) -> None:
+    keys = [key.split()[0] for key in KINDS[kind].get("partitioned_by", ())]
+    rows = [{"id": i * 7 % 16, "v": str(i), "k": "ab"[i % 3 == 0], "n": 0} for i in range(16)]
+    source = [{name: row[name] for name in ("id", "v", *keys)} for row in rows]
+    clauses = [MergeClause(MergeAction.UPDATE, {"v": "s.v"}), MergeClause(MergeAction.INSERT)]
+    merge = Statement("merge", (source, "t.id = s.id", None, None, None, clauses))
+    check(warehouses, kind, [merge, merge])
+
+
 def test_a_condition_that_is_no_text_is_refused(warehouses: Warehouses) -> None:
     for warehouse in warehouses:
         table = warehouse.create_table("db.texts", "id int")
