@@ -101,6 +101,7 @@ def _read(where: Path, part: Part) -> list[Record]:
     return batches(part.item, Archive(str(where)).read(part.item))
 
 
+@pytest.mark.slow
 def test_P40_a_promoted_standby_goes_on_with_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +148,7 @@ def test_P40_a_promoted_standby_goes_on_with_the_archive(
             member.kill()
 
 
+@pytest.mark.slow
 def test_P40_the_commands_show_an_archive_and_restore_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_P10_an_open_transaction_goes_on_at_the_standby(pair: tuple[Member, Memb
         assert client.outcome(transaction.id)["state"] == "c"
 
 
+@pytest.mark.slow
 def test_P10_an_old_primary_answers_nothing_after_its_standby_was_promoted(
     pair: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
