@@ -137,6 +137,32 @@ def test_P34_a_lock_waits_and_is_granted_later(
         waiter.commit()
 
 
+def test_P34_a_statement_that_waited_for_a_writer_is_told_to_begin_again(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    """Hive asks after it got an exclusive lock; an id above its own makes it open a transaction."""
+    table = warehouse.create_table("db.again", "id int, v string")
+    trino_insert(client, table.name, [(1, "a")])
+    with connected(server.address) as other:
+        first, second = Statement(client), Statement(other)
+        assert first.lock(table.name, UPDATE, EXCL_WRITE).state == ACQUIRED
+        assert client.get_latest_txnid_in_conflict(first.id) == 0
+        asked = second.lock(table.name, UPDATE, EXCL_WRITE)
+        assert asked.state == WAITING
+        write_id = first.allocate(table.name)
+        files(client, table.name).inserts(f"b{write_id}", insert_events(write_id, [(2, "b")]))
+        first.commit()
+        assert second.check(asked.lockid).state == ACQUIRED
+        assert other.get_latest_txnid_in_conflict(second.id) > second.id
+        second.abort()
+        third = Statement(other)
+        assert third.lock(table.name, UPDATE, EXCL_WRITE).state == ACQUIRED
+        assert other.get_latest_txnid_in_conflict(third.id) == 0
+        third.abort()
+    with pytest.raises(m.MetaException, match=r"no transaction|not open"):
+        client.get_latest_txnid_in_conflict(10**6)
+
+
 def test_P34_a_lock_waits_for_our_own_writer_too(client: Any, warehouse: Warehouse) -> None:
     warehouse.create_table("db.ours", "id int, v string")
     lock = LockRequest("db.ours", LockType.EXCLUSIVE, Operation.SELECT)
@@ -211,6 +237,21 @@ def test_P34_the_write_ids_of_a_statement_without_tables(client: Any) -> None:
     request = m.GetValidWriteIdsRequest(fullTableNames=["_dummy_database._dummy_table"])
     (listed,) = client.get_valid_write_ids(request).tblValidWriteIds
     assert (listed.writeIdHighWaterMark, listed.invalidWriteIds) == (0, [])
+
+
+def test_P34_nothing_is_seen_of_a_table_that_is_not_there(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Hive asks so before CREATE TABLE IF NOT EXISTS; a name in another form is an error."""
+    table = warehouse.create_table("db.seen_beside", "id int, v string")
+    trino_insert(client, table.name, [(1, "a")])
+    request = m.GetValidWriteIdsRequest(fullTableNames=["db.not_there", "DB.Seen_Beside"])
+    missing, there = client.get_valid_write_ids(request).tblValidWriteIds
+    assert (missing.fullTableName, missing.writeIdHighWaterMark) == ("db.not_there", 0)
+    assert (there.fullTableName, there.writeIdHighWaterMark) == ("DB.Seen_Beside", 1)
+    for odd in ("hive.db.seen_beside", "@hive#db.seen_beside", "`db`.`seen_beside`", "seen_beside"):
+        with pytest.raises(m.MetaException):
+            client.get_valid_write_ids(m.GetValidWriteIdsRequest(fullTableNames=[odd]))
 
 
 def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(

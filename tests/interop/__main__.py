@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -144,6 +145,7 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
     """A history of all chosen engines and this platform. Raises Unavailable."""
     report = Report("mixed history", chosen.log)
     names = [name for name in chosen.engines.split(",") if name]
+    os.environ.setdefault("ACID_SPARK_MEMORY", "1500m")
     with (
         temporary_warehouse(work / "wh", engine="local") as warehouse,
         gate_of(work / "wh", chosen.log.with_suffix(".gateway.log")) as gate,
@@ -158,6 +160,8 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
                 running.callback(trino.stop)
                 trino.await_start()
                 engines += [history.of_trino(trino)]
+            elif name == "spark":
+                engines += [history.ours("our Spark", work / "wh", "spark")]
             else:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
@@ -190,12 +194,14 @@ ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "trino": with_trino,
     **{f"hive-{version}": partial(with_hive, version) for version in VERSIONS},
 }
+MIXED = "trino,hive-4.0.1,spark"
+"""The engines of a mixed history beside this platform's engine without a JVM."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make interop")
     parser.add_argument("--home", type=Path, default=ROOT / "var" / "interop")
-    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--engines", help=f"default: {','.join(ENGINES)}; with --history {MIXED}")
     parser.add_argument("--races", type=int, default=5)
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "interop.jsonl")
     parser.add_argument("--out", type=Path, help="write the result as JSON there")
@@ -203,6 +209,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the mixed history")
     parser.add_argument("--record", action="store_true", help="renew the recordings for make test")
     chosen = parser.parse_args()
+    chosen.engines = chosen.engines or (MIXED if chosen.history else ",".join(ENGINES))
     load()
     # Otherwise a SIGTERM, as of `timeout`, would leave the engines running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -46,10 +46,11 @@ SELECTED = f"SELECT {', '.join(COLUMNS)} FROM {{}}"
 _ALL = ("insert", "update", "delete", "merge")
 _CONFLICTS = ("conflict", "overlaps", "TxnAborted", "LockTimeout", "LockException")
 """Words of errors with which a statement may be refused when another one was faster."""
-SETTINGS = {"hive.txn.timeout": "20s"}
+SETTINGS = {"hive.txn.timeout": "60s"}
 """Statements that a kill cut off hold their locks no longer than that."""
-_LEFT_OVER = 60.0
+_LEFT_OVER = 120.0
 """For so many seconds after a kill such locks may be in the way."""
+_TOLD_EVERY = 120.0
 TABLES: dict[str, tuple[str, dict[str, object], tuple[str, ...]]] = {
     "plain": ("id int, v int, s string, p int", {}, _ALL),
     "parts": ("id int, v int, s string", {"partitioned_by": ["p int"]}, _ALL),
@@ -155,9 +156,12 @@ class History:
 
     def run(self, seconds: float) -> None:
         """Rounds until the time is over, or a read is wrong."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not self.report.failures:
+        began = told = time.monotonic()
+        while time.monotonic() < began + seconds and not self.report.failures:
             self.round(self.random.choice(sorted(TABLES)))
+            if time.monotonic() - told > _TOLD_EVERY:
+                told = time.monotonic()
+                self._tell(told - began)
         self.compact_and_clean()
         for name in TABLES:
             for engine in self.engines:
@@ -165,6 +169,14 @@ class History:
         found = examine(self.warehouse.metastore, warehouse=self.warehouse.path).findings
         errors = [str(one) for one in found if str(one).startswith("error")]
         self.report.check("fsck finds no error", not errors, errors)
+
+    def _tell(self, seconds: float) -> None:
+        read, equal = self.report.read, self.report.equal
+        print(
+            f"     {seconds / 60:.0f} minutes: {self.counts['rounds']} rounds, {equal} of {read}"
+            " reads equal",
+            flush=True,
+        )
 
     def round(self, name: str) -> None:
         self.counts["rounds"] += 1
@@ -224,6 +236,9 @@ class History:
             told.outcome = Outcome.DONE
         except Failed as error:
             told.outcome, told.error = Outcome.REFUSED, str(error)
+        except Exception as error:  # neither done nor refused: a fault, which must not be lost
+            told.outcome = Outcome.REFUSED
+            told.error = f"unexpected {type(error).__name__}: {error}"
         took = round((time.perf_counter() - began) * 1000)
         self.report.note(
             {
@@ -240,8 +255,8 @@ class History:
         time.sleep(self.random.random())
         try:
             found.append((engine, engine.read(f"h.{name}")))
-        except (Failed, ValueError) as error:
-            found.append((engine, str(error)))
+        except Exception as error:  # a fault to judge in the round's own thread
+            found.append((engine, f"{type(error).__name__}: {error}"))
 
     def _happens(self, event: str, name: str) -> None:
         """What happens beside the statements."""
@@ -331,9 +346,9 @@ def read(warehouse: Warehouse, table: str) -> Rows:
     return rows_of(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def ours(name: str, path: Path) -> Engine:
-    """This platform's engine without a JVM, with a connection of its own."""
-    warehouse = Warehouse.open(path, engine="local")
+def ours(name: str, path: Path, engine: str = "local") -> Engine:
+    """This platform with a connection of its own; the engine `local` needs no JVM."""
+    warehouse = Warehouse.open(path, engine=engine)
 
     def run(statement: str) -> object:
         try:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from acid_platform.errors import NoSuchLock, SnapshotExpired
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
+    GetConflict,
     GetTouched,
     GetTxnList,
     GetWriteIdsUnder,
@@ -15,7 +16,7 @@ from acid_platform.metastore.operations.foreign_transactions import (
     RequestLock,
 )
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
-from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
 from acid_platform.metastore.rules.state import Txn
 from acid_platform.metastore.rules.timers import touch
@@ -92,7 +93,18 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
     ]
 
 
+def conflict(turn: Turn, operation: GetConflict) -> str:
+    """What was committed since the transaction was opened decides (T40).
+
+    Raises TxnAborted, SnapshotExpired, NoSuchTxn.
+    """
+    state, txn = turn.state, require_open(turn, operation.txn)
+    found = write_set.conflict(state, txn, state.components.get(txn.txn_id, ()))
+    return write_set.describe(state, *found) if found else ""
+
+
 HANDLERS: Handlers = {
+    GetConflict: conflict,
     RequestLock: request_lock,
     CheckLock: check_lock,
     GetTxnList: txn_list_now,
