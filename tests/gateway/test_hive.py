@@ -30,6 +30,7 @@ from tests.gateway.clients import (
     files,
     insert_events,
     m,
+    place_of,
     shown,
     trino_insert,
 )
@@ -285,6 +286,32 @@ def test_P34_an_overwrite_without_rows_empties_the_table(client: Any, warehouse:
     files(client, table.name).marker(f"b{write_id}")
     statement.commit()
     assert table.count() == 0 and table.to_arrow().num_rows == 0
+    # Trino finds directories by their files: it would still show the row (P32).
+    base = place_of(client, table.name) / f"base_{write_id:07d}"
+    assert (base / "bucket_00000").is_file()
+
+
+@pytest.mark.parametrize("properties", [{}, {"transactional_properties": "insert_only"}])
+def test_P32_a_table_that_was_truncated_through_the_gateway_has_a_file(
+    properties: dict[str, str], client: Any, warehouse: Warehouse
+) -> None:
+    name = f"db.truncated_{len(properties)}"
+    table = warehouse.create_table(name, "id int, v string", properties=properties)
+    warehouse.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+    statement = Statement(client)
+    statement.lock(name, UPDATE, EXCL_WRITE)
+    write_id = statement.allocate(name)
+    short = name.removeprefix("db.")
+    client.truncate_table_req(
+        m.TruncateTableRequest(dbName="db", tableName=short, writeId=write_id)
+    )
+    statement.commit()
+    base = place_of(client, name) / f"base_{write_id:07d}"
+    (file,) = (one.name for one in base.iterdir() if not one.name.startswith(("_", ".")))
+    assert file == ("000000_0" if properties else "bucket_00000")
+    assert table.count() == 0
+    (row,) = (one for one in warehouse.metastore.history(name) if one["overwrite"])
+    assert (row["rows"], row["files"]) == (0, 1)
 
 
 def test_P34_the_insert_of_an_insert_only_table_is_counted_from_its_footers(
