@@ -63,25 +63,6 @@ def test_S4_a_snapshot_is_the_same_whoever_ended_since(world: World) -> None:
     assert world.state.departed == [] and low_mark(world.state) == 5
 
 
-def test_P5_a_list_counts_as_long_as_the_write_ids_of_its_open_transactions_are_known(
-    world: World,
-) -> None:
-    """Hive gives up a transaction, opens another, and asks once more with the old list (P34)."""
-    open_then = world.write()
-    said = str(txn_list(world.state))
-
-    def asked() -> str:
-        (listed,) = world.call("write_ids_under", tables=["default.t"], valid_txns=said)["lists"]
-        return str(listed)
-
-    seen = asked()
-    world.commit(open_then)
-    assert asked() == seen
-    world.tick(61_000)
-    with pytest.raises(SnapshotExpired, match=f"transaction {open_then.id}, which is open in it"):
-        asked()
-
-
 @pytest.mark.parametrize("kind", ["writers", "readers"])
 def test_T2_memory_does_not_grow_with_the_square_of_the_open_transactions(kind: str) -> None:
     """With 10,000 open at once, no transaction's memory grows with the number of the others."""
