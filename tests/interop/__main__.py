@@ -1,6 +1,7 @@
 """`make interop`: real engines read and write our tables through the gateway, and both sides agree.
 
     python -m tests.interop [--home DIR] [--engines NAMES] [--races N] [--record] [--out FILE]
+    python -m tests.interop --races N --only-races [--home DIR] [--engines NAMES]
     python -m tests.interop --history MINUTES [--home DIR] [--engines NAMES] [--seed N] [--out FILE]
 
 Maven fetches the engines once into `--home` (Trino: 821 MB). An engine that can't be had is
@@ -21,22 +22,22 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any
 
-from acid_platform.errors import AcidError, AlreadyScheduled
+from acid_platform.errors import AlreadyScheduled
 from acid_platform.gateway.protocol import load
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.interop import history, hive_statements, trino_statements
-from tests.interop.checks import Checks, Run, record
+from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
 from tests.interop.history import History, gate_of
 from tests.interop.hive import VERSIONS, Hive
+from tests.interop.racing import ours, races
 from tests.interop.report import Report
 from tests.interop.tables import KINDS, make_tables
-from tests.interop.trino import VERSION, Failed, Trino, Unavailable
+from tests.interop.trino import VERSION, Trino, Unavailable
 from tests.interop.values import hive_rows, trino_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -83,7 +84,7 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
                 record(other, second, report.engine, statements, run, target)
             theirs = (trino.sql, "evolved")
             checks.races(chosen.races, "two of Trino", [theirs, theirs])
-            checks.races(chosen.races, "Trino and this platform", [theirs, ours_of(warehouse)])
+            checks.races(chosen.races, "Trino and this platform", [theirs, ours(warehouse)])
             show_latency(gateway)
         finally:
             trino.stop()
@@ -110,7 +111,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             checks.runs(hive_statements.STATEMENTS)
             theirs, second = (hive.sql, "db.evolved"), (hive.session().sql, "db.evolved")
             checks.races(chosen.races, "two of Hive", [theirs, second])
-            checks.races(chosen.races, "Hive and this platform", [theirs, ours_of(warehouse)])
+            checks.races(chosen.races, "Hive and this platform", [theirs, ours(warehouse)])
             show_latency(gateway)
         finally:
             hive.stop()
@@ -126,19 +127,6 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             finally:
                 hive.stop()
     return report
-
-
-def ours_of(warehouse: Warehouse) -> tuple[Run, str]:
-    """This platform as one side of a race."""
-
-    def run(statement: str) -> list[Any]:
-        try:
-            warehouse.sql(statement)
-        except AcidError as error:
-            raise Failed(f"{type(error).__name__}: {error}") from error
-        return []
-
-    return run, "db.evolved"
 
 
 def mixed(chosen: argparse.Namespace, work: Path) -> Report:
@@ -203,6 +191,7 @@ def main() -> int:
     parser.add_argument("--home", type=Path, default=ROOT / "var" / "interop")
     parser.add_argument("--engines", help=f"default: {','.join(ENGINES)}; with --history {MIXED}")
     parser.add_argument("--races", type=int, default=5)
+    parser.add_argument("--only-races", action="store_true", help="of all engines at once")
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "interop.jsonl")
     parser.add_argument("--out", type=Path, help="write the result as JSON there")
     parser.add_argument("--history", type=float, help="instead, a mixed history of so many minutes")
@@ -218,8 +207,13 @@ def main() -> int:
     chosen.log.write_text("")
     RECORDED.mkdir(exist_ok=True)
     reports: list[Report] = []
-    tasks = {} if chosen.history else {one: ENGINES[one] for one in chosen.engines.split(",")}
-    for name, task in ({"history": mixed} if chosen.history else tasks).items():
+    if chosen.history:
+        tasks = {"history": mixed}
+    elif chosen.only_races:
+        tasks = {"races": races}
+    else:
+        tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
+    for name, task in tasks.items():
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 reports.append(task(chosen, Path(scratch)))
