@@ -29,7 +29,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
-from tests.interop import history, hive_statements, trino_statements
+from tests.interop import history, hive_statements, participants, trino_statements
 from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
 from tests.interop.history import History, gate_of
@@ -141,21 +141,24 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
     ):
         for name, value in history.SETTINGS.items():
             warehouse.metastore.set(name, value)
-        engines = [history.ours("ours", work / "wh"), history.ours("ours too", work / "wh")]
+        engines = [
+            participants.ours("ours", work / "wh"),
+            participants.ours("ours too", work / "wh"),
+        ]
         for name in names:
             if name == "trino":
                 trino = Trino(chosen.home, work / "trino", {"acid": gate.address})
                 running.callback(trino.stop)
                 trino.await_start()
-                engines += [history.of_trino(trino)]
+                engines += [participants.of_trino(trino)]
             elif name == "spark":
-                engines += [history.ours("our Spark", work / "wh", "spark")]
+                engines += [participants.ours("our Spark", work / "wh", "spark")]
             else:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
                 hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
                 running.callback(hive.stop)
-                engines += [history.of_hive(f"Hive {version}", hive.session())]
+                engines += [participants.of_hive(f"Hive {version}", hive.session())]
         seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)
         told = History(warehouse, gate, engines, report, Random(seed))
         began = time.monotonic()
