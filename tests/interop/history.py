@@ -47,6 +47,9 @@ _CONFLICTS = ("conflict", "overlaps", "TxnAborted", "LockTimeout", "LockExceptio
 """Words of errors with which a statement may be refused when another one was faster."""
 SETTINGS = {"hive.txn.timeout": "60s"}
 """Statements that a kill cut off hold their locks no longer than that."""
+_UNCOVERED = "Not enough history available"
+"""Trino's error if a table has the base of an overwrite that is open or was aborted, and no other
+base; it takes each base for a compacted one."""
 _LEFT_OVER = 120.0
 """For so many seconds after a kill such locks may be in the way."""
 _TOLD_EVERY = 120.0
@@ -194,11 +197,15 @@ class History:
         if killed:
             self._killed = time.monotonic()
         self._judge(told, killed)
+        if any(_UNCOVERED in one.error for one in told):
+            self._cover(name)
         changes = [one.change for one in told]
         between = seen_meanwhile(before, changes)
         for engine, rows in meanwhile:
             if isinstance(rows, str) and _NO_QUEUE in rows:
                 self.counts["reads that met an exclusive lock"] += 1
+            elif isinstance(rows, str) and _UNCOVERED in rows:
+                self.counts["reads of Trino that met the base of an overwrite"] += 1
             elif isinstance(rows, str):
                 self._fails(f"{engine.name} reads {name}: {rows}", killed)
             else:
@@ -284,6 +291,7 @@ class History:
             elif one.outcome is Outcome.REFUSED:
                 others = len(told) > 1 or time.monotonic() < self._left_over()
                 known = others and any(word in one.error for word in _CONFLICTS)
+                known = known or _UNCOVERED in one.error
                 if not known:
                     self._fails(f"{one.engine.name}: {one.change.statement}: {one.error}", False)
             self.counts[f"{one.engine.name} {one.change.kind} {one.outcome.value}"] += 1
@@ -305,6 +313,10 @@ class History:
                 if _NO_QUEUE in str(error) and time.monotonic() < deadline:
                     time.sleep(2)
                     continue
+                if _UNCOVERED in str(error) and not last:
+                    self._cover(name)
+                    last = True
+                    continue
                 self._fails(f"{what}: {error}", not last)
                 if last:
                     return
@@ -312,6 +324,17 @@ class History:
             except ValueError as error:
                 self._fails(f"{when} {engine.name} reads {name}: {error}", False)
                 return
+
+    def _cover(self, name: str) -> None:
+        """Makes a base that Trino can read."""
+        self.counts["bases made for Trino"] += 1
+        while time.monotonic() < self._left_over():  # compactions don't wait for locks
+            time.sleep(1)
+        table = self.warehouse.table(f"h.{name}")
+        for partition in table.partitions() or [None]:
+            with suppress(AlreadyScheduled):
+                table.compact("major", partition=partition)
+        cleaner.run(self.warehouse.metastore)
 
     def _left_over(self) -> float:
         """Until when locks of a statement that a kill cut off may be in the way."""
