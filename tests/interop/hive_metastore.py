@@ -40,32 +40,30 @@ _SETTINGS = {
 
 
 def _fetched(home: Path) -> Path:
-    """The unpacked server; Maven fetches it once (130 MB). Raises Unavailable."""
+    """The unpacked server with its jars; Maven fetches them once (130 MB). Raises Unavailable."""
     unpacked = home / f"apache-hive-metastore-{VERSION}-bin"
-    if (unpacked / "hadoop").exists():
-        return unpacked
-    if shutil.which("mvn") is None:
-        raise Unavailable(f"install Maven to fetch {_SERVER}")
-    archive = home / f"hive-standalone-metastore-server-{VERSION}-bin.tar.gz"
-    for artifact in (_SERVER, *_ARTIFACTS):
-        where = home if artifact == _SERVER else home / "hadoop"
-        got = subprocess.run(
-            [
-                "mvn",
-                "-q",
-                "dependency:copy",
-                f"-Dartifact={artifact}",
-                f"-DoutputDirectory={where}",
-            ],
-            capture_output=True,
-            text=True,
-        )
-        if got.returncode:
-            raise Unavailable(f"Maven could not fetch {artifact}: {got.stdout[-400:]}")
-    with tarfile.open(archive) as packed:
-        packed.extractall(home, filter="tar")
-    (home / "hadoop").rename(unpacked / "hadoop")
+    if not unpacked.exists():
+        _fetch(_SERVER, home)
+        archive = home / f"hive-standalone-metastore-server-{VERSION}-bin.tar.gz"
+        with tarfile.open(archive) as packed:
+            packed.extractall(home, filter="tar")
+    for artifact in _ARTIFACTS:
+        _, name, version = artifact.split(":")
+        if not (unpacked / "hadoop" / f"{name}-{version}.jar").exists():
+            _fetch(artifact, unpacked / "hadoop")
     return unpacked
+
+
+def _fetch(artifact: str, where: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise Unavailable(f"install Maven to fetch {artifact}")
+    got = subprocess.run(
+        [*_COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={where}"],
+        capture_output=True,
+        text=True,
+    )
+    if got.returncode:
+        raise Unavailable(f"Maven could not fetch {artifact}: {got.stdout[-400:]}")
 
 
 class HiveMetastore:
