@@ -20,6 +20,7 @@ _SERVER = f"org.apache.hive:hive-standalone-metastore-server:{VERSION}:tar.gz:bi
 _COPY = ("mvn", "-q", "dependency:copy")
 _ARTIFACTS = (
     "commons-io:commons-io:2.11.0",
+    "commons-collections:commons-collections:3.2.2",
     "org.slf4j:slf4j-api:1.7.30",
     "javax.servlet:javax.servlet-api:3.1.0",
     "org.apache.httpcomponents:httpclient:4.5.13",
