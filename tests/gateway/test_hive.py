@@ -73,6 +73,24 @@ def test_P34_a_client_that_does_not_know_write_ids_gets_a_hint_and_no_table(
     assert "hidden" in client.get_all_tables("db")
 
 
+def test_P34_hive_4_2_lists_tables_by_a_pattern_of_their_names(
+    client: Any, warehouse: Warehouse
+) -> None:
+    for name in ("liked.some_a", "liked.some_b", "liked.other"):
+        warehouse.create_table(name, "id int")
+
+    def named(pattern: str, limit: int = -1) -> list[str]:
+        text = f'hive_filter_field_tableName__ like "{pattern}"'
+        found: list[str] = client.get_table_names_by_filter("@hive#liked", text, limit)
+        return found
+
+    assert named("(?i).*") == ["other", "some_a", "some_b"]
+    assert named("(?i)SOME.*") == ["some_a", "some_b"] == named("some_.")
+    assert named("(?i)some.*", 1) == ["some_a"] and named("some") == []
+    with pytest.raises(m.InvalidOperationException, match="be chosen by the filter"):
+        named("(o+)+")
+
+
 def test_P34_databases_are_named_with_their_catalog(client: Any, warehouse: Warehouse) -> None:
     """As Hive's client names them in most calls, TRUNCATE among them."""
     table = warehouse.create_table("db.named", "id int, v string")

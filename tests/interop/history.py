@@ -43,7 +43,18 @@ from tests.interop.trino import Failed
 _ALL = ("insert", "update", "delete", "merge")
 _NO_QUEUE = "does not queue"
 """A read or a compaction of this platform does not wait for an exclusive lock (L10)."""
-_CONFLICTS = ("conflict", "overlaps", "TxnAborted", "LockTimeout", "LockException", _NO_QUEUE)
+_AMBIGUOUS = "Ambiguous column reference p in t"
+"""Hive's error if it compiles a MERGE into a partitioned table anew, since it waited for another
+writer; it has written nothing."""
+_CONFLICTS = (
+    _AMBIGUOUS,
+    "conflict",
+    "overlaps",
+    "TxnAborted",
+    "LockTimeout",
+    "LockException",
+    _NO_QUEUE,
+)
 """Words of errors with which a statement may be refused when another one was faster."""
 SETTINGS = {"hive.txn.timeout": "60s"}
 """Statements that a kill cut off hold their locks no longer than that."""
