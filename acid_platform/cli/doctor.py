@@ -81,7 +81,7 @@ def examine(place: Location) -> Report:
         return Report((*checks, CheckResult("metastore", False, str(error))))
     with metastore:
         return Report(
-            (*checks, _metastore(metastore), *_gateways(place)),
+            (*checks, _metastore(metastore), *_gateways(place, metastore)),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),
             tuple(stuck(metastore, wall_ms())),
@@ -139,11 +139,11 @@ def _metastore(metastore: Metastore) -> CheckResult:
     return CheckResult("metastore", not failed and not late, text)
 
 
-def _gateways(place: Location) -> Iterator[CheckResult]:
+def _gateways(place: Location, metastore: Metastore) -> Iterator[CheckResult]:
     """The gateways that run: how many connections and calls they have, and who may come in."""
     from acid_platform.cli.gateway import gateways
 
-    return (CheckResult("gateway", ok, text) for ok, text in gateways(place))
+    return (CheckResult("gateway", ok, text) for ok, text in gateways(place, metastore))
 
 
 def settings_rows(metastore: Metastore) -> Iterator[Row]:

@@ -14,6 +14,7 @@ import click
 from acid_platform.cli.console import Group, Session, command
 from acid_platform.errors import InvalidDefinition
 from acid_platform.location import Location
+from acid_platform.metastore.client.metastore import Metastore
 
 _HERE = "127.0.0.1"
 _PORT = 9083
@@ -47,7 +48,7 @@ def gateway(session: Session, listen: str, **given: str | int | None) -> None:
         return
     from acid_platform.gateway.gateway import Gateway
     from acid_platform.gateway.settings import Chosen
-    from acid_platform.gateway.status import StatusFile
+    from acid_platform.gateway.status import Status
 
     host, port = _address(listen)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -56,7 +57,7 @@ def gateway(session: Session, listen: str, **given: str | int | None) -> None:
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
         chosen = Chosen.of(metastore.settings(), _options(given), host)
-        status = StatusFile(session.place)
+        status = Status(session.place, metastore)
         server = Gateway(metastore, authorizer=chosen.authorizer).listen(
             host, port, chosen.bounds, chosen.entry, status.write
         )
@@ -107,8 +108,8 @@ def add_user(file: str, name: str, password_stdin: bool) -> None:
     click.echo(f"{'added' if new else 'changed'} {name} in {file}")
 
 
-def gateways(place: Location) -> Iterator[tuple[bool, str]]:
+def gateways(place: Location, metastore: Metastore) -> Iterator[tuple[bool, str]]:
     """Whether each gateway that runs is safe and alive, and a line about it."""
     from acid_platform.gateway.status import examined, running
 
-    return map(examined, running(place))
+    return map(examined, running(place, metastore))

@@ -24,6 +24,8 @@ from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 
+_NAME_LIKE = re.compile(r'hive_filter_field_tableName__ like "(?:\(\?i\))?((?:\w|\.\*|\.)*)"')
+"""Hive's filter by name; its pattern has letters, digits, `.` and `.*` only."""
 MANAGED, EXTERNAL, VIEW = "MANAGED_TABLE", "EXTERNAL_TABLE", "VIRTUAL_VIEW"
 
 
@@ -124,10 +126,16 @@ class Catalog:
             and like(tables).fullmatch(name)
         ]
 
-    def get_table_names_by_filter(self, database: str, text: str, _limit: int) -> list[str]:
-        """Trino asks so for the views that Presto made; there are none."""
-        if "presto_view" in (text or "") or "table_type" in (text or ""):
+    def get_table_names_by_filter(self, database: str, text: str, limit: int) -> list[str]:
+        """Hive 4.2 asks so for tables whose names match a pattern, and Trino for the views that
+        Presto made; there are none. Raises UnsupportedStatement for other filters."""
+        text = text or ""
+        if "presto_view" in text or "table_type" in text:
             return []
+        if pattern := _NAME_LIKE.fullmatch(text):
+            wanted = re.compile(pattern[1], re.IGNORECASE)
+            found = [name for name in self.get_all_tables(database) if wanted.fullmatch(name)]
+            return found if limit < 0 else found[:limit]
         raise UnsupportedStatement(f"tables of {database} can't be chosen by the filter {text!r}")
 
     def _shown(self, database: str, name: str) -> Any:

@@ -24,7 +24,9 @@ from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published
-from acid_platform.storage.files import Files
+from acid_platform.storage.emptied import write_empty_file
+from acid_platform.storage.files import Files, asking
+from acid_platform.tables.context import columns_of_record, compression
 from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation
 
@@ -103,13 +105,18 @@ def _of_entity(
 ) -> Iterator[WriteReport]:
     """The reports of one entity. What kind of statement it was follows from the directories.
 
-    A directory without a file is left out, unless it is a base, which empties the entity.
+    A directory without a file is left out, unless it is a base, which empties the entity: it gets a
+    file without rows, since Trino ignores directories without files (P32).
     """
     if not is_insert_only(record.properties):
         for name in names:
             _bucketed(files, f"{where}/{name}", rename=name.startswith(_DELETES))
-    listing = files.entity(where, names)
-    reports = surveyed(files, record, _normal(record, partition), listing, set(names))
+    reports = _surveyed(files, record, partition, where, names)
+    empty = [one.directory for one in reports if _is_base(one.directory) and not one.files]
+    for name in empty:
+        _fill(files, record, f"{where}/{name}")
+    if empty:
+        reports = _surveyed(files, record, partition, where, names)
     bases = [one for one in reports if _is_base(one.directory)]
     deletes = [one for one in reports if one.directory.startswith(_DELETES)]
     inserts = [one for one in reports if one not in bases and one not in deletes]
@@ -140,6 +147,21 @@ def _bucketed(files: Files, directory: str, rename: bool) -> None:
         if rename and bucket.attempt is not None:
             usual = BucketFile(bucket.bucket)
             files.rename(f"{directory}/{bucket}", f"{directory}/{usual}")
+
+
+def _surveyed(
+    files: Files, record: TableRecord, partition: str | None, where: str, names: Sequence[str]
+) -> list[WriteReport]:
+    listing = files.entity(where, names)
+    return surveyed(files, record, _normal(record, partition), listing, set(names))
+
+
+def _fill(files: Files, record: TableRecord, directory: str) -> None:
+    """Writes the file of an emptied entity, as this platform's own TRUNCATE does (P32)."""
+    plain = FileFormat.of(record.properties) if is_insert_only(record.properties) else None
+    columns, _ = columns_of_record(record)
+    with asking(directory):
+        write_empty_file(files, directory, columns, compression(record), plain)
 
 
 def _is_base(directory: str) -> bool:

@@ -95,6 +95,7 @@ class _Table:
     record: TableRecord
     identity: str
     changed: bool = field(default=False, init=False)
+    again: bool = field(default=False, init=False)
     remembered: set[int] = field(default_factory=set, init=False)
     """Write ids that are or were aborted here."""
 
@@ -116,6 +117,7 @@ class _Table:
 
     def register(self, wait: float, again: bool) -> Registered:
         """Raises AcidError for what can't be registered; then a second run is possible."""
+        self.again = again
         wanted = shapes.table(self.record)
         wanted.parameters = {
             **{name: text for name, text in wanted.parameters.items() if name != shapes.VERSION},
@@ -272,9 +274,16 @@ class _Table:
                 self.hive.commit(txn)
 
     def _differs(self, what: str) -> InvalidDefinition:
+        advice = "with --again it is dropped there, without its files, and made anew"
+        if self.again:
+            advice = (
+                "it was dropped there, but that metastore keeps the write ids of a table that is"
+                " dropped without its files, as Hive's does: rename the table here, or delete its"
+                " rows of TXN_TO_WRITE_ID and NEXT_WRITE_ID in that metastore's database, and run"
+                " this again"
+            )
         return InvalidDefinition(
-            f"{self.record.name}: {what}, so rows would be missing or come back there; with --again"
-            " it is dropped there, without its files, and made anew"
+            f"{self.record.name}: {what}, so rows would be missing or come back there; {advice}"
         )
 
     # --- compactions ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ gateway was started again, and may use several connections or gateways for one t
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -32,11 +33,10 @@ from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
 from acid_platform.metastore.records import ClientInfo, LockRequest
-from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
+from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 
-_NO_TABLE = "_dummy_database._dummy_table"
-"""Hive asks for the write ids of this table when a statement reads none."""
+_USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
 _LONGEST_RANGE = 10_000
 _STATEMENTS = {
     Operation.INSERT: Statement.INSERT,
@@ -162,20 +162,29 @@ class Transactions:
 
         The files are kept for it from the moment on at which its transaction locked the table.
         """
-        names = [name for name in request.fullTableNames if name != _NO_TABLE]
         text = request.validTxnList
         seen = ValidTxnList.parse(text) if text else self._metastore.txn_list()
-        listed = dict(zip(names, self._metastore.write_ids_under(names, seen), strict=True))
-        m = load()
-        nothing = m.TableValidWriteIds(
-            fullTableName=_NO_TABLE, writeIdHighWaterMark=0, invalidWriteIds=[], abortedBits=b""
-        )
-        return m.GetValidWriteIdsResponse(
-            tblValidWriteIds=[
-                shapes.write_id_list(name, listed[name]) if name in listed else nothing
-                for name in request.fullTableNames
-            ]
-        )
+        names = request.fullTableNames
+        try:
+            listed = self._metastore.write_ids_under(names, seen)
+        except NoSuchTable:
+            listed = [self._write_ids(name, seen) for name in names]
+        lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
+        return load().GetValidWriteIdsResponse(tblValidWriteIds=lists)
+
+    def _write_ids(self, name: str, seen: ValidTxnList) -> ValidWriteIdList:
+        """What a snapshot sees of one table; nothing of one that is not there, as Hive's metastore.
+
+        Hive 4 asks before it looks whether there is such a table, as for CREATE TABLE IF NOT
+        EXISTS. A name in another form gets the error: it could stand for a table that is there.
+        """
+        try:
+            (listed,) = self._metastore.write_ids_under([name], seen)
+        except NoSuchTable:
+            if not _USUAL_NAME.fullmatch(name):
+                raise
+            return ValidWriteIdList.of(name, 0)
+        return listed
 
     def allocate_table_write_ids(self, request: Any) -> Any:
         if request.txnIds is None:
@@ -195,9 +204,14 @@ class Transactions:
     def add_write_ids_to_min_history(self, _txn: int, _write_ids: Any) -> None:
         """Says what a reader needs; its locks have said that already."""
 
-    def get_latest_txnid_in_conflict(self, _txn: int) -> int:
-        """0: no conflict is known before the commit, which decides (P34)."""
-        return 0
+    def get_latest_txnid_in_conflict(self, txn: int) -> int:
+        """A higher id than `txn` if its commit would conflict, and 0 if not (P34).
+
+        Hive asks when it has waited for an exclusive lock. At a higher id it begins the statement
+        again in a new transaction. At a lower one it would only take a new snapshot, and its commit
+        would still overlap what was committed in between.
+        """
+        return txn + 1 if self._metastore.conflict_of(txn) else 0
 
     # --- locks ----------------------------------------------------------------------------------
 

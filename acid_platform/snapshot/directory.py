@@ -418,8 +418,9 @@ class _Selection:
                 f"{self.listing.location}/{delta.path} is a delete_delta, but the table is"
                 " insert-only; move it out of the table"
             )
-        top = self.write_ids.high_watermark
-        if not self.cleaning and (name.high > top or self.write_ids.open_between(name.low, top)):
+        seen = self.write_ids
+        unseen = name.high > seen.high_watermark or seen.open_between(name.low, name.high)
+        if not self.cleaning and unseen:
             raise NotEnoughHistory(
                 f"{self.listing.location}/{delta.path} merges write ids that {self.write_ids} does"
                 " not see; read a newer snapshot"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,8 +17,11 @@ from click.testing import CliRunner
 
 from acid_platform.cli.main import main
 from acid_platform.gateway import protocol
+from acid_platform.metastore import address as metastore_address
 from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import INSERT, Statement, connected, files, insert_events, m
+from tests.metastore.processes import until
+from tests.metastore.test_transport import KEY, Service
 
 Running = tuple[subprocess.Popen[str], tuple[str, int]]
 
@@ -140,3 +144,33 @@ def test_without_the_extra_the_command_names_it(
     monkeypatch.undo()
     protocol.load()
     assert told.exit_code == 1 and "acid-platform[gateway]" in told.output
+
+
+def test_doctor_knows_the_gateways_of_a_shared_metastore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(metastore_address.KEY, KEY)
+    service = Service(tmp_path / "metastore")
+    monkeypatch.setenv("ACID_METASTORE", service.uri)
+
+    def told() -> list[str]:
+        result = CliRunner().invoke(
+            main, ["doctor", "--no-settings", "--json", "--warehouse", str(tmp_path / "wh")]
+        )
+        checks = json.loads(result.output)["checks"]
+        return [one["text"] for one in checks if one["check"] == "gateway"]
+
+    try:
+        with Warehouse.open(tmp_path / "wh", engine="local"):
+            pass
+        assert told() == []
+        with running(tmp_path / "wh") as (process, (host, port)):
+            until(lambda: bool(told()), 20)
+            assert f"process {process.pid} on {socket.gethostname()} listens on" in told()[0]
+            assert f"{host}:{port} (without login)" in told()[0]
+            process.terminate()
+            process.wait()
+        until(lambda: not told(), 5)
+    finally:
+        service.process.terminate()
+        service.process.wait()

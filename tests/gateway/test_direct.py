@@ -472,6 +472,26 @@ def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
     assert run(here, "register", "--to", address(server)).exit_code == 0
 
 
+def test_P34_transactions_are_opened_one_by_one_where_several_fail(
+    here: Warehouse, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a real metastore with Derby answers, whose driver fails at the second row of a batch."""
+    asked = Hive.call
+
+    def call(self: Hive, name: str, *arguments: Any) -> Any:
+        if name == "open_txns" and arguments[0].num_txns > 1:
+            raise HiveRefused("TApplicationException", "open_txns: Internal error")
+        return asked(self, name, *arguments)
+
+    monkeypatch.setattr(Hive, "call", call)
+    with Hive(Address(*server.address)) as hive:
+        opened = hive.open(3, "somebody")
+        assert len(set(opened)) == 3 and opened == sorted(opened)
+        hive.abort(opened)
+        with pytest.raises(HiveRefused):
+            hive.commit(10**6)
+
+
 def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     here: Warehouse,
     server: Server,

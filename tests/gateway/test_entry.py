@@ -496,15 +496,15 @@ def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(warehouse: War
 
 
 def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
-    from acid_platform.gateway.status import StatusFile, examined, running
+    from acid_platform.gateway.status import Status, examined, running
     from acid_platform.location import Location
 
     place = Location.of(warehouse.path)
-    status = StatusFile(place)
+    status = Status(place, warehouse.metastore)
     with serving(warehouse) as server, connected(server.address) as client:
         client.get_all_databases()
         status.write(server)
-        (told,) = running(place)
+        (told,) = running(place, warehouse.metastore)
         healthy, text = examined(told)
         assert healthy and "1 of 1000 connections" in text and "1 calls" in text
         result = CliRunner().invoke(
@@ -516,4 +516,4 @@ def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Ware
         ends = {**told, "certificate_days": 3.0}
         assert "certificate ends in 3 days" in examined(ends)[1]
     status.remove()
-    assert not [*running(place)]
+    assert not [*running(place, warehouse.metastore)]

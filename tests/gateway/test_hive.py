@@ -30,6 +30,7 @@ from tests.gateway.clients import (
     files,
     insert_events,
     m,
+    place_of,
     shown,
     trino_insert,
 )
@@ -70,6 +71,24 @@ def test_P34_a_client_that_does_not_know_write_ids_gets_a_hint_and_no_table(
             ask()
         assert "deleted or never committed" in refused.value.message
     assert "hidden" in client.get_all_tables("db")
+
+
+def test_P34_hive_4_2_lists_tables_by_a_pattern_of_their_names(
+    client: Any, warehouse: Warehouse
+) -> None:
+    for name in ("liked.some_a", "liked.some_b", "liked.other"):
+        warehouse.create_table(name, "id int")
+
+    def named(pattern: str, limit: int = -1) -> list[str]:
+        text = f'hive_filter_field_tableName__ like "{pattern}"'
+        found: list[str] = client.get_table_names_by_filter("@hive#liked", text, limit)
+        return found
+
+    assert named("(?i).*") == ["other", "some_a", "some_b"]
+    assert named("(?i)SOME.*") == ["some_a", "some_b"] == named("some_.")
+    assert named("(?i)some.*", 1) == ["some_a"] and named("some") == []
+    with pytest.raises(m.InvalidOperationException, match="be chosen by the filter"):
+        named("(o+)+")
 
 
 def test_P34_databases_are_named_with_their_catalog(client: Any, warehouse: Warehouse) -> None:
@@ -135,6 +154,32 @@ def test_P34_a_lock_waits_and_is_granted_later(
         assert waiter.check(asked.lockid).state == ACQUIRED
         assert waiter.allocate("db.waited") == 1
         waiter.commit()
+
+
+def test_P34_a_statement_that_waited_for_a_writer_is_told_to_begin_again(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    """Hive asks after it got an exclusive lock; an id above its own makes it open a transaction."""
+    table = warehouse.create_table("db.again", "id int, v string")
+    trino_insert(client, table.name, [(1, "a")])
+    with connected(server.address) as other:
+        first, second = Statement(client), Statement(other)
+        assert first.lock(table.name, UPDATE, EXCL_WRITE).state == ACQUIRED
+        assert client.get_latest_txnid_in_conflict(first.id) == 0
+        asked = second.lock(table.name, UPDATE, EXCL_WRITE)
+        assert asked.state == WAITING
+        write_id = first.allocate(table.name)
+        files(client, table.name).inserts(f"b{write_id}", insert_events(write_id, [(2, "b")]))
+        first.commit()
+        assert second.check(asked.lockid).state == ACQUIRED
+        assert other.get_latest_txnid_in_conflict(second.id) > second.id
+        second.abort()
+        third = Statement(other)
+        assert third.lock(table.name, UPDATE, EXCL_WRITE).state == ACQUIRED
+        assert other.get_latest_txnid_in_conflict(third.id) == 0
+        third.abort()
+    with pytest.raises(m.MetaException, match=r"no transaction|not open"):
+        client.get_latest_txnid_in_conflict(10**6)
 
 
 def test_P34_a_lock_waits_for_our_own_writer_too(client: Any, warehouse: Warehouse) -> None:
@@ -213,6 +258,21 @@ def test_P34_the_write_ids_of_a_statement_without_tables(client: Any) -> None:
     assert (listed.writeIdHighWaterMark, listed.invalidWriteIds) == (0, [])
 
 
+def test_P34_nothing_is_seen_of_a_table_that_is_not_there(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Hive asks so before CREATE TABLE IF NOT EXISTS; a name in another form is an error."""
+    table = warehouse.create_table("db.seen_beside", "id int, v string")
+    trino_insert(client, table.name, [(1, "a")])
+    request = m.GetValidWriteIdsRequest(fullTableNames=["db.not_there", "DB.Seen_Beside"])
+    missing, there = client.get_valid_write_ids(request).tblValidWriteIds
+    assert (missing.fullTableName, missing.writeIdHighWaterMark) == ("db.not_there", 0)
+    assert (there.fullTableName, there.writeIdHighWaterMark) == ("DB.Seen_Beside", 1)
+    for odd in ("hive.db.seen_beside", "@hive#db.seen_beside", "`db`.`seen_beside`", "seen_beside"):
+        with pytest.raises(m.MetaException):
+            client.get_valid_write_ids(m.GetValidWriteIdsRequest(fullTableNames=[odd]))
+
+
 def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(
     client: Any, server: Server, warehouse: Warehouse
 ) -> None:
@@ -244,6 +304,32 @@ def test_P34_an_overwrite_without_rows_empties_the_table(client: Any, warehouse:
     files(client, table.name).marker(f"b{write_id}")
     statement.commit()
     assert table.count() == 0 and table.to_arrow().num_rows == 0
+    # Trino finds directories by their files: it would still show the row (P32).
+    base = place_of(client, table.name) / f"base_{write_id:07d}"
+    assert (base / "bucket_00000").is_file()
+
+
+@pytest.mark.parametrize("properties", [{}, {"transactional_properties": "insert_only"}])
+def test_P32_a_table_that_was_truncated_through_the_gateway_has_a_file(
+    properties: dict[str, str], client: Any, warehouse: Warehouse
+) -> None:
+    name = f"db.truncated_{len(properties)}"
+    table = warehouse.create_table(name, "id int, v string", properties=properties)
+    warehouse.sql(f"INSERT INTO {name} VALUES (1, 'a')")
+    statement = Statement(client)
+    statement.lock(name, UPDATE, EXCL_WRITE)
+    write_id = statement.allocate(name)
+    short = name.removeprefix("db.")
+    client.truncate_table_req(
+        m.TruncateTableRequest(dbName="db", tableName=short, writeId=write_id)
+    )
+    statement.commit()
+    base = place_of(client, name) / f"base_{write_id:07d}"
+    (file,) = (one.name for one in base.iterdir() if not one.name.startswith(("_", ".")))
+    assert file == ("000000_0" if properties else "bucket_00000")
+    assert table.count() == 0
+    (row,) = (one for one in warehouse.metastore.history(name) if one["overwrite"])
+    assert (row["rows"], row["files"]) == (0, 1)
 
 
 def test_P34_the_insert_of_an_insert_only_table_is_counted_from_its_footers(

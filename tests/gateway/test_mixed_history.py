@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from acid_platform.warehouse import Warehouse
-from tests.interop.history import read
 from tests.interop.model import (
     Change,
     Rows,
@@ -17,6 +16,7 @@ from tests.interop.model import (
     seen_meanwhile,
     states,
 )
+from tests.interop.participants import read
 
 BEFORE: Rows = frozenset((number, 0, "first", partition_of(number)) for number in range(6))
 RAISED = Change(

@@ -18,14 +18,19 @@ from tests.interop.gateways import serving as interop_serving
 from tests.interop.recording import Player, Recording
 from tests.interop.values import our_rows
 
-RECORDED = sorted(Path(__file__).with_name("recorded").glob("*.jsonl"))
+SLOW = ("hive-4.2.0",)
+"""It says nearly what Hive 4.0.1 does."""
+RECORDED = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in sorted(Path(__file__).with_name("recorded").glob("*.jsonl"))
+]
 
 
 def steps_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECORDED)
 def test_P34_an_engine_is_answered_as_when_it_was_recorded(path: Path, tmp_path: Path) -> None:
     """Every answer is the recorded one, and after each statement the tables hold the same rows."""
     with (

@@ -1,6 +1,7 @@
 """`make interop`: real engines read and write our tables through the gateway, and both sides agree.
 
     python -m tests.interop [--home DIR] [--engines NAMES] [--races N] [--record] [--out FILE]
+    python -m tests.interop --races N --only-races [--home DIR] [--engines NAMES]
     python -m tests.interop --history MINUTES [--home DIR] [--engines NAMES] [--seed N] [--out FILE]
 
 Maven fetches the engines once into `--home` (Trino: 821 MB). An engine that can't be had is
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -20,22 +22,22 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any
 
-from acid_platform.errors import AcidError, AlreadyScheduled
+from acid_platform.errors import AlreadyScheduled
 from acid_platform.gateway.protocol import load
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
-from tests.interop import history, hive_statements, trino_statements
-from tests.interop.checks import Checks, Run, record
+from tests.interop import history, hive_statements, participants, trino_statements
+from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
 from tests.interop.history import History, gate_of
 from tests.interop.hive import VERSIONS, Hive
+from tests.interop.racing import ours, races
 from tests.interop.report import Report
 from tests.interop.tables import KINDS, make_tables
-from tests.interop.trino import VERSION, Failed, Trino, Unavailable
+from tests.interop.trino import VERSION, Trino, Unavailable
 from tests.interop.values import hive_rows, trino_rows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -82,7 +84,7 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
                 record(other, second, report.engine, statements, run, target)
             theirs = (trino.sql, "evolved")
             checks.races(chosen.races, "two of Trino", [theirs, theirs])
-            checks.races(chosen.races, "Trino and this platform", [theirs, ours_of(warehouse)])
+            checks.races(chosen.races, "Trino and this platform", [theirs, ours(warehouse)])
             show_latency(gateway)
         finally:
             trino.stop()
@@ -109,7 +111,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             checks.runs(hive_statements.STATEMENTS)
             theirs, second = (hive.sql, "db.evolved"), (hive.session().sql, "db.evolved")
             checks.races(chosen.races, "two of Hive", [theirs, second])
-            checks.races(chosen.races, "Hive and this platform", [theirs, ours_of(warehouse)])
+            checks.races(chosen.races, "Hive and this platform", [theirs, ours(warehouse)])
             show_latency(gateway)
         finally:
             hive.stop()
@@ -127,23 +129,11 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
     return report
 
 
-def ours_of(warehouse: Warehouse) -> tuple[Run, str]:
-    """This platform as one side of a race."""
-
-    def run(statement: str) -> list[Any]:
-        try:
-            warehouse.sql(statement)
-        except AcidError as error:
-            raise Failed(f"{type(error).__name__}: {error}") from error
-        return []
-
-    return run, "db.evolved"
-
-
 def mixed(chosen: argparse.Namespace, work: Path) -> Report:
     """A history of all chosen engines and this platform. Raises Unavailable."""
     report = Report("mixed history", chosen.log)
     names = [name for name in chosen.engines.split(",") if name]
+    os.environ.setdefault("ACID_SPARK_MEMORY", "1500m")
     with (
         temporary_warehouse(work / "wh", engine="local") as warehouse,
         gate_of(work / "wh", chosen.log.with_suffix(".gateway.log")) as gate,
@@ -151,19 +141,24 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
     ):
         for name, value in history.SETTINGS.items():
             warehouse.metastore.set(name, value)
-        engines = [history.ours("ours", work / "wh"), history.ours("ours too", work / "wh")]
+        engines = [
+            participants.ours("ours", work / "wh"),
+            participants.ours("ours too", work / "wh"),
+        ]
         for name in names:
             if name == "trino":
                 trino = Trino(chosen.home, work / "trino", {"acid": gate.address})
                 running.callback(trino.stop)
                 trino.await_start()
-                engines += [history.of_trino(trino)]
+                engines += [participants.of_trino(trino)]
+            elif name == "spark":
+                engines += [participants.ours("our Spark", work / "wh", "spark")]
             else:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
                 hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
                 running.callback(hive.stop)
-                engines += [history.of_hive(f"Hive {version}", hive.session())]
+                engines += [participants.of_hive(f"Hive {version}", hive.session())]
         seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)
         told = History(warehouse, gate, engines, report, Random(seed))
         began = time.monotonic()
@@ -190,19 +185,23 @@ ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "trino": with_trino,
     **{f"hive-{version}": partial(with_hive, version) for version in VERSIONS},
 }
+MIXED = "trino,hive-4.0.1,spark"
+"""The engines of a mixed history beside this platform's engine without a JVM."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make interop")
     parser.add_argument("--home", type=Path, default=ROOT / "var" / "interop")
-    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--engines", help=f"default: {','.join(ENGINES)}; with --history {MIXED}")
     parser.add_argument("--races", type=int, default=5)
+    parser.add_argument("--only-races", action="store_true", help="of all engines at once")
     parser.add_argument("--log", type=Path, default=ROOT / "build" / "interop.jsonl")
     parser.add_argument("--out", type=Path, help="write the result as JSON there")
     parser.add_argument("--history", type=float, help="instead, a mixed history of so many minutes")
     parser.add_argument("--seed", type=int, help="of the mixed history")
     parser.add_argument("--record", action="store_true", help="renew the recordings for make test")
     chosen = parser.parse_args()
+    chosen.engines = chosen.engines or (MIXED if chosen.history else ",".join(ENGINES))
     load()
     # Otherwise a SIGTERM, as of `timeout`, would leave the engines running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -211,8 +210,13 @@ def main() -> int:
     chosen.log.write_text("")
     RECORDED.mkdir(exist_ok=True)
     reports: list[Report] = []
-    tasks = {} if chosen.history else {one: ENGINES[one] for one in chosen.engines.split(",")}
-    for name, task in ({"history": mixed} if chosen.history else tasks).items():
+    if chosen.history:
+        tasks = {"history": mixed}
+    elif chosen.only_races:
+        tasks = {"races": races}
+    else:
+        tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
+    for name, task in tasks.items():
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 reports.append(task(chosen, Path(scratch)))

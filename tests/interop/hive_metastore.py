@@ -12,20 +12,12 @@ from pathlib import Path
 
 from acid_platform.errors import AcidError
 from acid_platform.gateway.hive_client import Address, Hive
+from tests.interop.hive import jars
 from tests.interop.trino import Unavailable
 
 VERSION = "4.0.1"
-_HADOOP = "3.3.6"
 _SERVER = f"org.apache.hive:hive-standalone-metastore-server:{VERSION}:tar.gz:bin"
 _COPY = ("mvn", "-q", "dependency:copy")
-_ARTIFACTS = (
-    "commons-io:commons-io:2.11.0",
-    "org.slf4j:slf4j-api:1.7.30",
-    "javax.servlet:javax.servlet-api:3.1.0",
-    "org.apache.httpcomponents:httpclient:4.5.13",
-    f"org.apache.hadoop:hadoop-client-api:{_HADOOP}",
-    f"org.apache.hadoop:hadoop-client-runtime:{_HADOOP}",
-)
 _OPENED = (
     *("lang", "lang.reflect", "util", "util.concurrent", "util.concurrent.atomic"),
     *("io", "net", "nio", "time"),
@@ -40,32 +32,26 @@ _SETTINGS = {
 
 
 def _fetched(home: Path) -> Path:
-    """The unpacked server; Maven fetches it once (130 MB). Raises Unavailable."""
+    """The unpacked server; Maven fetches it once. Raises Unavailable."""
     unpacked = home / f"apache-hive-metastore-{VERSION}-bin"
-    if (unpacked / "hadoop").exists():
-        return unpacked
+    if not unpacked.exists():
+        _fetch(home)
+        archive = home / f"hive-standalone-metastore-server-{VERSION}-bin.tar.gz"
+        with tarfile.open(archive) as packed:
+            packed.extractall(home, filter="tar")
+    return unpacked
+
+
+def _fetch(home: Path) -> None:
     if shutil.which("mvn") is None:
         raise Unavailable(f"install Maven to fetch {_SERVER}")
-    archive = home / f"hive-standalone-metastore-server-{VERSION}-bin.tar.gz"
-    for artifact in (_SERVER, *_ARTIFACTS):
-        where = home if artifact == _SERVER else home / "hadoop"
-        got = subprocess.run(
-            [
-                "mvn",
-                "-q",
-                "dependency:copy",
-                f"-Dartifact={artifact}",
-                f"-DoutputDirectory={where}",
-            ],
-            capture_output=True,
-            text=True,
-        )
-        if got.returncode:
-            raise Unavailable(f"Maven could not fetch {artifact}: {got.stdout[-400:]}")
-    with tarfile.open(archive) as packed:
-        packed.extractall(home, filter="tar")
-    (home / "hadoop").rename(unpacked / "hadoop")
-    return unpacked
+    got = subprocess.run(
+        [*_COPY, f"-Dartifact={_SERVER}", f"-DoutputDirectory={home}"],
+        capture_output=True,
+        text=True,
+    )
+    if got.returncode:
+        raise Unavailable(f"Maven could not fetch {_SERVER}: {got.stdout[-400:]}")
 
 
 class HiveMetastore:
@@ -77,7 +63,8 @@ class HiveMetastore:
         java = java or shutil.which("java")
         if java is None:
             raise Unavailable("a metastore of Hive needs Java")
-        server = _fetched(home)
+        # The server's archive has neither Hadoop nor all jars of others; those of Hive fit.
+        server, lib = _fetched(home), jars(home, VERSION)
         work.mkdir(parents=True)
         settings = {
             **_SETTINGS,
@@ -99,7 +86,7 @@ class HiveMetastore:
             f"-DMETASTORE_HOME={server}",
             *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
             "-cp",
-            f"{work}:{server}/lib/*:{server}/hadoop/*",
+            f"{work}:{server}/lib/*:{lib}/*",
         ]
         environment = {
             **os.environ,

@@ -224,3 +224,8 @@ def test_F17_insert_only_directories_count_as_a_whole_or_not_at_all(
 
 def test_F17_insert_only_aborted_ids_within_a_compacted_delta_do_not_matter() -> None:
     assert len(resolved("d1-3v9/000000_0", w="3:M::2", insert_only=True).inserts) == 1
+
+
+def test_F17_insert_only_an_open_id_above_a_delta_hides_only_its_own() -> None:
+    found = resolved("d1/000000_0", "d3/000000_0", w="3:3:3:", insert_only=True)
+    assert [insert.path for insert in found.inserts] == [f"wh/t/{full('d1/000000_0')}"]

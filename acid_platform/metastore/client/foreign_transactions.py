@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
+    GetConflict,
     GetTouched,
     GetTxnList,
     GetWriteIdsUnder,
@@ -69,6 +70,13 @@ class ForeignTransactionCalls(Caller):
     def check_lock(self, ext: int) -> LockProgress:
         """How a lock request stands; keeps it alive. Raises NoSuchLock."""
         return self._call(CheckLock(ext))
+
+    def conflict_of(self, txn: int) -> str:
+        """Why the transaction can no longer commit what its locks say that it writes, or "".
+
+        Raises TxnAborted, SnapshotExpired, NoSuchTxn.
+        """
+        return self._call(GetConflict(txn))
 
     def txn_list(self) -> ValidTxnList:
         """The transactions as a snapshot of this moment sees them; it keeps no file."""

@@ -16,6 +16,7 @@ from acid_platform.metastore.operations.shows import (
     GetHistory,
     GetStatus,
     Query,
+    ReportGateway,
     ShowCompactions,
     ShowLocks,
     ShowTransactions,
@@ -48,6 +49,10 @@ class ShowCalls(Caller):
     def status(self) -> Row:
         """Process, epoch and counters of the metastore."""
         return self._call(GetStatus())
+
+    def report_gateway(self, name: str, report: Row) -> None:
+        """Shows a gateway in `status` for a minute. Raises MetastoreUnavailable."""
+        self._call(ReportGateway(name, report))
 
     def query(self, sql: str) -> tuple[list[str], Values]:
         """Columns and rows of one SELECT over the metastore's own tables."""

@@ -83,3 +83,14 @@ class GetTouched(Operation[list[TouchedTable]]):
     reads = True
 
     txn: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetConflict(Operation[str]):
+    """Why an open transaction can no longer commit what its locks say that it writes; else ""."""
+
+    op = "conflict"
+    answers = "reason"
+    reads = True
+
+    txn: int

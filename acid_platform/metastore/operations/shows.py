@@ -143,6 +143,20 @@ class GetStatus(Operation[Row]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportGateway(Operation[None]):
+    """What a gateway says of itself; `status` has it until the gateway is silent for a minute.
+
+    `name` is the gateway's among all of this metastore. An empty `report` says that it ends.
+    """
+
+    op = "report_gateway"
+    repeatable = True
+
+    name: str
+    report: Row
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(Operation[int]):
     """Stops the metastore process and returns its process id."""
 

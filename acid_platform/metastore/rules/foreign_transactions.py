@@ -8,6 +8,7 @@ from dataclasses import replace
 from acid_platform.errors import NoSuchLock, SnapshotExpired
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
+    GetConflict,
     GetTouched,
     GetTxnList,
     GetWriteIdsUnder,
@@ -15,8 +16,8 @@ from acid_platform.metastore.operations.foreign_transactions import (
     RequestLock,
 )
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
-from acid_platform.metastore.rules import locking
-from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
+from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
@@ -61,9 +62,12 @@ def txn_list_now(turn: Turn, _operation: GetTxnList) -> ValidTxnList:
 
 def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteIdList]:
     """The list of each table. Raises NoSuchTable, and SnapshotExpired for a list so old that the
-    write ids of its open transactions may be forgotten: they would count as committed (P5)."""
+    write ids of its open transactions may be forgotten: they would count as committed (P5).
+
+    Hive asks with the list of a transaction that it has just given up, see `conflict`.
+    """
     state, seen = turn.state, operation.valid_txns
-    if seen.open and seen.min_open < low_mark(state):
+    if seen.open and seen.min_open < state.forgotten:
         raise SnapshotExpired(
             f"the transaction list {str(seen)[:80]} is too old: transaction {seen.min_open}, which"
             " is open in it, ended before every open snapshot; lock the tables and ask for a new"
@@ -92,7 +96,18 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
     ]
 
 
+def conflict(turn: Turn, operation: GetConflict) -> str:
+    """What was committed since the transaction was opened decides (T40).
+
+    Raises TxnAborted, SnapshotExpired, NoSuchTxn.
+    """
+    state, txn = turn.state, require_open(turn, operation.txn)
+    found = write_set.conflict(state, txn, state.components.get(txn.txn_id, ()))
+    return write_set.describe(state, *found) if found else ""
+
+
 HANDLERS: Handlers = {
+    GetConflict: conflict,
     RequestLock: request_lock,
     CheckLock: check_lock,
     GetTxnList: txn_list_now,

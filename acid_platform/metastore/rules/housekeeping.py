@@ -178,6 +178,7 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
 
 def _purged(state: State, at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
+    state.forgotten = max(state.forgotten, low)
     for table in state.tables.values():
         history.advance(table, _horizon(state, table, at))
     write_set.purge(state, writers)

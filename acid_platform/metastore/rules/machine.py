@@ -41,6 +41,7 @@ from acid_platform.metastore.rules import (
     views,
 )
 from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.rules.snapshots import low_mark
 from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.rules.turn import (
     Effects,
@@ -153,6 +154,7 @@ class Machine:
         # Above every moment that a client knows: a client that asks for changes since then gets
         # all.
         self.state.awake = self.state.next_moment + 1
+        self.state.forgotten = max(self.state.forgotten, low_mark(self.state))
         timers.wake(self.state, moment)
         self._schedule = housekeeping.Schedule(started=moment.steady)
 

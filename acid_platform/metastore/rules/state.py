@@ -347,6 +347,8 @@ class State:
     `awake` (C1)."""
     awake: int = 0
     """The moment when this memory was built from the file."""
+    forgotten: int = 0
+    """Write ids of transactions below this one may be forgotten, those of others are not (P5)."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
     """Ended since the last fold, like `outcomes` and `written`; older ones are in the store."""

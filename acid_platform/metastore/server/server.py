@@ -30,7 +30,7 @@ from acid_platform.metastore.operations.replication import (
     ForgetStandby,
     Promote,
 )
-from acid_platform.metastore.operations.shows import GetStatus, Stop
+from acid_platform.metastore.operations.shows import GetStatus, ReportGateway, Stop
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.archiver import Archiver
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
@@ -43,6 +43,8 @@ from acid_platform.metastore.wire import PROTOCOL, STANDBY
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
 _FIRST_CLIENT_SECONDS = 10.0
+_GATEWAY_SECONDS = 60.0
+"""A gateway that has said nothing for so long is no longer shown."""
 
 
 class Server:
@@ -71,6 +73,7 @@ class Server:
         self.outdated = ""
         """Why `run` ended, if this is a standby that has to be made anew."""
         self._stopping = False
+        self._gateways: dict[str, tuple[float, Row]] = {}
         self._ticked = time.monotonic()
         # The client that started the process needs a moment to connect.
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
@@ -150,6 +153,22 @@ class Server:
     def _forget_for(self, _operation: ForgetStandby) -> str:
         return self.leadership.forget_standby()
 
+    def _report_for(self, operation: ReportGateway) -> None:
+        self._gateways[operation.name] = (time.monotonic(), operation.report)
+
+    def _gateways_now(self) -> list[Row]:
+        """What each gateway said last, and how many milliseconds ago."""
+        now = time.monotonic()
+        self._gateways = {
+            name: (at, report)
+            for name, (at, report) in self._gateways.items()
+            if report and now - at < _GATEWAY_SECONDS
+        }
+        return [
+            {**report, "silent_ms": round(1000 * (now - at))}
+            for _, (at, report) in sorted(self._gateways.items())
+        ]
+
     def _status_for(self, _operation: GetStatus) -> Row:
         return self.status()
 
@@ -187,6 +206,7 @@ class Server:
             "refused": connections.refused,
             "cpu_seconds": time.process_time(),
             "resident_bytes": psutil.Process().memory_info().rss,
+            "gateways": self._gateways_now(),
         }
 
     # --- its life -----------------------------------------------------------------------------
@@ -240,6 +260,7 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
 
 HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
+    ReportGateway: Server._report_for,
     Stop: Server._stop_for,
     Follow: Server._follow_for,
     Promote: Server._promote_for,
