@@ -578,7 +578,7 @@ GROUP = Group(
         ),
         Rule(
             "P44",
-            "In a table with the property `acid.group.commit.interval`, small inserts of a process's"
+            "In a table with the property `acid.group.commit.interval`, small inserts of a handle's"
             " threads that arrive within this time are one transaction, one write id and one"
             " directory. Each returns its own count after the shared commit, and has its own row in"
             " the history. What is wrong with the rows of one insert fails that insert alone;"

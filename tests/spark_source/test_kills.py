@@ -35,7 +35,12 @@ def start(here: Place) -> subprocess.Popen[bytes]:
                 here.warehouse.path,
                 str(here.directory / "checkpoint"),
             ],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
             cwd=here.directory,
             stdout=log,
             stderr=log,

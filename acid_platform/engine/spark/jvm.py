@@ -27,7 +27,8 @@ def launch(settings: Mapping[str, str]) -> None:
     """Starts the JVM for this process's next session with these settings, unless one runs.
 
     The JVM's command line has all of them but the variables of executors, such as keys of a store:
-    these come with the session. Raises PySparkRuntimeError if it ends at once; it has printed the reason on stderr.
+    these come with the session. Raises PySparkRuntimeError if it ends at once; it has printed the
+    reason on stderr.
     """
     if SparkContext._gateway is not None:
         return
