@@ -183,7 +183,7 @@ failovers: setup ## kill the primary metastore under eight writers: its standby 
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
 
 .PHONY: test-s3
-test-s3: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="versitygw seaweedfs")
+test-s3: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
 	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
 .PHONY: interop
