@@ -86,10 +86,10 @@ demo: setup ## a guided tour in its own warehouse: tables, changes, compaction
 	@$(call dagster_home,$(DEMO)/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
 
-.PHONY: demo-cluster-s3
-demo-cluster-s3: setup ## the demo on a Spark cluster and an S3 server that it starts here (ARGS="--weeks 8")
-	@$(call dagster_home,$(DEMO)-cluster-s3/dagster)
-	@$(DEMO_STATE) exec $(PY) -m scripts.demo_cluster --home "$(DEMO)-cluster-s3" $(ARGS)
+.PHONY: demo-cluster
+demo-cluster: setup ## the demo on a Spark cluster and an S3 server that it starts here (ARGS="--weeks 8")
+	@$(call dagster_home,$(DEMO)-cluster/dagster)
+	@$(DEMO_STATE) exec $(PY) -m scripts.demo_cluster --home "$(DEMO)-cluster" $(ARGS)
 else
 demo:
 	@echo "demo: it needs $(DEMO_FILES), which this project has removed." >&2
@@ -132,8 +132,8 @@ cluster-package: setup ## an archive of our code for Spark's executors on a clus
 cluster: setup ## a Spark master and two workers on this machine; then set ACID_SPARK_MASTER
 	@$(JAVA) exec $(PY) -m scripts.cluster $(ARGS)
 
-.PHONY: s3
-s3: setup ## an S3 server on this machine for trials, in memory; it prints the variables to set
+.PHONY: object-store
+object-store: setup ## an S3 server on this machine for trials, in memory; it prints the variables to set
 	@exec $(PY) -m scripts.s3_server $(ARGS)
 
 .PHONY: notebook
@@ -182,8 +182,8 @@ chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="-
 failovers: setup ## kill the primary metastore under eight writers: its standby has every commit (N=50)
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
 
-.PHONY: test-s3
-test-s3: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
+.PHONY: test-stores
+test-stores: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
 	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
 .PHONY: interop

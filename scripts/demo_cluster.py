@@ -1,4 +1,4 @@
-"""`make demo-cluster-s3`: the demo with a Spark cluster and a warehouse in S3, all on this machine.
+"""`make demo-cluster`: the demo with a Spark cluster and a warehouse in S3, all on this machine.
 
 Starts a master, two workers and an S3 server as processes of their own, and ends them with the
 demo. Every statement and compaction runs on the workers, which know nothing of this project but the
@@ -52,7 +52,7 @@ def end_session() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0, or 1 if a table is wrong or a process does not start."""
     parser = argparse.ArgumentParser(prog="python -m scripts.demo_cluster", description=__doc__)
-    parser.add_argument("--home", type=Path, default=Path("var/demo-cluster-s3"))
+    parser.add_argument("--home", type=Path, default=Path("var/demo-cluster"))
     parser.add_argument("--weeks", type=int, default=12, help="how many of the year's 53 to load")
     options = parser.parse_args(arguments)
     home: Path = options.home.absolute()
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 end_session()
     except (AcidError, RuntimeError) as error:
-        print(f"demo-cluster-s3: {error}", file=sys.stderr)
+        print(f"demo-cluster: {error}", file=sys.stderr)
         return 1
 
 

@@ -1,6 +1,6 @@
-"""`make s3`: an S3 server on this machine for trials, moto's, which keeps objects in memory.
+"""`make object-store`: an S3 server on this machine for trials, which keeps objects in memory.
 
-It needs no account, takes any credentials, and forgets everything when it ends.
+It is that of moto: it needs no account, takes any credentials, and forgets everything at its end.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"export {name}={value}", flush=True)
             signal.pause()
     except RuntimeError as error:
-        print(f"s3: {error}", file=sys.stderr)
+        print(f"object-store: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         pass

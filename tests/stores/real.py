@@ -1,4 +1,4 @@
-"""`make test-s3`: the tests of warehouses in S3 on real servers, which Go builds once.
+"""`make test-stores`: the tests of warehouses in S3 on real servers, which Go builds once.
 
     python -m tests.stores.real [minio] [versitygw] [-- words for pytest]
 
