@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.services.fsck import examine
-from acid_platform.services.fsck.findings import Severity
+from acid_platform.services.fsck import Severity, examine
 from tests.conftest import temporary_warehouse
 from tests.group_commit import inserting_program
 
