@@ -50,7 +50,7 @@ unexport SPARK_HOME PYTHONPATH PYTHONHOME
 
 # The demo needs these files. A project that removed the demo has none of them.
 DEMO_FILES := assets/flights.py assets/flights_source.py \
-	scripts/demo.py scripts/demo_report.py scripts/demo_verify.py
+	scripts/demo.py scripts/demo_cluster.py scripts/demo_report.py scripts/demo_verify.py
 HAS_DEMO := $(if $(filter-out $(wildcard $(DEMO_FILES)),$(DEMO_FILES)),,yes)
 
 # Precedes a command that starts Spark: set-up has found JAVA_HOME.
@@ -85,6 +85,11 @@ ifneq ($(HAS_DEMO),)
 demo: setup ## a guided tour in its own warehouse: tables, changes, compaction
 	@$(call dagster_home,$(DEMO)/dagster)
 	@$(DEMO_STATE) exec $(PY) -m scripts.demo --home "$(DEMO)"
+
+.PHONY: demo-cluster
+demo-cluster: setup ## the demo on a Spark cluster and an S3 server that it starts here (ARGS="--weeks 8")
+	@$(call dagster_home,$(DEMO)-cluster/dagster)
+	@$(DEMO_STATE) exec $(PY) -m scripts.demo_cluster --home "$(DEMO)-cluster" $(ARGS)
 else
 demo:
 	@echo "demo: it needs $(DEMO_FILES), which this project has removed." >&2
@@ -126,6 +131,10 @@ cluster-package: setup ## an archive of our code for Spark's executors on a clus
 .PHONY: cluster
 cluster: setup ## a Spark master and two workers on this machine; then set ACID_SPARK_MASTER
 	@$(JAVA) exec $(PY) -m scripts.cluster $(ARGS)
+
+.PHONY: object-store
+object-store: setup ## an S3 server on this machine for trials, in memory; it prints the variables to set
+	@exec $(PY) -m scripts.s3_server $(ARGS)
 
 .PHONY: notebook
 notebook: setup ## JupyterLab with the project's packages and warehouse
@@ -172,6 +181,10 @@ chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="-
 .PHONY: failovers
 failovers: setup ## kill the primary metastore under eight writers: its standby has every commit (N=50)
 	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
+
+.PHONY: test-stores
+test-stores: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")
+	@$(TEST_STATE) exec $(PY) -m tests.stores.real $(ARGS)
 
 .PHONY: interop
 interop: setup ## real engines on our tables through the gateway; fetches 821 MB once (ARGS="--engines trino --races 50", ARGS="--history 5")
@@ -255,6 +268,10 @@ bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000
 .PHONY: bench-conflicts
 bench-conflicts: setup ## 8 writers that update random rows of one partition: conflicts by partition and by row
 	@$(TEST_STATE) exec $(PY) -m benchmarks.conflicts $(ARGS)
+
+.PHONY: bench-group-commit
+bench-group-commit: setup ## threads that insert a row at a time, alone and in groups: inserts/s, latency, directories
+	@$(TEST_STATE) exec $(PY) -m benchmarks.group_commit $(ARGS)
 
 .PHONY: bench-changes
 bench-changes: setup ## the changes of a table beside a scan: bytes and CPU, and the bytes that are kept for them

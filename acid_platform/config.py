@@ -340,11 +340,15 @@ TABLE_PROPERTIES = (
     "acid.layout",
     "acid.conflict.detection",
     "acid.history.retention",
+    "acid.group.commit.interval",
     "acid.write.distribution",
     "compactor.*",
     "compactorthreshold.*",
 )
-"""The table properties that the platform reads (C5, C22, C44, P23, P36, P38)."""
+"""The table properties that the platform reads (C5, C22, C44, P23, P36, P38, P44)."""
+
+GROUP_COMMIT = Setting("acid.group.commit.interval", _T, "0ms", "ms", 0, 10_000)
+"""A property of tables only: how long an insert waits for others to commit with (P44)."""
 
 TABLE_PREFIX = "compactorthreshold."
 CONFLICT_DETECTION = "acid.conflict.detection"

@@ -26,7 +26,7 @@ from acid_platform.table_pasts import TablePasts
 from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
-from acid_platform.transaction import TransactionTable
+from acid_platform.transaction import Transaction, TransactionTable
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -49,7 +49,9 @@ class Table(TablePasts):
 
     def __init__(self, warehouse: Warehouse, name: str) -> None:
         self._warehouse = warehouse
-        self._name = warehouse.metastore.table(name).name
+        self._seen = warehouse.metastore.table(name)
+        """The declaration when this handle was made, or when its last insert of its own began."""
+        self._name = self._seen.name
 
     @property
     def name(self) -> str:
@@ -149,10 +151,18 @@ class Table(TablePasts):
     def insert(self, rows: Rows, *, engine: str | None = None) -> int:
         """Append rows; columns match by name, missing ones become NULL. Returns how many.
 
-        `engine` of this and the other verbs: see Warehouse.using. Raises UnknownColumn, WrongType,
-        NeedsSpark.
+        `engine` of this and the other verbs: see Warehouse.using. With the table's property
+        `acid.group.commit.interval`, small inserts of several threads share a transaction (P44).
+        Raises UnknownColumn, WrongType, NeedsSpark.
         """
-        return self._autocommit(lambda table: table.insert(rows), engine)
+
+        def alone(txn: Transaction) -> int:
+            self._seen = txn.declared.table(self._name)
+            return txn.table(self._name).insert(rows)
+
+        with self._warehouse.using(engine):
+            together = self._warehouse.groups.insert(self._seen, rows)
+            return autocommit(self._warehouse, self._name, alone) if together is None else together
 
     def overwrite(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.config import Settings
@@ -36,6 +36,21 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The rows of several inserts that one statement writes (P44): for each, by partition."""
+
+    inserts: Sequence[Mapping[str, int]]
+
+    def of(self, partition: str) -> list[int]:
+        """The rows in a partition ('' without partitions) of each insert that has some there."""
+        return [rows[partition] for rows in self.inserts if partition in rows]
+
+    @property
+    def reason(self) -> str:
+        return f"a group of {len(self.inserts)} inserts"
 
 
 class SnapshotOutdated(Transient):
@@ -265,11 +280,13 @@ class TransactionState:
         overwrite: bool = False,
         unmatched: bool = False,
         wrote: tuple[str, str] = ("", ""),
+        shares: Shares | None = None,
     ) -> int:
         """Adds what a statement published to the commit, with the engine that `run` it.
 
         Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. `wrote`: who wrote
-        and why, if it was not `run`. Raises OverwriteThenWrite, CorruptFile.
+        and why, if it was not `run`. `shares`: of the inserts that wrote it together (P44). Raises
+        OverwriteThenWrite, CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
@@ -290,7 +307,8 @@ class TransactionState:
                     published.contents,
                     overwrite,
                     engine=engine,
-                    reason=reason,
+                    reason=shares.reason if shares else reason,
+                    shares=shares.of(published.partition) if shares else (),
                 )
             )
         return sum(directory.rows for directory in written if not directory.deletes)

@@ -28,7 +28,7 @@ from acid_platform.reading.selection import TableLayout
 from acid_platform.rollback import roll_back
 from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
-from acid_platform.transaction_state import TransactionState
+from acid_platform.transaction_state import Shares, TransactionState
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
@@ -116,11 +116,16 @@ class TransactionTable:
             return self._work.consume(self.name, consumer)
         return self._work.changes(self.name, None if since is None else AsOf.of(since), None)
 
-    def insert(self, rows: Rows, fixed: Mapping[str, str | None] | None = None) -> int:
+    def insert(
+        self,
+        rows: Rows,
+        fixed: Mapping[str, str | None] | None = None,
+        shares: Shares | None = None,
+    ) -> int:
         """Appends rows; makes the partitions that they need. Returns the number of rows.
 
-        `fixed` gives values of partition columns that the rows lack. Raises UnknownColumn,
-        WrongType, OverwriteThenWrite.
+        `fixed` gives values of partition columns that the rows lack. `shares`: of the inserts whose
+        rows these are (P44). Raises UnknownColumn, WrongType, OverwriteThenWrite.
         """
         self.require_writable()
         require_columns(column_names(rows), self.all_columns, self.name)
@@ -132,7 +137,7 @@ class TransactionTable:
             lambda engine, target: engine.insert(rows, target, fixed or {}),
             rows,
         )
-        count = self._work.record(self._record, Operation.INSERT, written)
+        count = self._work.record(self._record, Operation.INSERT, written, shares=shares)
         self._work.count(self.name, inserted=count)
         return count
 

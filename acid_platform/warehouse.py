@@ -19,6 +19,7 @@ from acid_platform.errors import (
     CompactionFailed,
     WarehouseNotWritable,
 )
+from acid_platform.group_commit import GroupCommits
 from acid_platform.layout.types import parse_columns
 from acid_platform.leases import Leases
 from acid_platform.location import Location
@@ -79,6 +80,8 @@ class Warehouse:
         self._engines = Engines(lambda: self.spark, engine)
         self.leases = Leases(metastore, self.layout, self.info)
         """The read leases of the frames of this handle."""
+        self.groups = GroupCommits(self)
+        """The inserts of this handle's threads that wait to commit together (P44)."""
         self._session: SqlSession | None = None
 
     @classmethod

@@ -48,6 +48,8 @@ ROOT = Path(__file__).parent.parent
 SERVICES_EVERY = 8
 """Weeks between two evaluations of the sensors."""
 
+METASTORE = "metastore"
+"""The directory of the metastore below the demo's, if the warehouse is elsewhere."""
 DRIVER_MEMORY = "1g"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Dagster keeps the logs of steps, and the terminal shows progress."""
@@ -58,6 +60,8 @@ class Tour:
     """What the demo has done so far, for the report."""
 
     home: Path
+    place: str
+    """The warehouse: a directory below `home`, or a URI."""
     instance: dg.DagsterInstance
     definitions: dg.Definitions
     progress: Progress
@@ -80,7 +84,7 @@ class Tour:
     def warehouse(self) -> Warehouse:
         from acid_platform import Warehouse
 
-        return Warehouse.open(self.home / "warehouse")
+        return Warehouse.open(self.place)
 
     def run(
         self,
@@ -149,11 +153,11 @@ def reset(home: Path) -> None:
     """Stops the demo's metastore and removes what an earlier demo left below `home`."""
     from acid_platform.metastore.client.metastore import Metastore
 
-    metastore = home / "warehouse" / "_metastore"
-    if metastore.exists():
-        with suppress(AcidError), Metastore.connect(metastore, autostart=False) as running:
-            running.stop()
-    for name in ("warehouse", "report.html", "spark.log"):
+    for metastore in (home / "warehouse" / "_metastore", home / METASTORE):
+        if metastore.exists():
+            with suppress(AcidError), Metastore.connect(metastore, autostart=False) as running:
+                running.stop()
+    for name in ("warehouse", METASTORE, "report.html", "spark.log"):
         path = home / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     dagster_home = home / "dagster"
@@ -164,10 +168,12 @@ def reset(home: Path) -> None:
     shutil.copyfile(ROOT / "dagster_home" / "dagster.yaml", dagster_home / "dagster.yaml")
 
 
-def environment(home: Path) -> None:
+def environment(home: Path, place: str) -> None:
     """Sets what the definitions read from the environment; call it before they are imported."""
     os.environ.pop("ACID_METASTORE", None)
-    os.environ["ACID_WAREHOUSE"] = str(home / "warehouse")
+    os.environ["ACID_WAREHOUSE"] = place
+    if "://" in place:
+        os.environ["ACID_METASTORE"] = str(home / METASTORE)
     os.environ["DAGSTER_HOME"] = str(home / "dagster")
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -282,21 +288,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=Path("var/demo"),
         help="the directory for the warehouse, Dagster's history and the report",
     )
+    parser.add_argument(
+        "--warehouse", help="a URI for the warehouse, such as s3://bucket/demo; it must be empty"
+    )
     parser.add_argument("--weeks", type=int, default=53, help="how many weeks of the year to load")
     options = parser.parse_args(arguments)
     console = Console()
+    home = options.home.absolute()
     try:
-        return tell(console, options.home.absolute(), options.weeks)
+        return tell(console, home, options.warehouse or str(home / "warehouse"), options.weeks)
     except AcidError as error:
         console.print(f"[bold red]The demo stopped:[/] {error}", highlight=False)
         return 1
 
 
-def tell(console: Console, home: Path, weeks: int) -> int:
+def tell(console: Console, home: Path, place: str, weeks: int) -> int:
     """Runs the tour from an empty warehouse to the report; returns the exit code."""
     started = time.monotonic()
     reset(home)
-    environment(home)
+    environment(home, place)
     with console.status("Starting Dagster, Spark and the metastore"):
         # Two cores: while the JVM starts and works, Python loads and computes beside it.
         beside = ThreadPoolExecutor(1)
@@ -317,7 +327,7 @@ def tell(console: Console, home: Path, weeks: int) -> int:
         console=console,
     )
     with dg.DagsterInstance.get() as instance, bar:
-        tour = Tour(home, instance, definitions.defs(), bar)
+        tour = Tour(home, place, instance, definitions.defs(), bar)
         # A thread that lives when Python ends keeps what it can reach, DuckDB's modules too.
         watch = threading.Thread(target=tour.watch_memory, daemon=True)
         watch.start()
@@ -379,11 +389,12 @@ def conclude(console: Console, tour: Tour, verdicts: Sequence[Verdict]) -> int:
             " from the raw files.[/]"
         )
     console.print(f"Report: {path}", highlight=False)
-    console.print(
-        f"To see runs, assets and checks in Dagster: make dev"
-        f" ACID_HOME={os.path.relpath(tour.home)}",
-        highlight=False,
-    )
+    if "://" not in tour.place:
+        console.print(
+            f"To see runs, assets and checks in Dagster: make dev"
+            f" ACID_HOME={os.path.relpath(tour.home)}",
+            highlight=False,
+        )
     return 1 if wrong else 0
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from acid_platform.storage.files import Files
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -147,7 +149,7 @@ def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
     rows = []
     for name in warehouse.tables():
         history = warehouse.metastore.history(name)
-        directories, size = _listed(Path(warehouse.table(name).location))
+        directories, size = _listed(warehouse.table(name).location)
         rows.append(
             (
                 name,
@@ -165,13 +167,17 @@ def _on_disk(warehouse: Warehouse, tour: Tour) -> Section:
     )
 
 
-def _listed(location: Path) -> tuple[int, int]:
+def _listed(location: str) -> tuple[int, int]:
+    """How many directories of rows and events a table has, and the bytes of their files."""
+    files, path = Files.of(location)
+    entities = [path, *(f"{path}/{name}" for name in files.partition_directories(path, 1))]
     acid = [
-        path
-        for path in location.rglob("*")
-        if path.is_dir() and path.name.startswith(("base_", "delta_", "delete_delta_"))
+        child
+        for entity in entities
+        for child in files.children(entity)
+        if child.base_name.startswith(("base_", "delta_", "delete_delta_"))
     ]
-    return len(acid), sum(file.stat().st_size for path in acid for file in path.iterdir())
+    return len(acid), sum(file.size or 0 for one in acid for file in files.children(one.path))
 
 
 def _checks(tour: Tour) -> Section:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from acid_platform.engine.spark import session
+from acid_platform.engine.spark.store_settings import executor_variables
 from acid_platform.errors import AcidError
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -30,7 +31,13 @@ def command(master: str, memory: str, address: str, port: int) -> list[str]:
         "spark.connect.grpc.binding.port": str(port),
     }
     submit = Path(pyspark.__path__[0], "bin", "spark-submit")
-    pairs = [f"{name}={value}" for name, value in settings.items() if name != "spark.master"]
+    # A command line can be seen by others: keys of a store stay out of it.
+    unseen = executor_variables().keys() - executor_variables(keys=False).keys()
+    pairs = [
+        f"{name}={value}"
+        for name, value in settings.items()
+        if name != "spark.master" and name not in unseen
+    ]
     return [
         str(submit),
         "--class",

@@ -37,8 +37,9 @@ def is_spark_frame(rows: object) -> bool:
 
 def is_pandas_frame(rows: object) -> bool:
     """Whether the rows are a pandas DataFrame. Doesn't import pandas, which takes long."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(rows, pandas.DataFrame)
+    # While another thread imports pandas, it is there without its classes.
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    return frame is not None and isinstance(rows, frame)
 
 
 def column_names(rows: Rows) -> list[str]:

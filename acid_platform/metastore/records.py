@@ -6,11 +6,13 @@ below the table, such as `month=3/day=4`; None stands for an unpartitioned table
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from acid_platform.compaction.initiator import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import (
@@ -125,6 +127,8 @@ class WriteReport:
     """The engine of the statement that wrote it; empty if none did."""
     reason: str = ""
     """Why that engine was chosen."""
+    shares: tuple[int, ...] = field(default=(), metadata=BRIEF)
+    """The rows of each insert, if several wrote the directory together (P44)."""
 
     @classmethod
     def of(
@@ -139,6 +143,7 @@ class WriteReport:
         versioned: bool = True,
         engine: str = "",
         reason: str = "",
+        shares: Sequence[int] = (),
     ) -> WriteReport:
         return cls(
             table,
@@ -154,6 +159,7 @@ class WriteReport:
             versioned,
             engine,
             reason,
+            tuple(shares),
         )
 
     @property
@@ -277,7 +283,11 @@ class RecordedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One committed directory in the history of a table."""
+    """One committed directory in the history of a table.
+
+    A directory that several inserts wrote together has a row for each, with its rows (P44); the
+    first of them has the bytes and files.
+    """
 
     table_id: int
     table: str

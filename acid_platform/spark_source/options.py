@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,8 @@ KNOWN = {
 }
 """Our options, and what they are for."""
 _NOW = "now"
+_UNNAMED = "without a checkpoint: "
+"""Keys that begin so may be those of several queries with equal options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,9 @@ class Options:
     sink: str | None = None
     skip_replayed: bool = False
     checkpoint: str | None = None
+    """What the option checkpointLocation says."""
+    fingerprint: str = ""
+    """Of all options, to tell a query without that option from most others."""
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: str) -> Options:
@@ -73,7 +79,13 @@ class Options:
             texts.get("sink"),
             _choice(texts, "replay", "check", "skip") == "skip",
             texts.get("checkpointlocation"),
+            hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest(),
         )
+
+    @property
+    def key(self) -> str:
+        """Under which the open write of a streaming query is kept."""
+        return self.checkpoint or f"{_UNNAMED}{self.fingerprint}"
 
     @property
     def of_stream(self) -> bool:
@@ -88,6 +100,11 @@ class Options:
     @property
     def starts_now(self) -> bool:
         return self.since == _NOW
+
+
+def shared_key(key: str) -> bool:
+    """Whether several queries may have it."""
+    return key.startswith(_UNNAMED)
 
 
 def _check_names(texts: Mapping[str, str], use: str) -> None:

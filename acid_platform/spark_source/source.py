@@ -230,7 +230,7 @@ class AcidWriter(_Writing, DataSourceArrowWriter):
 
 class AcidStreamWriter(_Writing, DataSourceStreamArrowWriter):
     def __init__(self, given: Options, names: Sequence[str], overwrite: bool) -> None:
-        super().__init__(given, names, overwrite, given.checkpoint or "")
+        super().__init__(given, names, overwrite, given.key)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         told = _told(messages)
@@ -252,7 +252,7 @@ class AcidStreamWriter(_Writing, DataSourceStreamArrowWriter):
         told = [each for each in messages if isinstance(each, _Written)]
         for write in {each.write.txn: each.write for each in told}.values():
             writing.abort(write, reason)
-        writing.abort_kept(self._given.place, self._key)
+        writing.abort_kept(self._given.place, self._key, batch_failed=True)
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[_Written]:

@@ -34,7 +34,7 @@ from acid_platform.location import Location
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.spark_source import keeper
-from acid_platform.spark_source.options import Options, opened
+from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_writer import WRITTEN_CODECS
@@ -91,7 +91,7 @@ def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") 
     UnsupportedStatement, LockTimeout, WriteConflict.
     """
     warehouse = opened(given.place)
-    abort_kept(given.place, key)
+    abort_kept(given.place, key)  # of a query that this one goes on with
     begun = warehouse.metastore.begin(info=warehouse.info())
     try:
         work = TransactionState(warehouse, begun, False, ())
@@ -203,9 +203,17 @@ def abort(write: OpenWrite, reason: str) -> None:
     _clean(write.place, write.staging, write.task.location, write.txn)
 
 
-def abort_kept(place: Location, key: str) -> None:
-    """Aborts the open writes of a streaming query of this application."""
-    for kept in keeper.kept_for(place, key):
+def abort_kept(place: Location, key: str, batch_failed: bool = False) -> None:
+    """Aborts the open writes of a streaming query of this application.
+
+    Queries without the option checkpointLocation may have one key. Their write is only aborted
+    after a batch failed (`batch_failed`) and if it is the only one: nobody could tell which of
+    several is meant.
+    """
+    found = keeper.kept_for(place, key)
+    if shared_key(key) and (not batch_failed or len(found) != 1):
+        return
+    for kept in found:
         _abort(place, kept.txn, "its batch failed")
         _clean(place, kept.staging, kept.location, kept.txn)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.errors import InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.group_commit import interval_ms
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
@@ -30,8 +31,11 @@ from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.engine.queries import Where
+    from acid_platform.engine.results import Result
+    from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
+    from acid_platform.tables.context import ScanRequest
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
 
@@ -73,25 +77,11 @@ class Changes:
                 return Done("TRUNCATE")
 
     def _insert(self, statement: Insert, record: TableRecord) -> int:
-        own, keys = columns_of_record(record)
-        fixed, names = _target_columns(statement, record)
-        query = statement.source
-        if isinstance(query, exp.Values):
-            kinds = {column.name: column.type.kind for column in (*own, *keys)}
-            query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
-        result = reading.run(self.warehouse, self.catalog, query, self.txn.scans)
-        if len(result.columns) != len(names):
-            raise WrongType(
-                f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"
-                f" {len(names)} are needed: {', '.join(names)}"
-            )
-        rows = result.renamed(names)
-        if isinstance(statement.source, exp.Values):
-            rows = rows.in_one_file()  # a few rows, in the given order
+        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record, self.txn.scans)
         target = self.txn.table(record.name)
         if not statement.overwrite:
             return target.insert(rows, fixed)
-        if fixed and len(fixed) == len(keys):
+        if fixed and len(fixed) == len(record.partition_columns):
             return target.overwrite(rows, fixed)
         return target.overwrite(rows, fixed=fixed)
 
@@ -145,6 +135,60 @@ class Changes:
         )
         rows = counts.updated + counts.deleted + counts.inserted
         return Done.changed("MERGE", rows)
+
+
+def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert) -> Done | None:
+    """Commits INSERT … VALUES with small inserts of other threads (P44).
+
+    None: nothing was written, and it has to run in a transaction of its own. Raises NoSuchTable,
+    UnsupportedStatement for a view, and what a commit raises.
+    """
+    given = statement.source
+    if statement.overwrite or not isinstance(given, exp.Values) or given.find(exp.Query):
+        return None
+    record = target_of(statement, catalog)
+    if not interval_ms(record) or warehouse.engines.wanted_here == "spark":
+        return None
+    try:
+        with warehouse.using("local"):
+            fixed, rows = _inserted(warehouse, catalog, statement, record, _no_scans)
+            found = rows.to_arrow()
+    except AcidError:
+        return None  # alone, it raises its error, or Spark computes it
+    done = warehouse.groups.insert(record, found, fixed, computed=True)
+    return None if done is None else Done.changed("INSERT", done)
+
+
+def _no_scans(wanted: Sequence[ScanRequest]) -> list[TableScan]:
+    """For a query that reads no table."""
+    assert not wanted
+    return []
+
+
+def _inserted(
+    warehouse: Warehouse,
+    catalog: Catalog,
+    statement: Insert,
+    record: TableRecord,
+    scans: reading.Scans,
+) -> tuple[dict[str, str | None], Result]:
+    """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
+    own, keys = columns_of_record(record)
+    fixed, names = _target_columns(statement, record)
+    query = statement.source
+    if isinstance(query, exp.Values):
+        kinds = {column.name: column.type.kind for column in (*own, *keys)}
+        query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
+    result = reading.run(warehouse, catalog, query, scans)
+    if len(result.columns) != len(names):
+        raise WrongType(
+            f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"
+            f" {len(names)} are needed: {', '.join(names)}"
+        )
+    rows = result.renamed(names)
+    if isinstance(statement.source, exp.Values):
+        rows = rows.in_one_file()  # a few rows, in the given order
+    return fixed, rows
 
 
 def _target_columns(

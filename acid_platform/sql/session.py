@@ -22,7 +22,7 @@ from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.changes import Changes, target_of
+from acid_platform.sql.changes import Changes, insert_with_others, target_of
 from acid_platform.sql.definitions import define, name_of
 from acid_platform.sql.explain import explain
 from acid_platform.sql.parse import parse
@@ -37,6 +37,7 @@ from acid_platform.sql.statements import (
     Control,
     Definition,
     Explain,
+    Insert,
     Query,
     SetValue,
     Show,
@@ -197,6 +198,10 @@ class SqlSession:
 
         if self._txn is not None:
             return work(self._txn)
+        if isinstance(statement, Insert):
+            done = insert_with_others(self._warehouse, catalog, statement)
+            if done is not None:
+                return done
         return autocommit(self._warehouse, target_of(statement, catalog).name, work)
 
     # --- transactions -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import Layout
-from acid_platform.config import CONFLICT_DETECTION, TABLE_PREFIX, setting
+from acid_platform.config import CONFLICT_DETECTION, GROUP_COMMIT, TABLE_PREFIX, setting
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
@@ -118,7 +118,7 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
 
 def _check_properties(table: str, given: Mapping[str, str]) -> None:
     Layout.of(given)
-    _check_conflict_detection(given)
+    _check_values(given)
     if given["transactional"].lower() != "true":
         raise InvalidDefinition(f"{table}: every table here is transactional=true")
     kind = given.get("transactional_properties", "default").lower()
@@ -133,10 +133,11 @@ def _check_properties(table: str, given: Mapping[str, str]) -> None:
         )
 
 
-def _check_conflict_detection(given: Mapping[str, str]) -> None:
+def _check_values(given: Mapping[str, str]) -> None:
     """Raises SettingRefused."""
-    if CONFLICT_DETECTION in given:
-        setting(CONFLICT_DETECTION).parse(given[CONFLICT_DETECTION])
+    for known in (setting(CONFLICT_DETECTION), GROUP_COMMIT):
+        if known.name in given:
+            known.parse(given[known.name])
 
 
 _FIXED = ("transactional", "transactional_properties", "bucketing_version", formats.PROPERTY)
@@ -157,7 +158,7 @@ def refuse_property_change(table: str, known: Mapping[str, str], given: Mapping[
             f"{table}: Hive 3 can't read {CODEC_PROPERTY}=ZSTD; set {CODEC_PROPERTY} to ZLIB in the"
             " same statement, and run a major compaction for the files that are there"
         )
-    _check_conflict_detection(given)
+    _check_values(given)
     for name, text in given.items():
         if name.startswith(TABLE_PREFIX):
             setting(name.removeprefix(TABLE_PREFIX)).parse(text)

@@ -576,5 +576,28 @@ GROUP = Group(
                 "test_P43_two_attempts_of_one_bucket_are_refused",
             ),
         ),
+        Rule(
+            "P44",
+            "In a table with the property `acid.group.commit.interval`, small inserts of a handle's"
+            " threads that arrive within this time are one transaction, one write id and one"
+            " directory. Each returns its own count after the shared commit, and has its own row in"
+            " the history. What is wrong with the rows of one insert fails that insert alone;"
+            " nothing that may be committed is written again. Without the property, each insert is"
+            " a transaction.",
+            (
+                "group_commit",
+                "transaction_state",
+                "metastore.rules.commits",
+            ),
+            (
+                "test_P44_inserts_of_several_threads_share_a_transaction_and_a_directory",
+                "test_P44_without_the_property_each_insert_has_a_transaction",
+                "test_P44_a_mistake_fails_alone_with_the_error_that_it_has_without_a_group",
+                "test_P44_what_fails_while_the_group_is_written_fails_alone",
+                "test_P44_nobody_repeats_what_may_be_committed",
+                "test_P44_any_inserts_arrive_once_each_with_its_own_count",
+                "test_P44_what_was_acknowledged_is_there_after_a_kill_and_no_insert_is_half_there",
+            ),
+        ),
     ),
 )

@@ -43,6 +43,7 @@ def test_P12_rows_are_written_changed_and_read_on_a_cluster() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(960)
 def test_P12_P19_P21_every_statement_runs_on_a_cluster_whose_executors_die() -> None:
     run("-m", "slow")
 

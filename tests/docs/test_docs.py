@@ -30,6 +30,7 @@ from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
+    "acid.group.commit.interval",
     "acid.layout",
     "acid.write.distribution",
     "metastore.duckdb",

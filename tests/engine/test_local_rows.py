@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from decimal import Decimal
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from acid_platform.engine.rows import _array
+from acid_platform.engine.rows import _array, column_names
 from acid_platform.errors import WrongType
 from acid_platform.layout.types import parse_columns
 
@@ -63,3 +65,10 @@ def test_other_values_are_stored_as_they_are(
 ) -> None:
     [column] = parse_columns(f"c {kind}")
     assert _array(values, column, "db.t").to_pylist() == stored
+
+
+def test_rows_are_told_while_another_thread_imports_pandas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
+    assert column_names([{"id": 1}]) == ["id"]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,12 @@ def start(here: Place) -> subprocess.Popen[bytes]:
                 here.warehouse.path,
                 str(here.directory / "checkpoint"),
             ],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
             cwd=here.directory,
             stdout=log,
             stderr=log,
@@ -50,16 +56,11 @@ def written(here: Place) -> int:
 def kill(process: subprocess.Popen[bytes], with_keeper: bool) -> None:
     """Kills the program, its JVM and Python workers, and perhaps the keeper of its transactions."""
     program = psutil.Process(process.pid)
-    own = [
-        child
-        for child in program.children(recursive=True)
-        if with_keeper or "acid_platform.spark_source.keeper" not in child.cmdline()
-    ]
-    for child in [program, *own]:
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
+    for child in [program, *program.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):  # it has ended, or is a zombie
+            keeps = "acid_platform.spark_source.keeper" in child.cmdline()
+            if with_keeper or not keeps:
+                child.kill()
     process.wait()
 
 

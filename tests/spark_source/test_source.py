@@ -221,6 +221,28 @@ def test_P42_a_batch_that_spark_repeats_is_written_once(here: Place, spark: Spar
 
 
 @pytest.mark.slow
+def test_P42_a_stream_whose_tasks_all_fail_leaves_no_transaction_open(
+    here: Place, spark: SparkSession
+) -> None:
+    """Its checkpoint is set for the session, so that no option of the query names it."""
+    wh = here.warehouse
+    wh.create_table("db.t", "id int", properties=KEPT)
+    wh.create_table("db.copy", "id int")
+    wh.sql("INSERT INTO db.t VALUES (1)")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(here.directory / "all"))
+    try:
+        broken = here.stream(spark, "db.t", since="0").selectExpr("id DIV (id - 1) AS id")
+        writer = broken.selectExpr("cast(id AS int) id").writeStream.format("acid")
+        query = writer.options(**here.options).trigger(availableNow=True).start("db.copy")
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            query.awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert here.rows("db.copy") == []
+    assert [row for row in here.open_transactions() if row["type"] == "DEFAULT"] == []
+
+
+@pytest.mark.slow
 def test_P42_the_changes_stream_leads_to_the_same_rows(here: Place, spark: SparkSession) -> None:
     wh = here.warehouse
     wh.create_table("db.t", "id int, v int", properties=KEPT)

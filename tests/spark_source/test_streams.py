@@ -35,6 +35,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck.walk import examine
 from acid_platform.spark_source import keeper, reading, stream_reading, writing
 from acid_platform.spark_source.options import Options
+from acid_platform.spark_source.source import AcidStreamWriter
 from acid_platform.spark_source.stream_reading import NOTHING, Offset, TableStream
 from tests.spark_source.places import KEPT, Place, place
 
@@ -224,6 +225,23 @@ def test_P42_a_failed_batch_of_a_query_is_aborted_by_its_key(here: Place) -> Non
     writing.abort_kept(here.location, "")
     assert {row["txnid"] for row in here.open_transactions()} == {other.txn}
     writing.abort(other, "")
+
+
+def test_P42_a_failed_batch_without_a_checkpoint_option_is_aborted_if_it_is_told_apart(
+    here: Place,
+) -> None:
+    """Its tasks told nobody which transaction it was, and its key is made of its options."""
+    one, other = options(here), options(here, replay="skip")
+    assert one.key != other.key and one.key == options(here).key
+    first, second = (writing.begin(g, SCHEMA.names, False, key=g.key) for g in (one, other))
+    AcidStreamWriter(one, SCHEMA.names, False).abort([None, None], 0)
+    assert {row["txnid"] for row in here.open_transactions()} == {second.txn}, first
+    twin = writing.begin(other, SCHEMA.names, False, key=other.key)
+    AcidStreamWriter(other, SCHEMA.names, False).abort([None], 0)
+    left = {row["txnid"] for row in here.open_transactions()}
+    assert left == {second.txn, twin.txn}, "nobody knows which of them failed"
+    writing.abort(second, "")
+    writing.abort(twin, "")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NUMBERS = count(1)
+_RUN = secrets.token_hex(4)
+"""A real server keeps the buckets of earlier runs."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def server() -> Iterator[S3Server]:
 @contextmanager
 def a_bucket(server: S3Server, directory: Path) -> Iterator[Bucket]:
     """A new bucket, which the environment names during the block."""
-    made = Bucket(server, f"bucket-{next(_NUMBERS)}", directory / "metastore")
+    made = Bucket(server, f"bucket-{_RUN}-{next(_NUMBERS)}", directory / "metastore")
     server.make_bucket(made.name)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in server.environment.items():

@@ -1,5 +1,7 @@
 """An S3 server for tests: moto's, which counts its requests and fails when it is told to.
 
+ACID_TEST_S3=http://KEY:SECRET@HOST:PORT names a real one, to which the requests are passed on.
+
 It is a process of its own: pyarrow closes streams while it holds Python's lock, which a server in
 the same process would need to answer. `python -m tests.stores.server` prints its port, and ends
 with its standard input.
@@ -7,6 +9,7 @@ with its standard input.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import SplitResult, parse_qs, urlsplit
 from urllib.request import Request, urlopen
 
 CONTROL = "/-/"
@@ -133,7 +136,51 @@ class Watched:
 
 
 def _read(environ: dict[str, Any]) -> bytes:
+    if environ.get("wsgi.input_terminated"):  # it came in chunks
+        return bytes(environ["wsgi.input"].read())
     return bytes(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)))
+
+
+_OF_CONNECTIONS = ("connection", "keep-alive", "transfer-encoding", "expect")
+"""Headers that are not passed on."""
+
+
+def passing_on(server: SplitResult) -> Callable[..., Iterable[bytes]]:
+    """An application that asks a real server, with the headers that the client has signed."""
+
+    def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        content = _read(environ)
+        headers = {
+            name.removeprefix("HTTP_").replace("_", "-").lower(): value
+            for name, value in environ.items()
+            if name.startswith("HTTP_") or (name == "CONTENT_TYPE" and value)
+        }
+        connection = http.client.HTTPConnection(server.hostname or "", server.port, timeout=60)
+        connection.putrequest(
+            environ["REQUEST_METHOD"],
+            environ["REQUEST_URI"],
+            skip_host=True,
+            skip_accept_encoding=True,
+        )
+        for name, value in headers.items():
+            if name not in _OF_CONNECTIONS:
+                connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(content)))
+        connection.endheaders(content)
+        answer = connection.getresponse()
+        told = [(k, v) for k, v in answer.getheaders() if k.lower() not in _OF_CONNECTIONS]
+        body = answer.read()
+        connection.close()
+        start(f"{answer.status} {answer.reason}", told)
+        return [body]
+
+    return application
+
+
+def real_server() -> SplitResult | None:
+    """What ACID_TEST_S3 names."""
+    named = os.environ.get("ACID_TEST_S3")
+    return urlsplit(named) if named else None
 
 
 class S3Server:
@@ -149,14 +196,25 @@ class S3Server:
         )
         assert self._process.stdout is not None
         self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
+        real = real_server()
+        self._key = (real.username or "", real.password or "") if real else ("test", "test")
+        import boto3
+
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            aws_access_key_id=self._key[0],
+            aws_secret_access_key=self._key[1],
+            region_name="us-east-1",
+        )
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables with which every tool of AWS uses the server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": self._key[0],
+            "AWS_SECRET_ACCESS_KEY": self._key[1],
             "AWS_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
@@ -167,21 +225,22 @@ class S3Server:
         self._process.wait(10)
 
     def ask(self, path: str, method: str = "GET", content: bytes | None = None) -> bytes:
-        """Sends a request of the test's own."""
+        """Sends one of the requests that only this server knows."""
         with urlopen(Request(f"{self.url}{path}", content, method=method), timeout=20) as answer:
             return bytes(answer.read())
 
     def make_bucket(self, name: str) -> None:
-        self.ask(f"/{name}", "PUT", b"")
+        self._client.create_bucket(Bucket=name)
 
     def keys(self, bucket: str, below: str = "") -> list[str]:
         """The keys in a bucket that begin with `below`, sorted."""
-        listed = self.ask(f"/{bucket}?list-type=2&prefix={below}&max-keys=100000").decode()
-        return sorted(re.findall("<Key>(.*?)</Key>", listed))
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=below)
+        return sorted(found["Key"] for page in pages for found in page.get("Contents", ()))
 
     def uploads(self, bucket: str) -> list[str]:
         """The keys of multipart uploads that are not finished."""
-        return re.findall("<Key>(.*?)</Key>", self.ask(f"/{bucket}?uploads").decode())
+        listed = self._client.list_multipart_uploads(Bucket=bucket)
+        return [found["Key"] for found in listed.get("Uploads", ())]
 
     @contextmanager
     def fails(self, fault: Fault) -> Iterator[None]:
@@ -212,7 +271,9 @@ def main() -> None:
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    serving = make_server("127.0.0.1", 0, Watched(create_backend_app("s3")), threaded=True)
+    real = real_server()
+    inner = passing_on(real) if real else create_backend_app("s3")
+    serving = make_server("127.0.0.1", 0, Watched(inner), threaded=True)
     print(serving.server_port, flush=True)
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     sys.stdin.read()

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark import SparkConf, SparkContext
 
+from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
 from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
 from acid_platform.errors import (
@@ -19,6 +21,7 @@ from acid_platform.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from scripts import spark_connect
 from tests.stores.conftest import Bucket
 
 _UNRESOLVED = "unresolved dependency"
@@ -39,6 +42,54 @@ def test_the_settings_follow_the_environment() -> None:
     assert told["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
     assert told["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
     assert told["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+
+
+_AWS = {
+    "AWS_ENDPOINT_URL": "http://store:9000",
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "key-of-mine",
+    "AWS_SECRET_ACCESS_KEY": "secret-of-mine",
+    "AWS_SESSION_TOKEN": "",
+    "AWS_PROFILE": "mine",
+}
+
+
+def test_executors_on_a_cluster_get_what_their_tasks_open_the_store_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in _AWS.items():
+        monkeypatch.setenv(name, value)
+    given = session.spark_config("spark://host:7077")
+    variables = {
+        name.removeprefix("spark.executorEnv."): value
+        for name, value in given.items()
+        if name.startswith("spark.executorEnv.AWS")
+    }
+    assert variables == {
+        name: value for name, value in _AWS.items() if value and name != "AWS_PROFILE"
+    }
+    assert not [name for name in session.spark_config("local[2]") if "executorEnv" in name]
+
+
+def test_keys_are_in_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other users of the machine can list the words of its processes."""
+    for name, value in _AWS.items():
+        monkeypatch.setenv(name, value)
+    launched: list[SparkConf] = []
+
+    def launch(conf: SparkConf, _options: object) -> None:
+        launched.append(conf)
+        raise InterruptedError
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(jvm, "launch_gateway", launch)
+    with pytest.raises(InterruptedError):
+        jvm.launch(session.spark_config("spark://host:7077"))
+    words = [f"{name}={value}" for name, value in launched[0].getAll()]
+    connect = spark_connect.command("spark://host:7077", "1g", "127.0.0.1", 15002)
+    assert any("http://store:9000" in word for word in words)
+    assert "spark.executorEnv.AWS_ENDPOINT_URL=http://store:9000" in connect
+    assert not [word for word in (*words, *connect) if "of-mine" in word]
 
 
 def test_P41_what_hadoop_says_of_the_store_is_no_damaged_file() -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from acid_platform.engine.spark.store_settings import EXECUTOR_VARIABLE
+
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 """For the driver's JVM: log only errors, on stderr."""
 
@@ -24,15 +26,18 @@ STDERR = 2
 def launch(settings: Mapping[str, str]) -> None:
     """Starts the JVM for this process's next session with these settings, unless one runs.
 
-    Raises PySparkRuntimeError if it ends at once; it has printed the reason on stderr.
+    The JVM's command line has all of them but the variables of executors, such as keys of a store:
+    these come with the session. Raises PySparkRuntimeError if it ends at once; it has printed the
+    reason on stderr.
     """
     if SparkContext._gateway is not None:
         return
+    shown = [pair for pair in settings.items() if not pair[0].startswith(EXECUTOR_VARIABLE)]
     reader, writer = os.pipe()
     threading.Thread(target=_pass_on, args=(reader,), name="spark-stderr", daemon=True).start()
     try:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            SparkConf(loadDefaults=False).setAll(list(settings.items())), {"stderr": writer}
+            SparkConf(loadDefaults=False).setAll(shown), {"stderr": writer}
         )
     finally:
         os.close(writer)

@@ -22,6 +22,11 @@ S3_PACKAGES = (
 _BUNDLE = "software.amazon.awssdk:bundle"
 _CONNECTOR = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
+EXECUTOR_VARIABLE = "spark.executorEnv."
+"""Spark's settings that begin so are the environment variables of executors."""
+_PLACES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
 
 def store_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The settings for packages and S3 that the environment asks for, before the JVM starts."""
@@ -51,3 +56,18 @@ def store_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str
     if region:
         settings["spark.hadoop.fs.s3a.endpoint.region"] = region
     return settings
+
+
+def executor_variables(
+    environment: Mapping[str, str] = os.environ, keys: bool = True
+) -> dict[str, str]:
+    """The settings that give executors on a cluster what their tasks open the store with.
+
+    Tasks write through pyarrow.fs, which reads the environment. Spark's own readers get the same
+    keys from the driver's environment without our help. `keys`: the credentials too; they must not
+    get into a command line, which other users can see.
+    """
+    names = (*_PLACES, *_KEYS) if keys else _PLACES
+    return {
+        f"{EXECUTOR_VARIABLE}{name}": environment[name] for name in names if environment.get(name)
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from acid_platform.errors import (
@@ -143,16 +143,33 @@ def finish(
         for table_id, partition, report in reported
     )
     written = tuple(
-        HistoryRow(
+        row
+        for table_id, partition, report in reported
+        for row in _history_rows(turn, txn, table_id, partition, report)
+    )
+    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
+    turn.record(
+        events.Committed(txn.txn_id, commit_id, changes, directories, written, cursors, sinks)
+    )
+    return CommitDone("c", commit_id)
+
+
+def _history_rows(
+    turn: Turn, txn: Txn, table_id: int, partition: str | None, report: WriteReport
+) -> Iterator[HistoryRow]:
+    """A row for a directory, or for each of the inserts that wrote it together (P44)."""
+    table = turn.state.tables[table_id]
+    for number, rows in enumerate(report.shares or (report.rows,)):
+        yield HistoryRow(
             table_id,
-            turn.state.name_of(table_id),
+            table.record.name,
             partition,
-            turn.state.tables[table_id].by_txn.get(txn.txn_id, 0),
+            table.by_txn.get(txn.txn_id, 0),
             report.operation,
             report.directory,
-            report.rows,
-            report.bytes,
-            report.files,
+            rows,
+            0 if number else report.bytes,
+            0 if number else report.files,
             report.overwrite,
             txn.txn_id,
             txn.user,
@@ -161,13 +178,6 @@ def finish(
             report.engine or ("" if txn.agent == PLATFORM else txn.agent),
             report.reason,
         )
-        for table_id, partition, report in reported
-    )
-    leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
-    turn.record(
-        events.Committed(txn.txn_id, commit_id, changes, directories, written, cursors, sinks)
-    )
-    return CommitDone("c", commit_id)
 
 
 def _touched(
@@ -192,6 +202,11 @@ def _touched(
             raise InvalidDefinition(
                 f"transaction {txn.txn_id} reports a write of {table.record.name}"
                 f" {partition or ''} without a write lock there; lock it first"
+            )
+        if report.shares and sum(report.shares) != report.rows:
+            raise InvalidDefinition(
+                f"{table.record.name}: {report.directory} has {report.rows} rows, and the inserts"
+                f" that share it report {sum(report.shares)}"
             )
         operation = Operation.OVERWRITE if report.overwrite else report.operation
         written = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
