@@ -206,6 +206,35 @@ def test_the_bitmap_answers_every_key_and_nothing_else(
         assert {tuple(row) for row in found} == gone
 
 
+def test_P14_equal_sets_of_several_groups_are_asked_only_for_their_own_rows(
+    spark: SparkSession,
+) -> None:
+    """Spark may compute what two tests share before either's guard, also for these row ids."""
+    properties = [1 << 29, (1 << 29) + 65536]
+    keys = DeleteKeys(np.array([1, 1]), np.array(properties), np.array([5, 5]))
+    bitmap = DeleteBitmap.build([keys])
+    assert bitmap is not None
+    ids = (0, 5, 69, 1023, 1024, 1029, (1 << 31) + 5, (1 << 40) + 5)
+    rows = [(write, b, r) for write in (1, 2) for b in (*properties, 5) for r in ids]
+    frame = spark.createDataFrame(rows, "__w long, __b int, __r long")
+    held = bitmap.test(spark, "__e")
+    found = frame.filter(held).collect()
+    assert {tuple(row) for row in found} == {(1, b, 5) for b in properties}
+    left = frame.filter(~held).selectExpr("count(*)", "sum(__r)").collect()
+    assert tuple(left[0]) == (len(rows) - 2, sum(row[2] for row in rows) - 10)
+
+
+def test_P14_a_set_begins_at_its_lowest_row_and_ends_at_its_highest(spark: SparkSession) -> None:
+    low = 7 << 32
+    gone = [low + 3, low + 70, low + 5000]
+    keys = DeleteKeys(np.array([3] * 3), np.array([1 << 29] * 3), np.array(gone))
+    bitmap = DeleteBitmap.build([keys])
+    assert bitmap is not None
+    ids = sorted({r + d for r in gone for d in (-64, -1, 0, 1, 64)} | {0, 3, 70, low + (1 << 31)})
+    frame = spark.createDataFrame([(3, 1 << 29, r) for r in ids], "__w long, __b int, __r long")
+    assert sorted(row[2] for row in frame.filter(bitmap.test(spark, "__e")).collect()) == gone
+
+
 def test_P19_a_count_that_differs_publishes_nothing(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
