@@ -7,9 +7,10 @@ locked is listed, each file's footer is read, and all of it is on disk before th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from acid_platform.errors import CorruptFile, MalformedName, WriteConflict
+from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.own_rows import require_own_rows
 from acid_platform.gateway.plain_text import require_plain_text
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -28,7 +29,7 @@ from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files, asking
 from acid_platform.tables.context import columns_of_record, compression
 from acid_platform.tables.manifests import surveyed
-from acid_platform.transactions import Operation
+from acid_platform.transactions import Operation, TxnState
 
 _DELETES = "delete_delta_"
 
@@ -44,6 +45,21 @@ def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
         if touched.write_id:
             reports += _of_table(metastore, touched)
     return reports
+
+
+def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport]) -> None:
+    """Removes the bases of a transaction whose commit was refused; the Cleaner removes the rest.
+
+    Trino takes each base for a compacted one: it reads no table that has only an aborted base.
+    """
+    if metastore.outcome_of(txn).state != TxnState.ABORTED.value:
+        return
+    for write in writes:
+        if write.overwrite:
+            with suppress(AcidError, OSError):
+                files, root = Files.of(metastore.table(write.table).location)
+                places = (root, write.partition, write.directory)
+                files.delete_directory("/".join(one for one in places if one))
 
 
 def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:

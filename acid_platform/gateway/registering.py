@@ -239,7 +239,11 @@ class _Table:
         while known < ours.high_watermark:
             count = min(_BATCH, ours.high_watermark - known)
             txns = self.hive.open(count, self.agent)
-            given = self.hive.allocate(self.database, self.name, txns)
+            try:
+                given = self.hive.allocate(self.database, self.name, txns)
+            except HiveRefused:
+                self.hive.abort(txns)
+                raise
             if sorted(given.values()) != list(range(known + 1, known + 1 + count)):
                 self.hive.abort(txns)
                 raise self._differs("somebody else got write ids meanwhile")

@@ -28,7 +28,7 @@ from acid_platform.gateway.codes import (
     TXN_STATES,
     LockState,
 )
-from acid_platform.gateway.commits import writes_of
+from acid_platform.gateway.commits import discard_bases, writes_of
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
@@ -97,7 +97,11 @@ class Transactions:
         except AcidError as error:
             self._metastore.abort_id(txn, f"its files can't be recorded: {error}")
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
-        self._metastore.commit_id(txn, writes)
+        try:
+            self._metastore.commit_id(txn, writes)
+        except TxnAborted:
+            discard_bases(self._metastore, txn, writes)
+            raise
         self._locker().discard(txn)
 
     def abort_txn(self, request: Any) -> None:

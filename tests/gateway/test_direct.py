@@ -229,7 +229,7 @@ def test_P34_a_registration_that_was_killed_goes_on(
         rest = [txn.id for txn in hive.call("get_open_txns_info").open_txns if txn.state == 3]
         hive.abort([txn for txn in rest if txn not in _registering(hive)])
         (row,) = registering.register(here.metastore, hive)
-    assert (row.result, row.write_id, row.aborted) == ("registered", 6, 1)
+    assert (row.result, row.write_id, row.aborted) == ("registered", 6, 1), row.note
 
 
 def _registering(hive: Hive) -> set[int]:

@@ -295,6 +295,28 @@ def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(
     assert row["overwrite"] and row["directory"] == f"base_{write_id:07d}"
 
 
+def test_P34_the_base_of_an_overwrite_that_was_refused_is_gone(
+    client: Any, server: Server, warehouse: Warehouse
+) -> None:
+    """Trino can't read a table that has an aborted base and no other."""
+    table = warehouse.create_table("db.refused_base", "id int, v string")
+    with connected(server.address) as other:
+        first = Statement(client)
+        first.lock(table.name, INSERT, SHARED_READ)
+        second = Statement(other)
+        assert second.lock(table.name, UPDATE, SHARED_WRITE).state == ACQUIRED
+        write_id = second.allocate(table.name)
+        files(client, table.name).inserts(f"b{write_id}", insert_events(write_id, [(9, "z")]))
+        own = first.allocate(table.name)
+        files(client, table.name).inserts(f"d{own}", insert_events(own, [(1, "a")]))
+        first.commit()
+        with pytest.raises(m.TxnAbortedException):
+            second.commit()
+    names = {one.name for one in place_of(client, table.name).iterdir()}
+    assert f"base_{write_id:07d}" not in names
+    assert table.to_arrow().column("id").to_pylist() == [1]
+
+
 def test_P34_an_overwrite_without_rows_empties_the_table(client: Any, warehouse: Warehouse) -> None:
     table = warehouse.create_table("db.emptied", "id int, v string")
     trino_insert(client, table.name, [(1, "a")])

@@ -162,7 +162,7 @@ def measured(ours: Warehouse, chosen: argparse.Namespace, scratch: Path) -> dict
         metastore.await_start()
         ours.create_table(TABLE, "id int, v string")
         with Hive(metastore.address) as hive:
-            register(ours.metastore, hive)
+            list(register(ours.metastore, hive))
         theirs = (metastore.address.host, metastore.address.port)
         with gate_of(Path(ours.path), scratch / "gateway.log") as gate:
             with connected(gate.address) as first, connected(theirs) as second:

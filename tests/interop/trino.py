@@ -147,7 +147,20 @@ class Trino:
     def sql(
         self, statement: str, catalog: str = "acid", schema: str = "db", user: str = "ann"
     ) -> list[list[Any]]:
-        """The rows of a statement; their values as Trino's JSON has them. Raises Failed."""
+        """The rows of a statement; their values as Trino's JSON has them. Raises Failed.
+
+        A busy server loses sight of its only node for a moment, and then has run nothing.
+        """
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return self._sql(statement, catalog, schema, user)
+            except Failed as error:
+                if "nodes is empty" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(1)
+
+    def _sql(self, statement: str, catalog: str, schema: str, user: str) -> list[list[Any]]:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/v1/statement",
             data=statement.encode(),
