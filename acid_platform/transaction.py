@@ -34,6 +34,9 @@ class Transaction:
     truncation inserts are changes as well, and it may raise WriteConflict at once (P30).
     """
 
+    _given_up = False
+    """Whether the code that uses it has aborted it."""
+
     def __init__(
         self,
         context: Context,
@@ -110,12 +113,17 @@ class Transaction:
         except AcidError as refused:
             if not self._work.begun.ended:
                 with suppress(AcidError):
-                    self.abort(f"{type(refused).__name__}: {refused}"[:500])
+                    self._abort(f"{type(refused).__name__}: {refused}"[:500])
                 refused.add_note(f"transaction {self.id} was rolled back")
             raise
 
     def abort(self, reason: str = "") -> None:
-        """Aborts it: nothing becomes visible, and the Cleaner removes its files."""
+        """Aborts it: nothing becomes visible, and the Cleaner removes its files. A block that it
+        belongs to then ends without a commit."""
+        self._abort(reason)
+        self._given_up = True
+
+    def _abort(self, reason: str) -> None:
         self._work.stop()
         self._work.begun.abort(reason)
 
@@ -129,14 +137,14 @@ class Transaction:
         trace: types.TracebackType | None,
     ) -> None:
         try:
-            if error is None:
+            if error is None and not self._given_up:
                 self.commit()
         except AcidError as refused:
             error = refused
             raise
         finally:
             if error is not None and not self._work.begun.ended:
-                self.abort(f"{type(error).__name__}: {error}"[:500])
+                self._abort(f"{type(error).__name__}: {error}"[:500])
 
 
 class LentTransaction(Transaction):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import DeclarationChanged, WrongType
+from acid_platform.errors import DeclarationChanged, TxnAborted, WrongType
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
@@ -82,3 +82,17 @@ def test_a_commit_that_is_refused_leaves_nothing_open(warehouse: Warehouse) -> N
         warehouse.table("db.t").add_columns("note string")  # another type, first
     assert [row["state"] for row in warehouse.metastore.transactions()] == ["ABORTED"]
     assert [row[0] for row in rows(warehouse)] == [1, 2]
+
+
+def test_a_block_whose_transaction_was_aborted_ends_without_a_commit(warehouse: Warehouse) -> None:
+    with warehouse.transaction() as txn:
+        txn.table("db.t").delete()
+        assert txn.table("db.t").to_arrow().num_rows == 0
+        txn.abort("only tried")
+    assert rows(warehouse) == [(1, 1), (2, 2)]
+    with pytest.raises(TxnAborted, match="only tried"), warehouse.transaction() as txn:
+        txn.abort("only tried")
+        txn.table("db.t").delete()
+    with pytest.raises(TxnAborted, match="ended by another"), warehouse.transaction() as txn:
+        warehouse.metastore.abort_transactions([txn.id], "ended by another")
+    assert rows(warehouse) == [(1, 1), (2, 2)]
