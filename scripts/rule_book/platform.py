@@ -596,6 +596,7 @@ GROUP = Group(
                 "test_P44_what_fails_while_the_group_is_written_fails_alone",
                 "test_P44_nobody_repeats_what_may_be_committed",
                 "test_P44_any_inserts_arrive_once_each_with_its_own_count",
+                "test_P44_each_insert_that_shares_a_directory_has_its_row_in_the_history",
                 "test_P44_what_was_acknowledged_is_there_after_a_kill_and_no_insert_is_half_there",
             ),
         ),

@@ -86,6 +86,8 @@ def test_P17_executors_get_the_archive_and_no_path_of_this_machine(
         monkeypatch.delenv(name, raising=False)
     settings = session.spark_config("spark://host:7077")
     assert settings["spark.archives"] == f"{archive.as_uri()}#{cluster.UNPACKED}"
+    named = settings["spark.executorEnv.PYTHONPATH"].split(":")
+    assert named == [cluster.UNPACKED, f"../{cluster.UNPACKED}"], "Connect runs tasks one below"
     session.prepare_environment("spark://host:7077")
     assert os.environ["PYSPARK_PYTHON"] == cluster.executor_python()
     assert "SPARK_LOCAL_IP" not in os.environ

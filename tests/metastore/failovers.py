@@ -86,7 +86,7 @@ def main(times: int, tls: bool = False, results: Path | None = None) -> int:
                     flush=True,
                 )
                 standby.follow(primary, replace=True)
-                until(standby.is_synchronous, 30)
+                until(standby.is_synchronous, 120)
                 for old in standby.home.path.glob("replaced-*"):
                     old.unlink()
         finally:

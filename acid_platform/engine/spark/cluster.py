@@ -61,7 +61,8 @@ def executor_settings(master: str) -> dict[str, str]:
         archive = path.as_uri()
     return {
         "spark.archives": f"{archive}#{UNPACKED}",
-        "spark.executorEnv.PYTHONPATH": UNPACKED,
+        # The tasks of a Spark Connect session run in a directory of their own, below.
+        "spark.executorEnv.PYTHONPATH": f"{UNPACKED}:../{UNPACKED}",
     }
 
 
