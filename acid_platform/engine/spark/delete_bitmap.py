@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.spark.bit_sets import BitTest, in_any
 from acid_platform.engine.spark.cache import kept
 from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
 from acid_platform.storage.deletes import DeleteKeys
@@ -90,9 +89,8 @@ class DeleteBitmap:
     def deleted(self, spark: SparkSession, ordinal: str) -> Column:
         """A column that says whether a row of the scan is deleted; never NULL.
 
-        `ordinal` names the column with the entity's ordinal. The bits of few groups are objects of
-        the JVM; otherwise arrays are uncorrelated scalar subqueries of the plan: evaluated once,
-        after which each test is an array load.
+        `ordinal` names the column with the entity's ordinal. The arrays are uncorrelated scalar
+        subqueries of the plan: evaluated once, after which each test is an array load.
         """
         arrays = (self.words, self.starts, self.lows, self.spans)
         key = (
@@ -109,41 +107,33 @@ class DeleteBitmap:
     def test(self, spark: SparkSession, ordinal: str) -> Column:
         """What `deleted` answers, built anew."""
         groups = np.flatnonzero(self.starts >= 0)
-        if len(groups) <= FEW_GROUPS and hasattr(spark, "_jsparkSession"):
-            return in_any(spark, self._by_group(ordinal, groups))
-        bits = F.coalesce(
-            F.get(_scalar(spark, self.words), self._by_slot(spark, ordinal)), F.lit(0)
-        )
+        few = len(groups) <= FEW_GROUPS
+        index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
+        bits = F.coalesce(F.get(_scalar(spark, self.words), index), F.lit(0))
         hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
         return hit.bitwiseAND(F.lit(1)) == 1
 
-    def _by_group(self, ordinal: str, groups: np.ndarray) -> list[BitTest]:
-        """A test for each group, the largest group first."""
+    def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
+        """The index of a row's word, else -1: a comparison per group, the largest group first."""
         # Not how many entities have deletes: a row of any other may have the same key (P14).
         several = len(self.starts) > self.write_id_span * len(self.properties)
-        tests = []
+        cases = []
         for slot in sorted(groups.tolist(), key=lambda index: -int(self.spans[index])):
             rest, position = divmod(slot, len(self.properties))
             entity, write_id = divmod(rest, self.write_id_span)
-            start, count = int(self.starts[slot]), int(self.spans[slot])
-            low = int(self.lows[slot]) << 6
-            guard = (
+            low, start = int(self.lows[slot]), int(self.starts[slot])
+            same = (
                 f"{_WRITE} = {self.low_write_id + write_id}"
                 f" AND {_PROPERTY} = {self.properties[position]}"
-                f" AND {_ROW} >= {low} AND {_ROW} < {low + (count << 6)}"
+                f" AND {_WORD} >= {low} AND {_WORD} < {low + int(self.spans[slot])}"
             )
             if several:
-                guard = f"{ordinal} = {entity} AND {guard}"
-            offset = f"({_ROW} - {low})" if low else _ROW
-            bit = f"CAST({offset} & {_LOW_BITS} AS int)"  # an int for every row
-            tests.append(BitTest(guard, bit, self.words[start : start + count]))
-        return tests
+                same = f"{ordinal} = {entity} AND {same}"
+            cases.append(f"WHEN {same} THEN {_WORD} + {start - low}")
+        return F.expr(f"CAST(CASE {' '.join(cases)} ELSE -1 END AS int)")
 
     def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
-        """The index of a row's word, NULL if it has none.
-
-        It is found by a table with an entry for every (entity, write id, property).
-        """
+        """The same by a table with an entry for every (entity, write id, property)."""
         high = self.low_write_id + self.write_id_span - 1
         properties = ", ".join(map(str, self.properties))
         place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
@@ -161,7 +151,6 @@ class DeleteBitmap:
 
 _WRITE, _PROPERTY, _ROW = (f"coalesce({name}, -1)" for name in (WRITE_ID, BUCKET, ROW_ID))
 _WORD = f"shiftright({_ROW}, 6)"
-_LOW_BITS = (1 << 31) - 1
 """Keys are never NULL; if Spark knows that, it generates 40% less code for the test."""
 
 

@@ -91,7 +91,7 @@ def mapped_in_arrow(
         none = _member(spark, "no list", lambda: java_class(spark, _LIST)())
         column = java_class(spark, f"{_SQL}.execution.python.UserDefinedPythonFunction")(
             "work", python, kind, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, True, none, none
-        ).apply(scala_seq(spark, [columns._jc]))
+        ).apply(_seq(spark, [columns._jc]))
     return ClassicFrame(frame._jdf.mapInArrow(column, False, None), spark)
 
 
@@ -147,7 +147,7 @@ def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
             text = text.replace(name, f"{{{name}}}")
         return spark.sql(text, **frames)  # type: ignore[arg-type]
     session = spark._jsparkSession
-    named = _member(spark, "alias", lambda: scala_object(spark, f"{_PLANS}.SubqueryAlias$"))
+    named = _member(spark, "alias", lambda: _module(spark, f"{_PLANS}.SubqueryAlias$"))
     nothing = _member(spark, "none", lambda: java_class(spark, "scala.Option").empty())
     triple = java_class(spark, "scala.Tuple3")
     parsed = session.sessionState().sqlParser().parsePlan(text)
@@ -155,12 +155,12 @@ def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
         triple(name, named.apply(name, frame._jdf.logicalPlan()), nothing)
         for name, frame in frames.items()
     ]
-    whole = java_class(spark, f"{_PLANS}.UnresolvedWith")(parsed, scala_seq(spark, tables), False)
+    whole = java_class(spark, f"{_PLANS}.UnresolvedWith")(parsed, _seq(spark, tables), False)
     rows = _member(spark, "rows", lambda: java_class(spark, f"{_SQL}.classic.Dataset").ofRows)
     return ClassicFrame(rows(session, whole), spark)
 
 
-def scala_object(spark: SparkSession, name: str) -> Any:
+def _module(spark: SparkSession, name: str) -> Any:
     """The only object of a Scala class."""
     return getattr(java_class(spark, name), "MODULE$")
 
@@ -197,7 +197,7 @@ def _parsed(spark: SparkSession, kind: T.StructType) -> Any:
     return spark._jsparkSession.parseDataType(kind.json())
 
 
-def scala_seq(spark: SparkSession, items: list[Any]) -> Any:
+def _seq(spark: SparkSession, items: list[Any]) -> Any:
     """The objects of the JVM as a Scala Seq."""
     name = f"{_PYTHON}.PythonUtils"
     return _member(spark, name, lambda: java_class(spark, name).toSeq)(items)
