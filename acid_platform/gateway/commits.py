@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
+from acid_platform.gateway.delete_files import distribute
 from acid_platform.gateway.own_rows import require_own_rows
 from acid_platform.gateway.plain_text import require_plain_text
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     BucketFile,
+    DeltaName,
     is_hidden,
     parse_bucket_file,
     parse_directory,
@@ -127,6 +129,8 @@ def _of_entity(
     if not is_insert_only(record.properties):
         for name in names:
             _bucketed(files, f"{where}/{name}", rename=name.startswith(_DELETES))
+            if name.startswith(_DELETES):
+                _distributed(files, record, f"{where}/{name}")
     reports = _surveyed(files, record, partition, where, names)
     empty = [one.directory for one in reports if _is_base(one.directory) and not one.files]
     for name in empty:
@@ -163,6 +167,17 @@ def _bucketed(files: Files, directory: str, rename: bool) -> None:
         if rename and bucket.attempt is not None:
             usual = BucketFile(bucket.bucket)
             files.rename(f"{directory}/{bucket}", f"{directory}/{usual}")
+
+
+def _distributed(files: Files, record: TableRecord, directory: str) -> None:
+    """Each delete event in the file of its row's bucket (P45). Raises CorruptFile."""
+    name = parse_directory(directory.rsplit("/", 1)[1])
+    assert isinstance(name, DeltaName)
+    for info in files.children(directory):
+        if info.is_file and parse_bucket_file(info.base_name) is not None:
+            require_own_rows(files, f"{directory}/{info.base_name}", name.high, deletes=True)
+    columns, _ = columns_of_record(record)
+    distribute(files, directory, name.high, columns, compression(record))
 
 
 def _surveyed(

@@ -600,5 +600,19 @@ GROUP = Group(
                 "test_P44_what_was_acknowledged_is_there_after_a_kill_and_no_insert_is_half_there",
             ),
         ),
+        Rule(
+            "P45",
+            "At the commit of another engine, each delete event stands in the file of its row's"
+            " bucket: Trino puts all of them into `bucket_00000`, and applies to a file's rows only"
+            " those in the file of the same number.",
+            ("gateway.delete_files",),
+            (
+                "test_P45_every_engine_finds_the_deletes_of_trino",
+                "test_P45_a_file_without_events_of_its_own_bucket_goes",
+                "test_P45_two_mixed_files_are_refused",
+                "test_P45_an_interrupted_move_loses_nothing_and_is_repeated",
+                "test_P45_an_event_of_another_transaction_refuses_the_commit",
+            ),
+        ),
     ),
 )

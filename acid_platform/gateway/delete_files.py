@@ -1,0 +1,132 @@
+"""Delete events of another engine, in the files of their rows' buckets (P45).
+
+Trino writes all delete events of a table without buckets into `bucket_00000`. Trino and Hive test
+the rows of a bucket only against the delete events in the file of the same number, so they would
+go on showing the deleted rows of all other buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from uuid import uuid4
+
+import numpy as np
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
+from acid_platform.layout.orc_ranges import column_ranges
+from acid_platform.layout.orc_tail import footer_of
+from acid_platform.layout.rowids import bucket_numbers
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.deletes import DeleteKeys, load_keys
+from acid_platform.storage.files import Files, asking
+from acid_platform.storage.orc import BATCH_ROWS, acid_columns, open_orc, reading
+from acid_platform.storage.orc_writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.storage.task_files import delete_events
+from acid_platform.transactions import ValidWriteIdList
+
+_BUCKET = schema.ACID_COLUMNS[2]
+
+
+def distribute(
+    files: Files, directory: str, write_id: int, columns: Sequence[Column], compression: str
+) -> None:
+    """Moves the delete events of `directory` into the files of their rows' buckets.
+
+    The files are called `bucket_N`, and all of their events have the write id. If this is
+    interrupted, no event is lost, and it may be repeated. Raises CorruptFile.
+    """
+    found = _bucket_files(files, directory)
+    mixed = [number for number, path in found.items() if not _is_pure(files, path, number)]
+    if not mixed:
+        return
+    if len(mixed) > 1:  # one has to lose events before the other has got them
+        first, second = (found[number] for number in mixed[:2])
+        raise CorruptFile(
+            f"{first} and {second} both have delete events of other buckets; run the statement"
+            " again"
+        )
+    keys = _keys(files, found, directory, write_id)
+    numbers = bucket_numbers(keys.buckets)
+    codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
+    others = sorted(set(np.unique(numbers).tolist()) - set(mixed))
+    for number in (*others, *mixed):  # the file that loses events comes last
+        name = str(BucketFile(number))
+        path = f"{directory}/{name}"
+        if not files.object_store:
+            files.delete_file(f"{directory}/.{name}.crc")  # Hadoop's checksum of the old content
+        chosen = numbers == number
+        if not chosen.any():
+            files.delete_file(path)
+            continue
+        written = path if files.object_store else f"{directory}/{temporary_name(0, uuid4().hex)}"
+        writer = AcidWriter(
+            partial(files.system.open_output_stream, written), path, columns, codec, deletes=True
+        )
+        with asking(path):
+            _write(writer, keys, chosen, write_id)
+        if written != path:
+            files.rename(written, path)
+
+
+def _bucket_files(files: Files, directory: str) -> dict[int, str]:
+    """The path of each bucket's file."""
+    found = {}
+    for info in files.children(directory):
+        bucket = parse_bucket_file(info.base_name) if info.is_file else None
+        if bucket is not None:
+            found[bucket.bucket] = f"{directory}/{info.base_name}"
+    return dict(sorted(found.items()))
+
+
+def _is_pure(files: Files, path: str, number: int) -> bool:
+    """Whether all events are of rows of the bucket, by the statistics of the footer if it has them.
+
+    Raises CorruptFile.
+    """
+    with reading(path):
+        file = open_orc(files, path)
+        names = acid_columns(file, path)
+        if not file.nrows:
+            return True
+        tail = footer_of(file.reader.serialized_file_tail())
+        known = column_ranges(tail, acid=False).get(_BUCKET)
+        if known is None or known.low is None or known.high is None:
+            properties = np.unique(file.read(columns=[names[2]]).column(0).to_numpy())
+        else:
+            properties = np.array([known.low, known.high])
+    # Between two properties of one version are only those of the bucket numbers between.
+    one_version = len(set((properties >> 29).tolist())) == 1
+    return one_version and bool((bucket_numbers(properties) == number).all())
+
+
+def _keys(files: Files, found: Mapping[int, str], directory: str, write_id: int) -> DeleteKeys:
+    sources = [
+        Source(
+            path,
+            SourceKind.ACID,
+            files.system.get_file_info(path).size,
+            directory.rsplit("/", 1)[1],
+            write_id,
+            write_id,
+        )
+        for path in found.values()
+    ]
+    return load_keys(files, sources, ValidWriteIdList.of("", write_id))
+
+
+def _write(writer: AcidWriter, keys: DeleteKeys, chosen: np.ndarray, write_id: int) -> None:
+    columns = [ids[chosen] for ids in (keys.write_ids, keys.buckets, keys.row_ids)]
+    columns[1] = columns[1].astype(np.int32)
+    try:
+        for start in range(0, len(columns[0]), BATCH_ROWS):
+            part = [from_numpy(column[start : start + BATCH_ROWS]) for column in columns]
+            writer.write(delete_events(part, write_id))
+        writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
