@@ -25,6 +25,7 @@ CHANGES = (
     ("orc_minor", "INSERT INTO orc_minor VALUES (710, 'h', 1.5)"),
     ("truncated", "TRUNCATE TABLE truncated"),
     ("parts_hive3", "TRUNCATE TABLE parts_hive3 PARTITION (month = 2, city = 'Zürich')"),
+    ("spread", "UPDATE spread SET s = 'hive' WHERE id % 4 = 1"),
     ("nested", "DELETE FROM nested WHERE id = 3"),
     ("evolved", "ALTER TABLE evolved ADD COLUMNS (later string)"),
 )

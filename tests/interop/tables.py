@@ -8,12 +8,15 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from acid_platform.storage.files import Files
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
+from tests.acid_files import AcidTable, P
 
 ALL = (
     "id int, b boolean, ti tinyint, si smallint, bi bigint, f float, d double, x decimal(20,4),"
@@ -212,6 +215,20 @@ class Maker:
         table.delete("id % 9 = 0")
         table.change_column("id", "id bigint")
 
+    def spread(self, name: str, properties: Mapping[str, str]) -> None:
+        """Rows in four buckets of a table that has none, as Spark and Hive write them (P45)."""
+        _, plain = Files.of(self._warehouse.metastore.table("db.plain").location)
+        root = Path(plain).with_name(f"{name}_files")
+        written = AcidTable(root, "id int, s string")
+        for bucket in range(4):
+            key = P + (bucket << 16)
+            rows = [(1, key, row, 10 * bucket + row, f"s{row}") for row in range(10)]
+            written.inserts(f"d1/bucket_{bucket:05d}", rows)
+        table = self._warehouse.adopt_table(
+            f"db.{name}", root, snapshot=f"db.{name}:1:9223372036854775807::", properties=properties
+        )
+        table.update({"s": "'ours'"}, "id % 10 = 3")
+
     def nested(self, name: str, properties: Mapping[str, str]) -> None:
         table = self._new(
             name,
@@ -309,6 +326,7 @@ def _kinds() -> dict[str, tuple[Callable[[Maker, str, Mapping[str, str]], None],
         Maker.truncated,
         Maker.fresh,
         Maker.evolved,
+        Maker.spread,
         Maker.nested,
     ):
         found[make.__name__] = (make, {})

@@ -27,6 +27,8 @@ CHANGES = (
     ("emptied", "INSERT INTO emptied (id, ch) VALUES (8, 'abc')"),
     ("fresh", "INSERT INTO fresh (id, ts) VALUES (8, TIMESTAMP '2024-01-01 00:00:00.123456')"),
     ("evolved", "UPDATE evolved SET note = 'trino' WHERE id < 10"),
+    ("spread", "UPDATE spread SET s = 'trino' WHERE id % 3 = 0"),
+    ("spread", "DELETE FROM spread WHERE id % 7 = 1"),
     ("nested", "INSERT INTO nested (id, a) VALUES (800, ARRAY[1, NULL])"),
     ("nested", "DELETE FROM nested WHERE id = 2"),
     ("plain_hive3", "UPDATE plain_hive3 SET s = 'trino' WHERE id < 10"),
