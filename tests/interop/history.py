@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,9 @@ SETTINGS = {"hive.txn.timeout": "60s"}
 _UNCOVERED = "Not enough history available"
 """Trino's error if a table has the base of an overwrite that is open or was aborted, and no other
 base; it takes each base for a compacted one."""
+_GONE_WHILE_LISTED = re.compile(r"get file permissions.*cannot access '[^']*/_tmp_", re.DOTALL)
+"""Hive's error if our temporary directory vanishes while it asks a local file system for the
+owners of all that a table has; it has read and written nothing."""
 _LEFT_OVER = 120.0
 """For so many seconds after a kill such locks may be in the way."""
 _TOLD_EVERY = 120.0
@@ -217,6 +221,8 @@ class History:
                 self.counts["reads that met an exclusive lock"] += 1
             elif isinstance(rows, str) and _UNCOVERED in rows:
                 self.counts["reads of Trino that met the base of an overwrite"] += 1
+            elif isinstance(rows, str) and _GONE_WHILE_LISTED.search(rows):
+                self.counts["reads of Hive that listed what vanished"] += 1
             elif isinstance(rows, str):
                 self._fails(f"{engine.name} reads {name}: {rows}", killed)
             else:
@@ -303,6 +309,7 @@ class History:
                 others = len(told) > 1 or time.monotonic() < self._left_over()
                 known = others and any(word in one.error for word in _CONFLICTS)
                 known = known or _UNCOVERED in one.error
+                known = known or bool(_GONE_WHILE_LISTED.search(one.error))
                 if not known:
                     self._fails(f"{one.engine.name}: {one.change.statement}: {one.error}", False)
             self.counts[f"{one.engine.name} {one.change.kind} {one.outcome.value}"] += 1
