@@ -8,11 +8,13 @@ group. Whatever does not fit into it commits alone, as without the property.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +65,10 @@ class GroupCommits:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
+        self._begin()
+        _handles.add(self)
+
+    def _begin(self) -> None:
         self._arrived = threading.Condition()
         self._waiting: dict[str, list[_Waiting]] = {}
         """By table, as long as a thread commits its groups."""
@@ -200,3 +206,15 @@ def _same(known: TableRecord, seen: TableRecord) -> bool:
 
 def _bytes(waiting: Sequence[_Waiting]) -> int:
     return sum(each.rows.nbytes for each in waiting)
+
+
+_handles: WeakSet[GroupCommits] = WeakSet()
+
+
+def _after_fork() -> None:
+    """The threads that commit the parent's groups don't live in the child."""
+    for handle in list(_handles):
+        handle._begin()
+
+
+os.register_at_fork(after_in_child=_after_fork)

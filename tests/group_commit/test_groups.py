@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from acid_platform.transaction_table import TransactionTable
 from acid_platform.transactions.locks import LockType
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
+from tests.storage.test_per_process import in_child
 
 GROUPED = {"acid.group.commit.interval": "500ms"}
 Answer = int | BaseException
@@ -334,3 +336,20 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     path = tmp_path_factory.mktemp("groups") / "wh"
     with temporary_warehouse(path, engine="local") as opened:
         yield opened
+
+
+def test_P44_a_forked_process_makes_groups_of_its_own(table: Table) -> None:
+    """The thread that commits the parent's groups does not live in the child."""
+    groups = table._warehouse.groups
+
+    def inserted() -> bool:
+        signal.alarm(30)  # whoever waits for a thread of the parent waits for ever
+        return table.insert(some(1, 2)) == 2
+
+    with groups._arrived:  # as while another thread of the parent serves the table
+        groups._waiting[table.name] = []
+        try:
+            assert in_child(inserted)
+        finally:
+            del groups._waiting[table.name]
+    assert ids(table) == [1, 2]
