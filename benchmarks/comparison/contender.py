@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from benchmarks.comparison.statements import ASSIGNED, MERGED, SCHEMA, WHERE
+
+Engine = Literal["auto", "spark", "local"]
 
 
 def tree_bytes(directory: Path) -> int:
@@ -73,17 +75,19 @@ class Contender(ABC):
 
 
 class Ours(Contender):
-    """Our tables; one engine of the two runs all statements."""
+    """Our tables; `engine` runs all statements, or `auto` chooses for each."""
 
-    engine = "local"
+    engine: ClassVar[Engine] = "local"
+    # With the default limit, Spark would have to run what reads 6 million rows.
+    warehouse_settings: ClassVar[Mapping[str, str]] = {"acid.local.max.bytes": str(1 << 40)}
 
     def __init__(self, home: Path, data: Path) -> None:
         super().__init__(home, data)
         from acid_platform import Warehouse
 
-        # The default would leave 6 million rows to Spark.
-        settings = {"acid.local.max.bytes": str(1 << 40)}
-        self.warehouse = Warehouse.open(home / "warehouse", settings=settings, engine=self.engine)
+        self.warehouse = Warehouse.open(
+            home / "warehouse", settings=self.warehouse_settings, engine=self.engine
+        )
 
     def load(self, table: str, rows: Any) -> None:
         self.warehouse.create_table(f"bench.{table}", SCHEMA).insert(rows)
@@ -146,4 +150,4 @@ class Ours(Contender):
 
 
 class OursInSpark(Ours):
-    engine = "spark"
+    engine: ClassVar[Engine] = "spark"

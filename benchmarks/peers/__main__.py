@@ -27,7 +27,16 @@ from benchmarks.peers.report import markdown, merged
 from benchmarks.peers.versions import CACHE, PEERS, cache_directory, python_of
 from benchmarks.results import machine, save
 
-DEFAULT = ("ours", "iceberg-v3", "delta", "iceberg-v2", "hudi", "plain-orc", "plain-parquet")
+DEFAULT = (
+    "ours",
+    "ours-auto",
+    "iceberg-v3",
+    "delta",
+    "iceberg-v2",
+    "hudi",
+    "plain-orc",
+    "plain-parquet",
+)
 MODULE = "benchmarks.peers.contenders"
 WARM_ROWS = 200_000
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from benchmarks.comparison.contender import Contender, OursInSpark, tree_bytes
+from benchmarks.comparison.contender import Contender, Engine, OursInSpark, tree_bytes
 from benchmarks.comparison.statements import NAMES, SCHEMA
 from benchmarks.peers.in_spark import (
     OrcBeside,
@@ -27,6 +27,13 @@ class OursOfFrames(OursInSpark):
 
     def source(self, name: str) -> Any:
         return self.spark.read.schema(SCHEMA).parquet(str(self.data / f"{name}.parquet"))
+
+
+class OursChoosing(OursOfFrames):
+    """Our tables with the defaults: the engine is chosen for each statement."""
+
+    engine: ClassVar[Engine] = "auto"
+    warehouse_settings: ClassVar[Mapping[str, str]] = {}
 
 
 class Iceberg(SparkContender):
@@ -175,6 +182,7 @@ class Hudi(SparkContender):
 
 CONTENDERS: dict[str, type[Contender]] = {
     "ours": OursOfFrames,
+    "ours-auto": OursChoosing,
     "iceberg-v3": Iceberg,
     "iceberg-v2": IcebergV2,
     "delta": Delta,

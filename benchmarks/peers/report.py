@@ -9,7 +9,11 @@ from typing import Any
 from benchmarks.comparison.driver import medians
 from benchmarks.comparison.statements import WHERE
 
-SUBJECT = "ours"
+SUBJECTS: Mapping[str, str] = {
+    "ours": "Ours with the Spark engine",
+    "ours-auto": "Ours with the engine that `engine=auto` chooses",
+}
+"""What is compared with the peers, and what reports call it."""
 KINDS: Mapping[str, Sequence[str]] = {
     "bulk load": ("load",),
     "wide scan": ("wide, loaded", "wide, changed"),
@@ -57,7 +61,9 @@ class Ratios:
     def __init__(self, content: Mapping[str, Any]) -> None:
         self.medians = medians(content["seconds"])
         self.names = [name for name in self.medians if "@" not in name]
-        self.names.sort(key=lambda name: name != SUBJECT)
+        self.names.sort(key=lambda name: name not in SUBJECTS)
+        self.subjects = [name for name in self.names if name in SUBJECTS]
+        self.peers = [name for name in self.names if name not in SUBJECTS]
         self.phases = list(self.medians[self.names[0]])
 
     def plain(self, name: str, phase: str, form: str) -> float | None:
@@ -70,15 +76,15 @@ class Ratios:
     def over_plain(self, name: str, phase: str, form: str) -> float | None:
         return _divided(self.medians[name].get(phase), self.plain(name, phase, form))
 
-    def over_peer(self, peer: str, phase: str, form: str | None) -> float | None:
+    def over_peer(self, subject: str, peer: str, phase: str, form: str | None) -> float | None:
         """Ours over the peer's seconds, both divided by plain files unless `form` is None."""
         if form is None:
-            return _divided(self.medians[SUBJECT].get(phase), self.medians[peer].get(phase))
-        return _divided(self.over_plain(SUBJECT, phase, form), self.over_plain(peer, phase, form))
+            return _divided(self.medians[subject].get(phase), self.medians[peer].get(phase))
+        return _divided(self.over_plain(subject, phase, form), self.over_plain(peer, phase, form))
 
-    def kind(self, peer: str, kind: str) -> float | None:
+    def kind(self, subject: str, peer: str, kind: str) -> float | None:
         """The geometric mean of the normalised ratios of a kind of work."""
-        found = [self.over_peer(peer, phase, "parquet") for phase in KINDS[kind]]
+        found = [self.over_peer(subject, peer, phase, "parquet") for phase in KINDS[kind]]
         known = [ratio for ratio in found if ratio]
         return math.exp(sum(map(math.log, known)) / len(known)) if known else None
 
@@ -92,9 +98,10 @@ def markdown(content: Mapping[str, Any]) -> str:
     ratios = Ratios(content)
     lines = [f"# Our tables beside others in Spark: {content['rows']:,} rows, {content['date']}"]
     lines += _seconds(ratios)
-    if SUBJECT in ratios.names and len(ratios.names) > 1:
-        lines += _kinds(ratios)
-        lines += _beside_ours(ratios)
+    if ratios.peers:
+        for subject in ratios.subjects:
+            lines += _kinds(ratios, subject)
+            lines += _beside_ours(ratios, subject)
     lines += _over_plain(ratios)
     lines += _megabytes(content, ratios.names)
     lines += ["", "## How it was measured", ""]
@@ -138,37 +145,39 @@ def _seconds(ratios: Ratios) -> list[str]:
     return ["", "## Seconds (medians)", *_table(ratios.names, rows)]
 
 
-def _kinds(ratios: Ratios) -> list[str]:
-    peers = [name for name in ratios.names if name != SUBJECT]
-    rows = [(kind, [_cell(ratios.kind(peer, kind)) for peer in peers]) for kind in KINDS]
+def _kinds(ratios: Ratios, subject: str) -> list[str]:
+    found = {kind: [ratios.kind(subject, peer, kind) for peer in ratios.peers] for kind in KINDS}
+    rows = [(kind, [_cell(ratio) for ratio in of_peers]) for kind, of_peers in found.items()]
     ahead = []
-    for peer in peers:
-        known = [ratio for kind in KINDS if (ratio := ratios.kind(peer, kind)) is not None]
+    for of_kinds in zip(*found.values(), strict=True):
+        known = [ratio for ratio in of_kinds if ratio is not None]
         ahead.append(f"{sum(ratio < 1 for ratio in known)} of {len(known)}")
     return [
         "",
-        "## Kinds of work: ours over the peer's, each divided by plain Parquet of its own Spark",
+        f"## {SUBJECTS[subject]}, over the peer: kinds of work",
         "",
-        "Below 1 ours is ahead. A change or compaction is divided by the load of all rows.",
-        *_table(peers, [*rows, ("ours is ahead in", ahead)]),
+        "Each side is divided by plain Parquet of its own Spark, a change or compaction by the load"
+        " of all rows. Below 1 ours is ahead.",
+        *_table(ratios.peers, [*rows, ("ours is ahead in", ahead)]),
     ]
 
 
-def _beside_ours(ratios: Ratios) -> list[str]:
-    peers = [name for name in ratios.names if name != SUBJECT]
+def _beside_ours(ratios: Ratios, subject: str) -> list[str]:
     rows = []
     for phase in ratios.phases:
         cells = []
-        for peer in peers:
-            raw, normalised = (ratios.over_peer(peer, phase, form) for form in (None, "parquet"))
+        for peer in ratios.peers:
+            raw, normalised = (
+                ratios.over_peer(subject, peer, phase, form) for form in (None, "parquet")
+            )
             cells.append(_cell(raw) + (f" ({normalised:.2f})" if normalised else ""))
         rows.append((phase, cells))
     return [
         "",
-        "## Ours over the peer's seconds",
+        f"## {SUBJECTS[subject]}, over the peer: seconds",
         "",
         "In brackets after division by plain Parquet of each one's own Spark.",
-        *_table(peers, rows),
+        *_table(ratios.peers, rows),
     ]
 
 

@@ -18,7 +18,9 @@ def result(**seconds: dict[str, list[float]]) -> dict[str, Any]:
     return {
         "rows": 100,
         "date": "2026-11-23",
-        "seconds": {name.replace("__", "@"): phases for name, phases in seconds.items()},
+        "seconds": {
+            name.replace("__", "@").replace("_", "-"): phases for name, phases in seconds.items()
+        },
         "bytes": {"ours": {"loaded": 2_000_000}},
         "failures": [],
         "missing": {},
@@ -40,9 +42,9 @@ TWICE_AS_FAST = result(
 def test_each_contender_is_divided_by_plain_files_of_its_own_spark() -> None:
     ratios = Ratios(TWICE_AS_FAST)
     assert ratios.over_plain("ours", "wide, loaded", "parquet") == 3.0
-    assert ratios.over_peer("delta", "wide, loaded", "parquet") == 3 / 2
-    assert ratios.over_peer("delta", "load", None) == 4 / 9
-    assert ratios.over_peer("delta", "load", "parquet") == 2 / 6
+    assert ratios.over_peer("ours", "delta", "wide, loaded", "parquet") == 3 / 2
+    assert ratios.over_peer("ours", "delta", "load", None) == 4 / 9
+    assert ratios.over_peer("ours", "delta", "load", "parquet") == 2 / 6
 
 
 def test_a_change_is_divided_by_the_plain_load() -> None:
@@ -54,7 +56,7 @@ def test_a_change_is_divided_by_the_plain_load() -> None:
 def test_what_was_not_measured_is_no_ratio() -> None:
     ratios = Ratios(TWICE_AS_FAST)
     assert ratios.over_plain("ours", "wide, loaded", "orc") is None
-    assert ratios.kind("delta", "MERGE") is None
+    assert ratios.kind("ours", "delta", "MERGE") is None
     assert "| MERGE | - |" in markdown(TWICE_AS_FAST)
     assert "| ours is ahead in | 2 of 3 |" in markdown(TWICE_AS_FAST)
 
@@ -97,3 +99,19 @@ def test_until_is_the_next_time_the_clock_shows_it(minutes: int) -> None:
     now = datetime.datetime.now()
     wanted = moment(f"{now + datetime.timedelta(minutes=minutes):%H:%M}")
     assert 0 < wanted - now.timestamp() <= 86_400
+
+
+def test_our_tables_are_compared_with_each_engine() -> None:
+    told = markdown(
+        result(
+            ours={"load": [4.0]},
+            ours_auto={"load": [4.0]},
+            delta={"load": [4.0]},
+            parquet__ours={"load": [2.0]},
+            parquet__ours_auto={"load": [4.0]},
+            parquet__delta={"load": [2.0]},
+        )
+    )
+    assert "## Ours with the Spark engine, over the peer: kinds of work" in told
+    _, chosen = told.split("## Ours with the engine that `engine=auto` chooses, over the peer: k")
+    assert "| bulk load | 0.50 |" in chosen.split("##")[0]
