@@ -40,7 +40,7 @@ from acid_platform.metastore.records import (
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.storage.durability import sync_removals
+from acid_platform.storage.durability import remove_at_once, sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.transactions import (
     RangeResponse,
@@ -132,6 +132,12 @@ def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
         yield ExplainedPath(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
         return
     root = Files.of(task.location)[1]
+    if task.kind == "publication":
+        for name in task.directories:
+            yield ExplainedPath(
+                task.table, task.partition, name, Fate.REMOVED, "P46", "its compaction was aborted"
+            )
+        return
     for plan in _plans(metastore, task):
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
@@ -218,7 +224,31 @@ def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
     )
 
 
+def _unpublish(metastore: Metastore, task: CleaningTask) -> CleaningResult:
+    """Removes the output of an aborted compaction, so that other engines may read again (P46).
+
+    Its Worker may be alive: it can rename nothing any more once its hidden directory is gone.
+    """
+    files, location = Files.of(task.location)
+    removed: list[str] = []
+    try:
+        for name in files.temporaries(location):
+            if temporary_owner(name) == task.txn_id:
+                files.delete_directory(f"{location}/{name}")
+        for name in task.directories:
+            if files.is_directory(f"{location}/{name}"):
+                remove_at_once(files, location, name, task.txn_id)
+                removed.append(f"{location}/{name} (P46: its compaction was aborted)")
+        sync_removals(files, [f"{location}/{name}" for name in task.directories])
+        metastore.end_publication(task.lock)
+    except Exception as error:  # it fails only this entity; the next cycle tries again
+        return CleaningResult(task, tuple(removed), f"{type(error).__name__}: {error}")
+    return CleaningResult(task, tuple(removed))
+
+
 def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
+    if task.kind == "publication":
+        return _unpublish(metastore, task)
     if task.kind != "drop" and task.id and no_cleanup(task.properties):
         metastore.refuse_cleaning(task, "NO_CLEANUP is set")
         return CleaningResult(task, ())
@@ -377,7 +407,11 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
     done = []
     for removal in plan.removals:
         path = f"{plan.location}/{removal.path}"
-        if _is_directory(files, path):
+        name = parse_directory(removal.path)
+        if name is not None and name.visibility and not files.object_store:
+            # Other engines may take the base of an aborted compaction for a good one.
+            remove_at_once(files, plan.location, removal.path, name.visibility)
+        elif _is_directory(files, path):
             files.delete_directory(path)
         else:
             files.delete_file(path)

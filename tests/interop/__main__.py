@@ -29,7 +29,13 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
-from tests.interop import history, hive_statements, participants, trino_statements
+from tests.interop import (
+    history,
+    hive_statements,
+    participants,
+    publications,
+    trino_statements,
+)
 from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
 from tests.interop.history import History, gate_of
@@ -76,6 +82,7 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
             checks.refuses(trino_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,", trino_statements.UNREADABLE)
+            publications.checked(checks)
             checks.runs(trino_statements.DEFINITIONS)
             if chosen.record:
                 run = partial(trino.sql, catalog="recorded", schema="made")
@@ -108,6 +115,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             checks.refuses(hive_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,")
+            publications.checked(checks)
             checks.runs(hive_statements.STATEMENTS)
             theirs, second = (hive.sql, "db.evolved"), (hive.session().sql, "db.evolved")
             checks.races(chosen.races, "two of Hive", [theirs, second])

@@ -47,8 +47,12 @@ _NO_QUEUE = "does not queue"
 _AMBIGUOUS = "Ambiguous column reference p in t"
 """Hive's error if it compiles a MERGE into a partitioned table anew, since it waited for another
 writer; it has written nothing."""
+_NO_SECOND_PLAN = "ReCompileException null"
+"""Hive's error for the same MERGE into a table without partitions: its planner fails the second
+time, and then nobody is there who would plan without it; it has written nothing."""
 _CONFLICTS = (
     _AMBIGUOUS,
+    _NO_SECOND_PLAN,
     "conflict",
     "overlaps",
     "TxnAborted",

@@ -40,7 +40,15 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     # This request is answered now, so what waits needs a name of its own.
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
     try:
-        locking.enqueue(waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False)
+        locking.enqueue(
+            waiting,
+            asker,
+            operation.locks,
+            _WAIT,
+            operation.zero_wait,
+            begun=False,
+            foreign=True,
+        )
     except Parked:
         return LockProgress(turn.state.next_lock - 1, False)
     return LockProgress(turn.state.next_lock - 1, True)

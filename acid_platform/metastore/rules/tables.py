@@ -28,7 +28,7 @@ from acid_platform.metastore.operations.tables import (
     SetValue,
 )
 from acid_platform.metastore.records import DropTask, EntityDirectory, PartitionRecord, TableRecord
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, history, lock_index
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
 from acid_platform.metastore.rules.timers import patience
@@ -281,6 +281,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     state.names[record.name] = record.table_id
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
+    lock_index.rename_publications(state, record.table_id, record.name)
     history.note(state, table, record.version, at)
     for row in state.queue.values():
         # A Worker goes by the table's name; a drop goes by its location.

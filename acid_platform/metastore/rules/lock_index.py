@@ -1,0 +1,73 @@
+"""The lock requests in the state, and how they are found by name and by transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from acid_platform.metastore.rules.state import LockEntry, State
+from acid_platform.transactions.locks import LockType
+
+
+def add_lock(state: State, entry: LockEntry) -> None:
+    state.locks_by_txn.setdefault(entry.txn_id, []).append(entry.ext)
+    if not entry.acquired:
+        state.waiting[entry.request_id] = entry.ext
+        wait = entry.deadline - entry.requested
+        state.timers.wait_ends[entry.ext] = state.timers.now + wait
+    put_lock(state, entry)
+
+
+def put_lock(state: State, entry: LockEntry) -> None:
+    """Puts a request into the place of what was known of it."""
+    state.locks[entry.ext] = entry
+    for name in _names(entry):
+        state.locks_by_name.setdefault(name, {})[entry.ext] = entry
+
+
+def _unindex(state: State, entry: LockEntry) -> None:
+    for name in _names(entry):
+        del state.locks_by_name[name][entry.ext]
+        if not state.locks_by_name[name]:
+            del state.locks_by_name[name]
+
+
+def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
+    return {
+        (
+            component.db if component.table is None else f"{component.db}.{component.table}",
+            component.lock,
+        )
+        for component in entry.components
+    }
+
+
+def remove_lock(state: State, ext: int) -> None:
+    entry = state.locks.pop(ext)
+    state.lock_beats.pop(ext, None)
+    state.timers.wait_ends.pop(ext, None)
+    if not entry.acquired:
+        del state.waiting[entry.request_id]
+    _unindex(state, entry)
+    left = [held for held in state.locks_by_txn[entry.txn_id] if held != ext]
+    if left:
+        state.locks_by_txn[entry.txn_id] = left
+    else:
+        del state.locks_by_txn[entry.txn_id]
+
+
+def forget_publications(state: State, table_id: int) -> None:
+    """After the drop of a table, all of whose files go (P22, P46)."""
+    for entry in list(state.locks.values()):
+        if entry.publishes and table_id in entry.tables.values():
+            remove_lock(state, entry.ext)
+
+
+def rename_publications(state: State, table_id: int, name: str) -> None:
+    """Other engines must wait for them under the new name too (P46)."""
+    database, _, short = name.partition(".")
+    for entry in list(state.locks.values()):
+        if entry.publishes and table_id in entry.tables.values():
+            _unindex(state, entry)
+            (component,) = entry.components
+            renamed = replace(component, db=database, table=short)
+            put_lock(state, replace(entry, components=(renamed,), tables={name: table_id}))
