@@ -434,7 +434,7 @@ class CleaningTask:
     `kind` is `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
     transactions, without a compaction), `history` (the same for what a pin kept), `drop` (remove
     `location`) or `publication` (remove `directories`, the output of the aborted compaction
-    `txn_id`, P46; it is not started and not marked as cleaned). A drop that is `reused`, as every
+    `txn_id`, P46). A drop that is `reused`, as every
     partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
     `valid_txns` are the lists of S17.
     """

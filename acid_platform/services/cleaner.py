@@ -37,6 +37,7 @@ from acid_platform.metastore.records import (
     Holder,
     TableRecord,
 )
+from acid_platform.services import unpublishing
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
@@ -93,6 +94,11 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
     ready: dict[str, list[CleaningTask]] = defaultdict(list)
     blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
     paths: list[ExplainedPath] = []
+    paths += [
+        ExplainedPath(task.table, task.partition, name, Fate.REMOVED, "P46", unpublishing.WHY)
+        for task in metastore.unpublished()
+        for name in task.directories
+    ]
     for task in metastore.ready_to_clean():
         ready[task.table].append(task)
         paths += _fates(metastore, task)
@@ -132,12 +138,6 @@ def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
         yield ExplainedPath(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
         return
     root = Files.of(task.location)[1]
-    if task.kind == "publication":
-        for name in task.directories:
-            yield ExplainedPath(
-                task.table, task.partition, name, Fate.REMOVED, "P46", "its compaction was aborted"
-            )
-        return
     for plan in _plans(metastore, task):
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
@@ -175,6 +175,9 @@ def run(metastore: Metastore) -> list[CleaningResult]:
     """
     finished: list[CleaningResult] = []
     with leading(metastore, "Cleaner") as renew:
+        for task in metastore.unpublished():
+            renew()
+            finished.append(_unpublish(metastore, task))
         for task in metastore.ready_to_clean():
             renew()
             done = _clean(metastore, task)
@@ -184,6 +187,14 @@ def run(metastore: Metastore) -> list[CleaningResult]:
             renew()
             finished += _clean_staging(metastore, record)
     return finished
+
+
+def _unpublish(metastore: Metastore, task: CleaningTask) -> CleaningResult:
+    try:
+        removed = unpublishing.remove(metastore, task)
+    except Exception as error:  # it fails only this entity; the next cycle tries again
+        return CleaningResult(task, (), f"{type(error).__name__}: {error}")
+    return CleaningResult(task, tuple(f"{path} (P46: {unpublishing.WHY})" for path in removed))
 
 
 def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningResult]:
@@ -224,31 +235,7 @@ def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
     )
 
 
-def _unpublish(metastore: Metastore, task: CleaningTask) -> CleaningResult:
-    """Removes the output of an aborted compaction, so that other engines may read again (P46).
-
-    Its Worker may be alive: it can rename nothing any more once its hidden directory is gone.
-    """
-    files, location = Files.of(task.location)
-    removed: list[str] = []
-    try:
-        for name in files.temporaries(location):
-            if temporary_owner(name) == task.txn_id:
-                files.delete_directory(f"{location}/{name}")
-        for name in task.directories:
-            if files.is_directory(f"{location}/{name}"):
-                remove_at_once(files, location, name, task.txn_id)
-                removed.append(f"{location}/{name} (P46: its compaction was aborted)")
-        sync_removals(files, [f"{location}/{name}" for name in task.directories])
-        metastore.end_publication(task.lock)
-    except Exception as error:  # it fails only this entity; the next cycle tries again
-        return CleaningResult(task, tuple(removed), f"{type(error).__name__}: {error}")
-    return CleaningResult(task, tuple(removed))
-
-
 def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
-    if task.kind == "publication":
-        return _unpublish(metastore, task)
     if task.kind != "drop" and task.id and no_cleanup(task.properties):
         metastore.refuse_cleaning(task, "NO_CLEANUP is set")
         return CleaningResult(task, ())

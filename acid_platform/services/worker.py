@@ -41,6 +41,7 @@ from acid_platform.errors import (
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.reading.selection import select_compactable
+from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
 from acid_platform.storage.durability import remove_at_once
 from acid_platform.tables.context import (
@@ -246,6 +247,7 @@ class CompactionRun:
         assert self.plan and self._work and self.txn, "prepare() comes first"
         if self._publication or not self.plan.comes_into_sight(not self._work.files.object_store):
             return
+        unpublishing.remove_of(self.context.metastore, self.task.table, self.task.partition)
         names = [str(name) for name in self.plan.outputs]
         try:
             self._publication = self.context.metastore.publish_compaction(

@@ -13,7 +13,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
-from acid_platform.metastore.records import CompactionTask, LockRequest
+from acid_platform.metastore.records import CleaningTask, CompactionTask, LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.transactions.locks import LockType
@@ -51,6 +51,10 @@ def publishes(world: World, task: CompactionTask, txn: int, wait: float = 30) ->
 
 def asked(world: World, txn: int, table: str = "t", lock: LockType = R) -> LockProgress:
     return decode(LockProgress, ask(world, txn, LockRequest(table, lock), zero_wait=True))
+
+
+def unpublished(world: World) -> list[CleaningTask]:
+    return [decode(CleaningTask, task) for task in world.call("unpublished")["tasks"]]
 
 
 def acquired(world: World, request: LockProgress) -> bool:
@@ -200,13 +204,13 @@ def test_P46_after_an_abort_other_engines_wait_until_the_output_is_gone(
         "PUBLICATION of default.t" in row["blocked_by"]
         and f"transaction {txn}" in row["blocked_by"]
     )
-    (cleaning,) = [one for one in world.ready() if one.kind == "publication"]
+    (cleaning,) = unpublished(world)
     assert cleaning.directories == OUTPUT and cleaning.txn_id == txn
     assert cleaning.lock == publication_id
     world.call("end_publication", ext=cleaning.lock)
     world.call("end_publication", ext=cleaning.lock)  # a second Cleaner is no error
     assert acquired(world, reader)
-    assert not [one for one in world.ready() if one.kind == "publication"]
+    assert not unpublished(world)
 
 
 def test_P46_the_output_of_a_publication_that_still_waits_is_in_no_place(
@@ -219,7 +223,7 @@ def test_P46_the_output_of_a_publication_that_still_waits_is_in_no_place(
     world.call("abort", txn=txn, reason="test")
     with pytest.raises(TxnAborted):
         world.answer(request)
-    assert not [one for one in world.ready() if one.kind == "publication"]
+    assert not unpublished(world)
     assert asked(world, opened(world)).acquired
 
 
@@ -236,7 +240,7 @@ def test_P46_the_next_attempt_waits_until_the_output_of_the_last_is_gone(
     request = publication(world, again, second)
     with pytest.raises(Waits):
         world.answer(request)
-    (cleaning,) = [one for one in world.ready() if one.kind == "publication"]
+    (cleaning,) = unpublished(world)
     world.call("end_publication", ext=cleaning.lock)
     assert world.answer(request)["txn"] == second
     with pytest.raises(CompactionLost):
@@ -271,7 +275,7 @@ def test_P46_what_a_commit_recorded_under_the_same_name_is_not_removed(world: Wo
             world.commit_compaction(task, txn, *name)
             world.insert()
     world.call("abort", txn=txn, reason="test")
-    (cleaning,) = [one for one in world.ready() if one.kind == "publication"]
+    (cleaning,) = unpublished(world)
     assert cleaning.directories == OUTPUT[1:]
 
 
@@ -290,7 +294,7 @@ def test_P46_a_publication_survives_a_restart(compacting: Compacting) -> None:
         world.machine = machine
         reader = asked(world, opened(world))
         assert not reader.acquired
-        (cleaning,) = [one for one in world.ready() if one.kind == "publication"]
+        (cleaning,) = unpublished(world)
         world.call("end_publication", ext=cleaning.lock)
         assert acquired(world, reader)
 
@@ -302,13 +306,13 @@ def test_P46_a_drop_forgets_the_publication_and_a_rename_keeps_it(compacting: Co
     world.call("alter_table", name="t", columns=None, rename="renamed", properties=None)
     reader = asked(world, opened(world), "renamed")
     assert not reader.acquired
-    (cleaning,) = [one for one in world.ready() if one.kind == "publication"]
+    (cleaning,) = unpublished(world)
     assert cleaning.table == "default.renamed"
     world.call("abort", txn=world.state.locks[reader.ext].txn_id, reason="test")
     dropping = world.begin(LockRequest("renamed", E), wait=0)
     world.call("drop", txn=dropping.id, name="renamed", partition=None)
     assert not world.state.locks
-    assert not [one for one in world.ready() if one.lock]
+    assert not unpublished(world)
 
 
 def test_P46_a_reader_that_gives_up_is_gone_from_the_line(compacting: Compacting) -> None:

@@ -157,6 +157,11 @@ def test_everything_happens() -> None:
         "manifest after a cleaning",
         "conflicts",
         "spared",
+        "publish_compaction",
+        "publish_compaction: LockTimeout",
+        "output removed",
+        "end_publication",
+        "other engines wait",
     ):
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 

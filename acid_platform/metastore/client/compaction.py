@@ -27,6 +27,7 @@ from acid_platform.metastore.operations.compaction import (
     GetMoment,
     GetPastCompactions,
     GetQueue,
+    GetUnpublished,
     HoldService,
     MarkCleaned,
     PublishCompaction,
@@ -156,6 +157,11 @@ class CompactionCalls(Caller):
         return self._call(
             PublishCompaction(task.id, task.worker, task.attempt, txn.id, tuple(directories), wait)
         ).ext
+
+    def unpublished(self) -> list[CleaningTask]:
+        """The output of aborted compactions that has to go before other engines read again, of the
+        kind `publication` (P46)."""
+        return [self.places.task(task) for task in self._call(GetUnpublished())]
 
     def end_publication(self, publication: int) -> None:
         """Lets other engines read again after an aborted compaction, whose output is gone."""

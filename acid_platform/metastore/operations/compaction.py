@@ -247,6 +247,15 @@ class PublishCompaction(Operation[Ticket], Owned):
 
 
 @dataclass(frozen=True, slots=True)
+class GetUnpublished(Operation[list[CleaningTask]]):
+    """The output of aborted compactions that has to go before other engines read again (P46)."""
+
+    op = "unpublished"
+    answers = "tasks"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
 class EndPublication(Operation[None]):
     """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
 

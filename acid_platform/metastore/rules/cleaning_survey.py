@@ -14,7 +14,7 @@ from acid_platform.metastore.records import (
     DropTask,
     Holder,
 )
-from acid_platform.metastore.rules import history, publications
+from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.compactions import entity_of
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
@@ -36,7 +36,6 @@ def survey(
     waiting: list[BlockedCleaning] = []
     working = {entity_of(row) for row in state.queue.values() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
-    ready += _unpublished(state, only)
     for cleaning in (*_rows(turn, only), *_aborts(turn, only), *_lapsed(turn, only)):
         blocked = cleaning
         if isinstance(cleaning, CleaningTask):
@@ -58,32 +57,6 @@ def survey(
         assert isinstance(blocked, BlockedCleaning)
         waiting.append(blocked)
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
-
-
-def _unpublished(state: State, only: Entity | None) -> Iterator[CleaningTask]:
-    """The output of aborted compactions that other engines must not see (P46).
-
-    It waits for nobody: no reader of ours needs it, and its names are its own while their
-    publication lasts.
-    """
-    for entity, entry, names in publications.unfinished(state):
-        table = state.tables.get(entity[0])
-        if only in (None, entity) and table is not None and not table.record.foreign:
-            yield CleaningTask(
-                0,
-                "publication",
-                table.record.name,
-                entity[0],
-                entity[1],
-                _location(table.record.location, entity[1]),
-                0,
-                0,
-                txn_list(state),
-                ValidWriteIdList.of(table.record.name, 0),
-                entry.txn_id,
-                directories=names,
-                lock=entry.ext,
-            )
 
 
 def _earlier_table(dropped: Sequence[tuple[int, str]], task: CleaningTask) -> bool:

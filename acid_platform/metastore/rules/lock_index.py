@@ -62,12 +62,22 @@ def forget_publications(state: State, table_id: int) -> None:
             remove_lock(state, entry.ext)
 
 
-def rename_publications(state: State, table_id: int, name: str) -> None:
-    """Other engines must wait for them under the new name too (P46)."""
-    database, _, short = name.partition(".")
+def follow_rename(state: State, table_id: int, old: str, new: str) -> None:
+    """Publications and what other engines hold have to meet under the new name too (P46).
+
+    A rename waits for no lock. A request of another engine that waits is refused.
+    """
+    database, _, short = new.partition(".")
     for entry in list(state.locks.values()):
-        if entry.publishes and table_id in entry.tables.values():
-            _unindex(state, entry)
-            (component,) = entry.components
-            renamed = replace(component, db=database, table=short)
-            put_lock(state, replace(entry, components=(renamed,), tables={name: table_id}))
+        foreign = entry.acquired and entry.components[0].foreign
+        if not (entry.publishes or foreign) or entry.tables.get(old) != table_id:
+            continue
+        _unindex(state, entry)
+        components = tuple(
+            replace(component, db=database, table=short)
+            if f"{component.db}.{component.table}" == old
+            else component
+            for component in entry.components
+        )
+        tables = {new if name == old else name: key for name, key in entry.tables.items()}
+        put_lock(state, replace(entry, components=components, tables=tables))

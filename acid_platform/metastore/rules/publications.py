@@ -11,18 +11,21 @@ place, so the lock stays until somebody has removed it: the Worker itself, or th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from acid_platform.errors import CompactionLost, InvalidDefinition
-from acid_platform.metastore.operations.compaction import EndPublication, PublishCompaction
+from acid_platform.metastore.operations.compaction import (
+    EndPublication,
+    GetUnpublished,
+    PublishCompaction,
+)
 from acid_platform.metastore.operations.transactions import Ticket
-from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.records import CleaningTask, CompactionTask
 from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.compactions import owned
-from acid_platform.metastore.rules.state import Entity, LockEntry, State
+from acid_platform.metastore.rules.snapshots import txn_list
+from acid_platform.metastore.rules.state import LockEntry
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import Operation
+from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
@@ -83,28 +86,47 @@ def ended(turn: Turn, operation: EndPublication) -> None:
     turn.record(events.LockRemoved(ext=entry.ext))
 
 
-def unfinished(state: State) -> Iterator[tuple[Entity, LockEntry, tuple[str, ...]]]:
-    """The publications of aborted compactions: the entity, the lock, and the names of what may be
-    in place there.
+def unpublished(turn: Turn, _operation: GetUnpublished) -> list[CleaningTask]:
+    """The output of aborted compactions that may be in place, where other engines would see it.
 
-    A name that a commit recorded belongs to another compaction of a table with the layout hive3.
+    Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded belongs
+    to another compaction of a table with the layout hive3.
     """
+    state = turn.state
+    tasks = []
     for entry in state.locks.values():
         txn = state.txns.get(entry.txn_id)
         if not entry.publishes or not entry.acquired or (txn is not None and txn.is_open):
             continue
         (component,) = entry.components
         (table_id,) = entry.tables.values()
-        entity = (table_id, component.partition)
-        recorded = state.directories.get(entity, {})
-        yield (
-            entity,
-            entry,
-            tuple(name for name in component.directories if name not in recorded),
-        )
+        table, partition = state.tables[table_id].record, component.partition
+        recorded = state.directories.get((table_id, partition), {})
+        if not table.foreign:
+            tasks.append(
+                CleaningTask(
+                    0,
+                    "publication",
+                    table.name,
+                    table_id,
+                    partition,
+                    table.location if partition is None else f"{table.location}/{partition}",
+                    0,
+                    0,
+                    txn_list(state),
+                    ValidWriteIdList.of(table.name, 0),
+                    entry.txn_id,
+                    directories=tuple(
+                        name for name in component.directories if name not in recorded
+                    ),
+                    lock=entry.ext,
+                )
+            )
+    return tasks
 
 
 HANDLERS: Handlers = {
     PublishCompaction: publish,
     EndPublication: ended,
+    GetUnpublished: unpublished,
 }

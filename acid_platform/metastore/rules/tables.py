@@ -279,9 +279,9 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table = state.tables[record.table_id]
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
+    lock_index.follow_rename(state, record.table_id, table.record.name, record.name)
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
-    lock_index.rename_publications(state, record.table_id, record.name)
     history.note(state, table, record.version, at)
     for row in state.queue.values():
         # A Worker goes by the table's name; a drop goes by its location.
