@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -165,6 +166,7 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
                 hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
+                running.callback(shutil.copy, hive.log, chosen.log.with_suffix(f".{name}.log"))
                 running.callback(hive.stop)
                 engines += [participants.of_hive(f"Hive {version}", hive.session())]
         seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)

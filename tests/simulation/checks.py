@@ -53,6 +53,8 @@ def _check_publications(sim: Simulation) -> None:
                 if location != table.location or resource.partition not in (None, partition):
                     continue
                 for one in found.values():
+                    if one.high <= table.floor:
+                        continue  # of a dropped table at the same place (P22)
                     owner = model.txns.get(one.visibility)
                     claim(
                         "P46",

@@ -31,7 +31,12 @@ class Foreigner(Actor):
 
     def go_on(self) -> None:
         chance = self.chance
-        if not self.txn:
+        if chance < 0.01:
+            # Whoever says so, the publication of a compaction that goes on stays.
+            lock = self.pick(*self.sim.model.queue) if self.sim.model.queue else None
+            if lock is not None and (not lock.publishes or lock.txn in self.sim.model.open):
+                self.ask(None, "end_publication", ext=lock.ext)
+        elif not self.txn:
             self.ask(self._opened, "open_batch", count=1, kind=DEFAULT, info={})
         elif not self.ext or (self.acquired and chance < 0.2):
             self.ask(

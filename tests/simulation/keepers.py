@@ -36,8 +36,8 @@ class Worker(Actor):
     def lost(self) -> None:
         """Its output may appear later, and only in part."""
         for place, directory in self.output:
-            if self.careful and not directory.base and not self.publication:
-                continue  # nothing was renamed before the publication was granted (P46)
+            if self.careful and (not self.publication or self.txn in self.sim.unstaged):
+                continue  # it may not rename anything yet, or can't any more (P46)
             if self.chance < 0.7:
                 self.sim.late.append(
                     (place, replace(directory, tags=frozenset({(directory.high, 0, False)})))
@@ -66,7 +66,7 @@ class Worker(Actor):
                     "request_compaction",
                     table=name,
                     partition=partition,
-                    kind=self.pick("major", "minor"),
+                    kind=self.pick("major", "minor", *["minor"] * (2 * self.sim.visited)),
                     properties={},
                     initiator="i",
                 )
@@ -93,6 +93,8 @@ class Worker(Actor):
                 directories=[directory.name for _, directory in self.output],
                 wait=self.pick(0, 5, 20),
             )
+        elif self.careful and self.txn in self.sim.unstaged:
+            self._forget()
         elif self.careful and self.published < len(self.output):
             self.sim.disk.publish(*self.output[self.published])
             self.published += 1
@@ -254,6 +256,7 @@ class Cleaner(Actor):
             return
         task = decode(CleaningTask, self.pick(*reply["value"]["tasks"]))
         self.sim.counts["output removed"] += 1
+        self.sim.unstaged.add(task.txn_id)
         self.sim.late = [
             (place, one) for place, one in self.sim.late if one.visibility != task.txn_id
         ]

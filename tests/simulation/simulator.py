@@ -89,6 +89,8 @@ class Simulation:
         self.disk = Disk()
         self.late: list[tuple[Place, Directory]] = []
         """What writers that count as dead may still publish."""
+        self.unstaged: set[int] = set()
+        """Compactions whose staged output is gone: they can rename nothing more (P46)."""
         self.durable: set[str] = set()
         """Requests whose effects are in the journal."""
         self.acknowledged: dict[int, str] = {}
@@ -114,7 +116,8 @@ class Simulation:
             others.append(12)
         if self.visited:
             self.actors += [Foreigner(self, len(self.actors) + number) for number in range(3)]
-            others += [3, 3, 3]
+            others[:2] = [16, 16]
+            others += [4, 4, 4]
         self.weights = (
             [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
         )

@@ -90,7 +90,9 @@ class Upkeep(Line):
         if lock is None:
             value("P46", own)
             return
-        claim("P46", lock.publishes and lock.txn not in self.open, "ended by hand:", lock)
+        if not lock.publishes or lock.txn in self.open:
+            expect("P46", own, "InvalidDefinition")
+            return
         value("P46", own)
         self.queue.remove(lock)
         self._settle()

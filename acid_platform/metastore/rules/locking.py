@@ -138,9 +138,9 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
     """
     for component in entry.components:
         for other in _rivals(state, component):
-            if (other.ext >= entry.ext and not other.acquired) or (
-                0 != other.txn_id == entry.txn_id
-            ):
+            if other.ext >= entry.ext and not other.acquired:
+                continue
+            if 0 != other.txn_id == entry.txn_id:
                 continue
             if other.publishes and not other.acquired and _holds_locks(state, entry.txn_id):
                 continue

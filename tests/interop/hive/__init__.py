@@ -169,6 +169,8 @@ class Hive:
             "-XX:+UseSerialGC",
             *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPEN),
             "-Duser.timezone=UTC",
+            # The cause of a failed job is told as a warning.
+            "-Dorg.apache.logging.log4j.level=WARN",
             f"-Djava.io.tmpdir={work}",
             "-cp",
             f"{work}:{lib}/*",
