@@ -1296,21 +1296,12 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
     ),
     Edit(
         "P46",
-        "a publication overlooks a later lock that is held",
-        locking,
-        "first_block",
-        "if other.ext >= entry.ext and not other.acquired:",
-        "if other.ext >= entry.ext:",
-        seed=4,
-    ),
-    Edit(
-        "P46",
         "who holds a lock waits for a publication that waits",
         locking,
         "_holds_locks",
         "txn_id != 0",
         "False",
-        seed=4,
+        seed=159,
     ),
     Edit(
         "P46",
@@ -1319,7 +1310,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "follow_rename",
         "if not (entry.publishes or foreign)",
         "if True",
-        seed=4,
+        seed=259,
     ),
     Edit(
         "P46",
@@ -1328,7 +1319,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "blocked_by",
         "requested.lock is existing.lock or requested.foreign or existing.foreign",
         "requested.foreign or existing.foreign",
-        seed=4,
+        seed=60,
     ),
     Edit(
         "P46",
