@@ -623,9 +623,9 @@ GROUP = Group(
             " the compaction is aborted, they wait until its output is gone.",
             (
                 "metastore.rules.publications",
-                "transactions.locks: blocked_by",
+                "transactions.locks:blocked_by",
                 "services.unpublishing",
-                "compaction.plan: CompactionPlan.comes_into_sight",
+                "compaction.plan:CompactionPlan.comes_into_sight",
             ),
             (
                 "test_P46_other_engines_wait_until_the_compaction_commits",
