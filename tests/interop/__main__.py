@@ -32,6 +32,7 @@ from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.interop import (
     history,
+    hive3,
     hive_statements,
     participants,
     publications,
@@ -194,6 +195,7 @@ def show_latency(gateway: Observed) -> None:
 ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "trino": with_trino,
     **{f"hive-{version}": partial(with_hive, version) for version in VERSIONS},
+    f"hive-{hive3.VERSION}": hive3.with_hive3,
 }
 MIXED = "trino,hive-4.0.1,spark"
 """The engines of a mixed history beside this platform's engine without a JVM."""

@@ -15,12 +15,12 @@ from tests.interop.trino import Failed, Unavailable, java_home
 VERSIONS = {"4.0.1": (17, 20), "4.2.0": (21, 99)}
 """Versions of Hive, with the oldest and the newest Java that runs it."""
 _HERE = Path(__file__).parent
-_LEFT_OUT = "hadoop-client-api,slf4j-reload4j"
+_LEFT_OUT = "hadoop-client-api,slf4j-reload4j,slf4j-log4j12"
 """Artifacts that are in other jars too, in other versions."""
 _MEMORY = "1500m"
 _LONGEST = 300.0
 """Seconds that a statement may take."""
-_OPEN = (
+OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "util", "io", "net", "nio", "math", "text")),
     "java.base/java.time",
     "java.base/java.util.concurrent",
@@ -167,7 +167,7 @@ class Hive:
             f"-Xmx{_MEMORY}",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
-            *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPEN),
+            *(f"--add-opens={name}=ALL-UNNAMED" for name in OPEN),
             "-Duser.timezone=UTC",
             # The cause of a failed job is told as a warning.
             "-Dorg.apache.logging.log4j.level=WARN",
