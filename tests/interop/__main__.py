@@ -84,7 +84,7 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
             checks.refuses(trino_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,", trino_statements.UNREADABLE)
-            publications.checked(checks)
+            publications.checked(checks, long_reads=True)
             checks.runs(trino_statements.DEFINITIONS)
             if chosen.record:
                 run = partial(trino.sql, catalog="recorded", schema="made")

@@ -56,12 +56,16 @@ class Reading:
         return checks.rows(self.answer, our_rows(checks.warehouse, _NAME)[1])
 
 
-def checked(checks: Checks) -> None:
-    """Needs a gateway in this process, and no other compaction of the warehouse."""
+def checked(checks: Checks, long_reads: bool = False) -> None:
+    """Needs a gateway in this process, and no other compaction of the warehouse.
+
+    `long_reads`: the engine reads 10 million rows of a join in seconds.
+    """
     checks.warehouse.create_table(_NAME, "id int, s string")
     _between(checks)
     _killed(checks)
-    _held_up(checks)
+    if long_reads:
+        _held_up(checks)
 
 
 def _changed(checks: Checks) -> list[str]:

@@ -150,11 +150,10 @@ class Declarations(Book):
         self.names[name] = table.id
 
     def _follow_rename(self, table_id: int, old: str, new: str) -> None:
-        """Publications and other engines meet under the new name too (P46)."""
+        """What is held is in the way under the new name too (P46)."""
         before, (db, short) = old.split("."), new.split(".")
         for lock in self.queue:
-            foreign = lock.granted and lock.resources[0].foreign
-            if (lock.publishes or foreign) and lock.tables.get(old) == table_id:
+            if (lock.publishes or lock.granted) and lock.tables.get(old) == table_id:
                 lock.tables = {new if name == old else name: i for name, i in lock.tables.items()}
                 lock.resources = [
                     replace(resource, db=db, table=short)

@@ -59,7 +59,7 @@ class Worker(Actor):
             if chance < 0.05:
                 self.ask(None, "revoke_workers", host=f"w{self.pick(9, 10)}")
             elif chance < 0.5:
-                name = self.pick("t", "u", "v", "w")
+                name = self.pick("t", "u", "v", "w", *["t"] * (4 * self.sim.visited))
                 partition = None if name == "t" else self.pick(*PARTITIONS)
                 self.ask(
                     None,
@@ -91,7 +91,7 @@ class Worker(Actor):
                 **self.owner,
                 txn=self.txn,
                 directories=[directory.name for _, directory in self.output],
-                wait=self.pick(0, 5, 20),
+                wait=self.pick(0, 0, 0, 5, 20),
             )
         elif self.careful and self.txn in self.sim.unstaged:
             self._forget()

@@ -134,8 +134,8 @@ _O = Operation.OVERWRITE
 
 _EARLY_WRITE_IDS = """\
 for touched in entry.touches:
-        if txn.txn_id not in turn.state.tables[touched.table_id].by_txn:
-            turn.record(events.WriteIdAllocated(txn.txn_id, touched.table_id,
+        if entry.txn_id not in turn.state.tables[touched.table_id].by_txn:
+            turn.record(events.WriteIdAllocated(entry.txn_id, touched.table_id,
                         turn.state.tables[touched.table_id].next_write_id, ()))
     if blocked:
         raise Parked"""
@@ -481,9 +481,9 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "L10",
         "no read is refused at once",
         locking,
-        "enqueue",
-        "if zero_wait and component.lock",
-        "if False and component.lock",
+        "stand_in_line",
+        "if zero_wait and blocked.asked.lock",
+        "if False and blocked.asked.lock",
     ),
     Edit(
         "L11",
@@ -596,7 +596,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "P6",
         "write ids come before the locks",
         locking,
-        "enqueue",
+        "stand_in_line",
         "if blocked:\n        raise Parked",
         _EARLY_WRITE_IDS,
     ),
@@ -1274,7 +1274,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "close",
         "if end_state is TxnState.COMMITTED or not held:",
         "if True:",
-        seed=4,
+        seed=14,
     ),
     Edit(
         "P46",
@@ -1283,7 +1283,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "request_lock",
         "foreign=True",
         "foreign=False",
-        seed=4,
+        seed=9,
     ),
     Edit(
         "P46",
@@ -1292,25 +1292,16 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "blocked_by",
         "requested.lock is existing.lock or requested.foreign or existing.foreign",
         "requested.lock is existing.lock",
-        seed=4,
+        seed=9,
     ),
     Edit(
         "P46",
-        "who holds a lock waits for a publication that waits",
-        locking,
-        "_holds_locks",
-        "txn_id != 0",
-        "False",
-        seed=159,
-    ),
-    Edit(
-        "P46",
-        "a publication is not renamed with its table",
+        "locks are not renamed with their table",
         lock_index,
         "follow_rename",
-        "if not (entry.publishes or foreign)",
+        "if not (entry.acquired or entry.publishes)",
         "if True",
-        seed=259,
+        seed=9,
     ),
     Edit(
         "P46",
@@ -1319,7 +1310,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "blocked_by",
         "requested.lock is existing.lock or requested.foreign or existing.foreign",
         "requested.foreign or existing.foreign",
-        seed=60,
+        seed=64,
     ),
     Edit(
         "P46",

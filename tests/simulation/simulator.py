@@ -116,8 +116,8 @@ class Simulation:
             others.append(12)
         if self.visited:
             self.actors += [Foreigner(self, len(self.actors) + number) for number in range(3)]
-            others[:2] = [16, 16]
-            others += [4, 4, 4]
+            others[:2] = [30, 30]
+            others += [6, 6, 6]
         self.weights = (
             [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
         )

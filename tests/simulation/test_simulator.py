@@ -157,6 +157,18 @@ def test_everything_happens() -> None:
         "manifest after a cleaning",
         "conflicts",
         "spared",
+    ):
+        assert seen[what] >= 5, f"{what}: {seen[what]}"
+
+
+def test_P46_other_engines_and_compactions_meet() -> None:
+    """Every fifth run has other engines; no output of a compaction comes into sight of theirs."""
+    seen: Counter[str] = Counter()
+    for seed in range(4, 84, 5):
+        simulation = Simulation(seed)
+        simulation.run(STEPS)
+        seen += simulation.counts
+    for what in (
         "publish_compaction",
         "publish_compaction: LockTimeout",
         "output removed",

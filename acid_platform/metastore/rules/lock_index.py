@@ -63,14 +63,11 @@ def forget_publications(state: State, table_id: int) -> None:
 
 
 def follow_rename(state: State, table_id: int, old: str, new: str) -> None:
-    """Publications and what other engines hold have to meet under the new name too (P46).
-
-    A rename waits for no lock. A request of another engine that waits is refused.
-    """
+    """A rename waits for no lock: what is held has to be in the way under the new name too, and so
+    has a publication that waits (P46). Other requests that wait are refused."""
     database, _, short = new.partition(".")
     for entry in list(state.locks.values()):
-        foreign = entry.acquired and entry.components[0].foreign
-        if not (entry.publishes or foreign) or entry.tables.get(old) != table_id:
+        if not (entry.acquired or entry.publishes) or entry.tables.get(old) != table_id:
             continue
         _unindex(state, entry)
         components = tuple(
