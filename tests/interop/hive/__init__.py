@@ -20,6 +20,7 @@ _LEFT_OUT = "hadoop-client-api,slf4j-reload4j,slf4j-log4j12"
 _MEMORY = "1500m"
 _LONGEST = 300.0
 """Seconds that a statement may take."""
+_JOB_FAILED = "from org.apache.hadoop.hive.ql.exec.mr.MapRedTask"
 OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "util", "io", "net", "nio", "math", "text")),
     "java.base/java.time",
@@ -92,9 +93,10 @@ def jars(home: Path, version: str) -> Path:
 class Session:
     """A connection to a running Hive, with a database and settings of its own."""
 
-    def __init__(self, port: int) -> None:
-        """Raises Failed."""
-        self._port = port
+    def __init__(self, port: int, log: Path) -> None:
+        """`log`: where Hive tells why a job failed, which its answers do not. Raises Failed."""
+        self._port, self._log = port, log
+        self._logged = 0
         self._connect()
 
     def _connect(self) -> None:
@@ -107,6 +109,7 @@ class Session:
 
     def sql(self, statement: str, **_: Any) -> list[str]:
         """The lines of a statement's answer, values with tabs between them. Raises Failed."""
+        self._logged = self._log.stat().st_size
         try:
             self._socket.sendall(statement.replace("\n", " ").encode() + b"\n")
         except OSError as error:
@@ -128,8 +131,17 @@ class Session:
             if line == "==ok":
                 return lines
             if line == "==failed":
-                raise Failed(" ".join(lines)[:3000])
+                told = " ".join(lines)[:3000]
+                raise Failed(f"{told} {self._cause()}" if _JOB_FAILED in told else told)
             lines.append(line)
+
+    def _cause(self) -> str:
+        """The last cause in the log since the statement began, and where it was thrown."""
+        with self._log.open(errors="replace") as log:
+            log.seek(self._logged)
+            lines = [line.strip() for line in log]
+        found = [at for at, line in enumerate(lines) if line.startswith("Caused by: ")]
+        return " ".join(lines[found[-1] : found[-1] + 2]) if found else ""
 
     def close(self) -> None:
         self._lines.close()
@@ -200,7 +212,7 @@ class Hive:
 
     def session(self) -> Session:
         """A further session. Raises Failed."""
-        return Session(self._port)
+        return Session(self._port, self.log)
 
     def sql(self, statement: str, **_: Any) -> list[str]:
         """As `Session.sql`, in a session that is always there."""
