@@ -295,6 +295,7 @@ GROUP = Group(
             ),
             (
                 "test_P22_files_of_a_dropped_table_outlive_its_readers",
+                "test_P22_other_engines_see_nothing_of_a_dropped_table_whose_files_are_still_there",
                 "test_P22_a_partition_created_again",
                 "test_P22_a_table_created_again_at_the_same_place",
             ),
