@@ -229,7 +229,8 @@ def main() -> int:
     else:
         tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
     for name, task in tasks.items():
-        with tempfile.TemporaryDirectory() as scratch:
+        # A metastore that was killed may be started again while the directory is removed.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
             try:
                 reports.append(task(chosen, Path(scratch)))
             except Unavailable as missing:
