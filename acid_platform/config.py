@@ -198,6 +198,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.metastore.archive.base.interval", _T, "24h", "h", 0.001, 720),
     Setting("acid.metastore.archive.retention", _T, "30d", "d", 0, 3650),
     Setting("acid.history.retention", _T, "0s", "s", 0, 315_360_000),
+    Setting("acid.compaction.publication.wait", _T, "30s", "s", 0, 3600),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),

@@ -268,6 +268,11 @@ class CompactionRefused(Terminal):
     """The requested compaction is not possible or not needed (C27, C29)."""
 
 
+class PublicationWaited(CompactionRefused):
+    """Other engines read the table, so the output of a compaction could not be brought into place
+    in time; it was dropped, and the compaction may be tried again (P46)."""
+
+
 class CompactionFailed(Transient):
     """The compaction task failed; the table's data is untouched (C32)."""
 

@@ -107,6 +107,16 @@ class CompactionPlan:
         names = (self.output_base, self.output_delete_delta, self.output_delta)
         return tuple(name for name in names if name is not None)
 
+    def comes_into_sight(self, renames: bool) -> bool:
+        """Whether engines that ignore `_v<txn>` could read the output before it is complete, or
+        under a snapshot that lacks some of its writes (P46).
+
+        `renames`: the file system renames directories. Then the base of a major compaction appears
+        at once, and counts only for snapshots that see all of its writes.
+        """
+        whole_base = self.kind is CompactionKind.MAJOR and self.layout is Layout.HIVE4
+        return not (whole_base and renames)
+
     @property
     def input_bytes(self) -> int:
         return sum(file.file.size for file in (*self._data(), *_files(self.deletes)))

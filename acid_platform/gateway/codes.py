@@ -32,7 +32,8 @@ LOCK_TYPES = {
     3: LockType.EXCLUSIVE,
     4: LockType.EXCL_WRITE,
 }
-LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()}
+LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()} | {LockType.PUBLICATION: 3}
+"""A publication keeps other engines out, as EXCLUSIVE does."""
 
 OPERATIONS = {
     1: Operation.SELECT,

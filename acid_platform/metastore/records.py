@@ -432,9 +432,10 @@ class CleaningTask:
     """What the Cleaner may do in one entity (C37 to C56).
 
     `kind` is `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
-    transactions, without a compaction), `history` (the same for what a pin kept) or `drop` (remove
-    `location`). A drop that is `reused`, as
-    every partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
+    transactions, without a compaction), `history` (the same for what a pin kept), `drop` (remove
+    `location`) or `publication` (remove `directories`, the output of the aborted compaction
+    `txn_id`, P46). A drop that is `reused`, as every
+    partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
     `valid_txns` are the lists of S17.
     """
 
@@ -454,6 +455,10 @@ class CleaningTask:
     properties: dict[str, str] = field(default_factory=dict)
     pins: tuple[Pin, ...] = ()
     """Past snapshots whose directories have to stay, whatever the lists say (P36)."""
+    directories: tuple[str, ...] = ()
+    """Names below `location`."""
+    lock: int = 0
+    """The lock that ends when they are gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,11 @@ from acid_platform.metastore.records import (
     Holder,
     TableRecord,
 )
+from acid_platform.services import unpublishing
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.storage.durability import sync_removals
+from acid_platform.storage.durability import remove_at_once, sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.transactions import (
     RangeResponse,
@@ -93,6 +94,11 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
     ready: dict[str, list[CleaningTask]] = defaultdict(list)
     blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
     paths: list[ExplainedPath] = []
+    paths += [
+        ExplainedPath(task.table, task.partition, name, Fate.REMOVED, "P46", unpublishing.WHY)
+        for task in metastore.unpublished()
+        for name in task.directories
+    ]
     for task in metastore.ready_to_clean():
         ready[task.table].append(task)
         paths += _fates(metastore, task)
@@ -169,6 +175,9 @@ def run(metastore: Metastore) -> list[CleaningResult]:
     """
     finished: list[CleaningResult] = []
     with leading(metastore, "Cleaner") as renew:
+        for task in metastore.unpublished():
+            renew()
+            finished.append(_unpublish(metastore, task))
         for task in metastore.ready_to_clean():
             renew()
             done = _clean(metastore, task)
@@ -178,6 +187,14 @@ def run(metastore: Metastore) -> list[CleaningResult]:
             renew()
             finished += _clean_staging(metastore, record)
     return finished
+
+
+def _unpublish(metastore: Metastore, task: CleaningTask) -> CleaningResult:
+    try:
+        removed = unpublishing.remove(metastore, task)
+    except Exception as error:  # it fails only this entity; the next cycle tries again
+        return CleaningResult(task, (), f"{type(error).__name__}: {error}")
+    return CleaningResult(task, tuple(f"{path} (P46: {unpublishing.WHY})" for path in removed))
 
 
 def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningResult]:
@@ -377,7 +394,11 @@ def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
     done = []
     for removal in plan.removals:
         path = f"{plan.location}/{removal.path}"
-        if _is_directory(files, path):
+        name = parse_directory(removal.path)
+        if name is not None and name.visibility and not files.object_store:
+            # Other engines may take the base of an aborted compaction for a good one.
+            remove_at_once(files, plan.location, removal.path, name.visibility)
+        elif _is_directory(files, path):
             files.delete_directory(path)
         else:
             files.delete_file(path)

@@ -31,13 +31,19 @@ from acid_platform.errors import (
     CompactionLost,
     CompactionMismatch,
     CompactionRefused,
+    LockTimeout,
     NeedsSpark,
+    PublicationWaited,
+    StoreRefused,
+    StoreUnavailable,
     TxnAborted,
 )
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.reading.selection import select_compactable
+from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
+from acid_platform.storage.durability import remove_at_once
 from acid_platform.tables.context import (
     Context,
     columns_of_record,
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 _QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
 _MOST_DELTAS = "hive.compactor.max.num.delta"
+PUBLICATION_WAIT = "acid.compaction.publication.wait"
 
 Check = Callable[[StagedCompaction], None]
 """A caller's own check of the staged output; it raises to prevent the publication."""
@@ -89,6 +96,10 @@ class CompactionRun:
     """Whether the output is in its place, where a commit may have named it."""
     _local_bytes: int = field(default=0, repr=False)
     """The most bytes of inputs that are merged in this process, unless the engine is given."""
+    _publication: int = field(default=0, repr=False)
+    """The publication that the metastore has granted; 0: none (P46)."""
+    _wait: float = field(default=0.0, repr=False)
+    """For how many seconds other engines may hold up the publication."""
 
     @classmethod
     def take(
@@ -143,6 +154,7 @@ class CompactionRun:
         self._local_bytes = int(
             setting(LOCAL_COMPACTION_BYTES).parse(of_job(LOCAL_COMPACTION_BYTES))
         )
+        self._wait = float(setting(PUBLICATION_WAIT).parse(of_job(PUBLICATION_WAIT))) / 1000
         self.plan = plan
         self.forecast = forecast(
             plan, reported_rows(metastore, self.task.table).get(self.task.partition, {})
@@ -154,9 +166,11 @@ class CompactionRun:
 
         Small inputs are merged in this process, others in Spark tasks. If this process finds that
         it can't while it reads, Spark begins anew. Raises NeedsSpark if only the local engine may
-        run, and can't.
+        run, and can't, and in an object store what `publish` raises.
         """
         assert self.plan and self._work and self.txn, "prepare() comes first"
+        if self._work.files.object_store:  # the output is written where it will be read
+            self._may_publish()
         self.choice = choose(self.context.engines, self.plan, self._work, self._local_bytes)
         try:
             self.staged = self._executed(self.choice)
@@ -198,9 +212,10 @@ class CompactionRun:
     def publish(self) -> tuple[Written, ...]:
         """Renames the output into place and commits, if the task is still ours (P21).
 
-        Raises CompactionLost, TxnAborted.
+        Raises PublicationWaited if other engines read too long (P46), CompactionLost, TxnAborted.
         """
         assert self.staged and self._work and self.txn, "merge() comes first"
+        self._may_publish()
         self.txn.heartbeat()
         try:
             outputs = compaction.publish(self._work, self.staged)
@@ -222,12 +237,46 @@ class CompactionRun:
         try:
             self.context.metastore.commit_compaction(self.task, self.txn, reports)
         except (CompactionLost, TxnAborted):
-            for output in outputs:
-                self._work.files.delete_directory(
-                    f"{self._work.directory.location}/{output.directory}"
-                )
+            if self._taken_back():
+                self._end_publication()
             raise
         return outputs
+
+    def _may_publish(self) -> None:
+        """Asks for the publication, once. Raises PublicationWaited, CompactionLost, TxnAborted."""
+        assert self.plan and self._work and self.txn, "prepare() comes first"
+        if self._publication or not self.plan.comes_into_sight(not self._work.files.object_store):
+            return
+        unpublishing.remove_of(self.context.metastore, self.task.table, self.task.partition)
+        names = [str(name) for name in self.plan.outputs]
+        try:
+            self._publication = self.context.metastore.publish_compaction(
+                self.task, self.txn, names, self._wait
+            )
+        except LockTimeout as error:
+            raise PublicationWaited(
+                f"other engines read {job_entity(self.task)}: {error}; the Initiator looks at it"
+                f" again, and {PUBLICATION_WAIT} says how long to wait"
+            ) from error
+
+    def _taken_back(self) -> bool:
+        """Removes the output from where other engines see it; False if that fails.
+
+        Then the Cleaner does it.
+        """
+        assert self.plan and self._work
+        try:
+            for output in self.plan.outputs:
+                remove_at_once(self._work.files, self.plan.location, str(output), self.plan.txn_id)
+        except (OSError, StoreRefused, StoreUnavailable):
+            return False
+        return True
+
+    def _end_publication(self) -> None:
+        """After the transaction was aborted and the output removed."""
+        if self._publication:
+            self.context.metastore.end_publication(self._publication)
+            self._publication = 0
 
     def ended(self, state: str, reason: str, outputs: tuple[Written, ...] = ()) -> Outcome:
         """How the attempt ended; `outputs` are what it published."""
@@ -235,17 +284,27 @@ class CompactionRun:
         return Outcome(self.task, state, reason, self.plan, outputs, deviations, self.choice)
 
     def fail(self, error: BaseException) -> None:
-        """Removes the output, aborts the transaction and marks the task as failed (C32)."""
+        """Removes the output, aborts the transaction and marks the task as failed (C32).
+
+        What was refused ends as refused.
+        """
         if self.choice is not None:
             self.choice.engine.cancel()
         if self.staged and self._work and not self._published:
             compaction.discard(self._work.files, self.staged.plan, self.staged.staging)
         text = f"{type(error).__name__}: {error}"[:2000]
+        # What was renamed may be committed; then nothing is taken back.
+        gone = not self._publication or (not self._published and self._taken_back())
         try:
-            if isinstance(error, CompactionRefused) and self.txn is not None:
-                self.context.metastore.compaction_nothing_to_do(self.task, self.txn, False, text)
+            if isinstance(error, CompactionRefused) and self.txn is not None and gone:
+                again = isinstance(error, PublicationWaited)
+                self.context.metastore.compaction_nothing_to_do(
+                    self.task, self.txn, False, text, again
+                )
             else:
                 self.context.metastore.fail_compaction(self.task, self.txn, text)
+                if gone:
+                    self._end_publication()
         except CompactionLost:
             return  # revoked in the meantime: the row belongs to another Worker now
 

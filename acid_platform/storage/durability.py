@@ -9,12 +9,14 @@ nothing is left to do for them here.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyarrow import fs
 
 from acid_platform import disk
 from acid_platform.errors import PublicationFailed
+from acid_platform.layout import names
 from acid_platform.storage.files import Files
 
 
@@ -70,6 +72,22 @@ def sync_removals(files: Files, removed: Iterable[str]) -> None:
         sync(files, {disk.nearest(path.rpartition("/")[0]) for path in removed})
 
 
+def remove_at_once(files: Files, location: str, directory: str, txn_id: int) -> None:
+    """Remove a directory of the aborted transaction that other engines may read.
+
+    Where directories can be renamed, no listing finds only a part of it. Does nothing if it is
+    gone.
+    """
+    path = f"{location}/{directory}"
+    if not files.object_store:
+        if not files.exists(path):
+            return
+        hidden = f"{location}/{names.temporary_name(txn_id, uuid.uuid4().hex[:8])}"
+        files.system.move(path, hidden)
+        path = hidden
+    files.delete_directory(path)
+
+
 def make_root(files: Files, path: str) -> None:
     """Create the directory of a warehouse or table and its parents. Raises WarehouseNotWritable."""
     if files.local:
@@ -103,9 +121,9 @@ def _tree(files: Files, directory: str) -> Iterator[str]:
     """A local directory and everything below it."""
     if not files.local:
         return
-    for where, _, names in os.walk(directory):
+    for where, _, inside in os.walk(directory):
         yield where
-        yield from (f"{where}/{name}" for name in names)
+        yield from (f"{where}/{name}" for name in inside)
 
 
 def _up_to(root: str, path: str) -> Iterator[str]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.errors import InvalidDefinition
@@ -17,6 +17,8 @@ class LockType(Enum):
     SHARED_WRITE = "w"
     EXCL_WRITE = "x"
     EXCLUSIVE = "e"
+    PUBLICATION = "p"
+    """Not Hive's: held while the output of a compaction comes into place (P46)."""
 
     @classmethod
     def parse(cls, text: str) -> LockType:
@@ -44,6 +46,10 @@ class LockComponent:
     partition: str | None
     lock: LockType
     operation: Operation = Operation.SELECT
+    foreign: bool = field(default=False, metadata={"brief": True})
+    """Whether another engine asks for it, through the gateway."""
+    directories: tuple[str, ...] = field(default=(), metadata={"brief": True})
+    """The names of the directories that a PUBLICATION brings into place."""
 
     @property
     def level(self) -> LockLevel:
@@ -60,6 +66,7 @@ class LockComponent:
 
 _R, _W = LockType.SHARED_READ, LockType.SHARED_WRITE
 _X, _E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
+_P = LockType.PUBLICATION
 
 # fmt: off
 WAITS: dict[tuple[LockType, LockType], bool] = {
@@ -68,9 +75,11 @@ WAITS: dict[tuple[LockType, LockType], bool] = {
     (_W, _R): False, (_W, _W): False, (_W, _X): True, (_W, _E): True,
     (_X, _R): False, (_X, _W): True, (_X, _X): True, (_X, _E): True,
     (_E, _R): True, (_E, _W): True, (_E, _X): True, (_E, _E): True,
+    (_P, _R): True, (_P, _W): True, (_P, _X): True, (_P, _E): True, (_P, _P): True,
+    (_R, _P): True, (_W, _P): True, (_X, _P): True, (_E, _P): True,
 }
 # fmt: on
-"""Hive 4's compatibility matrix (L2); `blocked_by` has its exceptions."""
+"""Hive 4's compatibility matrix (L2), and PUBLICATION; `blocked_by` has the exceptions."""
 
 
 def same_resource(first: LockComponent, second: LockComponent) -> bool:
@@ -85,9 +94,13 @@ def same_resource(first: LockComponent, second: LockComponent) -> bool:
 
 
 def blocked_by(requested: LockComponent, existing: LockComponent) -> str | None:
-    """Why `requested` must wait for `existing`, or None (matrix, L4, L6)."""
+    """Why `requested` must wait for `existing`, or None (matrix, L4, L6, P46)."""
     if not same_resource(requested, existing) or not WAITS[requested.lock, existing.lock]:
         return None
+    if LockType.PUBLICATION in (requested.lock, existing.lock) and not (
+        requested.lock is existing.lock or requested.foreign or existing.foreign
+    ):
+        return None  # our own readers go by what was committed, not by what is there (P26)
     locks_database_for_reading = any(
         component.level is LockLevel.DATABASE and component.lock is LockType.SHARED_READ
         for component in (requested, existing)

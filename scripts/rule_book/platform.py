@@ -295,6 +295,7 @@ GROUP = Group(
             ),
             (
                 "test_P22_files_of_a_dropped_table_outlive_its_readers",
+                "test_P22_other_engines_see_nothing_of_a_dropped_table_whose_files_are_still_there",
                 "test_P22_a_partition_created_again",
                 "test_P22_a_table_created_again_at_the_same_place",
             ),
@@ -612,6 +613,30 @@ GROUP = Group(
                 "test_P45_two_mixed_files_are_refused",
                 "test_P45_an_interrupted_move_loses_nothing_and_is_repeated",
                 "test_P45_an_event_of_another_transaction_refuses_the_commit",
+            ),
+        ),
+        Rule(
+            "P46",
+            "Another engine never reads a table or partition while the output of a compaction comes"
+            " into place there, except the base of a major compaction that one rename brings there."
+            " The publication waits for the locks that other engines hold, at most"
+            " `acid.compaction.publication.wait`, and they wait for it; our own readers do not. If"
+            " the compaction is aborted, they wait until its output is gone.",
+            (
+                "metastore.rules.publications",
+                "transactions.locks:blocked_by",
+                "services.unpublishing",
+                "compaction.plan:CompactionPlan.comes_into_sight",
+            ),
+            (
+                "test_P46_other_engines_wait_until_the_compaction_commits",
+                "test_P46_the_publication_waits_for_other_engines_that_hold_locks",
+                "test_P46_after_an_abort_other_engines_wait_until_the_output_is_gone",
+                "test_P46_who_holds_a_lock_does_not_wait_for_a_publication_that_waits",
+                "test_P46_nobody_reads_between_two_renames",
+                "test_P46_what_a_killed_worker_left_is_removed_before_others_read",
+                "test_P46_a_reader_that_goes_on_ends_the_compaction_and_not_itself",
+                "test_P46_which_outputs_come_into_sight",
             ),
         ),
     ),

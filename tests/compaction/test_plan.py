@@ -227,6 +227,24 @@ def test_P23_hive3_publishes_by_one_rename_so_never_both_kinds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "layout", "renames", "comes_into_sight"),
+    [
+        (MAJOR, Layout.HIVE4, True, False),
+        (MAJOR, Layout.HIVE4, False, True),
+        (MAJOR, Layout.HIVE3, True, True),
+        (MINOR, Layout.HIVE4, True, True),
+        (MINOR, Layout.HIVE4, False, True),
+        (MINOR, Layout.HIVE3, True, True),
+    ],
+)
+def test_P46_which_outputs_come_into_sight(
+    kind: CompactionKind, layout: Layout, renames: bool, comes_into_sight: bool
+) -> None:
+    """Also the single delta of a minor compaction: a snapshot may lack some of its writes."""
+    assert planned("d1 d2", "2:M::", kind, layout).comes_into_sight(renames) is comes_into_sight
+
+
+@pytest.mark.parametrize(
     ("found", "w", "to_cleaning"),
     [
         ("d1 d2 b3", "3:M::3", True),

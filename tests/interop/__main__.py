@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -29,7 +30,14 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
-from tests.interop import history, hive_statements, participants, trino_statements
+from tests.interop import (
+    history,
+    hive3,
+    hive_statements,
+    participants,
+    publications,
+    trino_statements,
+)
 from tests.interop.checks import Checks, record
 from tests.interop.gateways import Observed, serving
 from tests.interop.history import History, gate_of
@@ -76,6 +84,7 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
             checks.refuses(trino_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,", trino_statements.UNREADABLE)
+            publications.checked(checks, long_reads=True)
             checks.runs(trino_statements.DEFINITIONS)
             if chosen.record:
                 run = partial(trino.sql, catalog="recorded", schema="made")
@@ -108,6 +117,7 @@ def with_hive(version: str, chosen: argparse.Namespace, work: Path) -> Report:
             checks.refuses(hive_statements.REFUSED)
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,")
+            publications.checked(checks)
             checks.runs(hive_statements.STATEMENTS)
             theirs, second = (hive.sql, "db.evolved"), (hive.session().sql, "db.evolved")
             checks.races(chosen.races, "two of Hive", [theirs, second])
@@ -157,6 +167,7 @@ def mixed(chosen: argparse.Namespace, work: Path) -> Report:
                 version = name.removeprefix("hive-")
                 settings = history.SETTINGS
                 hive = Hive(chosen.home, work / name, version, gate.address, work / "wh", settings)
+                running.callback(shutil.copy, hive.log, chosen.log.with_suffix(f".{name}.log"))
                 running.callback(hive.stop)
                 engines += [participants.of_hive(f"Hive {version}", hive.session())]
         seed = chosen.seed if chosen.seed is not None else SystemRandom().randrange(10**6)
@@ -184,6 +195,7 @@ def show_latency(gateway: Observed) -> None:
 ENGINES: dict[str, Callable[[argparse.Namespace, Path], Report]] = {
     "trino": with_trino,
     **{f"hive-{version}": partial(with_hive, version) for version in VERSIONS},
+    f"hive-{hive3.VERSION}": hive3.with_hive3,
 }
 MIXED = "trino,hive-4.0.1,spark"
 """The engines of a mixed history beside this platform's engine without a JVM."""
@@ -217,7 +229,8 @@ def main() -> int:
     else:
         tasks = {name: ENGINES[name] for name in chosen.engines.split(",")}
     for name, task in tasks.items():
-        with tempfile.TemporaryDirectory() as scratch:
+        # A metastore that was killed may be started again while the directory is removed.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
             try:
                 reports.append(task(chosen, Path(scratch)))
             except Unavailable as missing:

@@ -30,7 +30,7 @@ class Checks:
     ) -> None:
         """`run` runs a statement, and `rows` brings its answer into the form of `our_rows`."""
         self.warehouse, self.gateway, self.report = warehouse, gateway, report
-        self._run, self._rows = run, rows
+        self._run, self.rows = run, rows
         self._raced = 0
 
     def run(self, statement: str) -> list[Any]:
@@ -64,7 +64,7 @@ class Checks:
             self.report.compared(f"{what} {table}", [str(error)], [])
             return
         try:
-            theirs = self._rows(self.run(f"SELECT * FROM {table}"), schema)
+            theirs = self.rows(self.run(f"SELECT * FROM {table}"), schema)
         except Failed as error:
             theirs = [str(error)]
         self.report.compared(f"{what} {table}", ours, theirs)

@@ -224,6 +224,7 @@ class Maker:
             key = P + (bucket << 16)
             rows = [(1, key, row, 10 * bucket + row, f"s{row}") for row in range(10)]
             written.inserts(f"d1/bucket_{bucket:05d}", rows)
+        written.marker("d1")  # as Hive and Spark write it: Trino wants to know the version
         table = self._warehouse.adopt_table(
             f"db.{name}", root, snapshot=f"db.{name}:1:9223372036854775807::", properties=properties
         )

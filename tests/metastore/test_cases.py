@@ -336,7 +336,7 @@ WAITS = {R: (E,), W: (X, E), X: (W, X, E), E: (R, W, X, E)}
 
 
 @pytest.mark.parametrize("waiting", [False, True], ids=["acquired", "waiting"])
-@pytest.mark.parametrize(("asked", "existing"), list(product(LockType, LockType)))
+@pytest.mark.parametrize(("asked", "existing"), list(product(WAITS, WAITS)))
 def test_case_25_L2_every_cell_against_a_holder_and_against_a_waiter(
     asked: LockType, existing: LockType, waiting: bool
 ) -> None:

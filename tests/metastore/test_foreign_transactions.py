@@ -55,6 +55,24 @@ def test_P34_a_lock_request_is_answered_at_once_and_granted_later(world: World) 
     assert touched["table"] == "default.t" and touched["write_id"] == 1
 
 
+def test_P22_other_engines_see_nothing_of_a_dropped_table_whose_files_are_still_there(
+    world: World,
+) -> None:
+    """They know no floors, and go by the directories that they find."""
+    for _ in range(3):
+        world.insert()
+    dropping = world.begin(LockRequest("t", E))
+    world.call("drop", txn=dropping.id, name="t", partition=None)
+    world.create("t")
+    assert lists(world, now(world), "default.t") == ["default.t:3:9223372036854775807::1,2,3"]
+    world.insert()
+    assert lists(world, now(world), "default.t") == ["default.t:4:9223372036854775807::1,2,3"]
+    assert world.snapshot_text() == "default.t:4:9223372036854775807::"
+    (task,) = world.ready()
+    world.clean(task)
+    assert lists(world, now(world), "default.t") == ["default.t:4:9223372036854775807::"]
+
+
 def test_L12_a_waiting_request_lives_by_its_checks(world: World) -> None:
     world.begin(LockRequest("t", E))
     asked = {True: 0, False: 0}

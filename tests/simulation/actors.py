@@ -32,6 +32,8 @@ REPEATABLE = (
     "partitions",
     "past",
     "changes",
+    "check_lock",
+    "unpublished",
 )
 """Operations that are sent again without asking for the outcome (machine.py)."""
 

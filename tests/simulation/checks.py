@@ -37,6 +37,30 @@ def check_fast(sim: Simulation) -> None:
         "not",
         model.queue,
     )
+    _check_publications(sim)
+
+
+def _check_publications(sim: Simulation) -> None:
+    """Where another engine holds a lock, no minor compaction's output lies that did not commit, and
+    none commits: such an engine would read a part of it, or what its snapshot lacks (P46)."""
+    model = sim.model
+    for lock in model.queue:
+        for resource in lock.resources if lock.granted else ():
+            if not resource.foreign or resource.table is None:
+                continue
+            table = model.tables[lock.tables[f"{resource.db}.{resource.table}"]]
+            for (location, partition), found in sim.disk.places.items():
+                if location != table.location or resource.partition not in (None, partition):
+                    continue
+                for one in found.values():
+                    if one.high <= table.floor:
+                        continue  # of a dropped table at the same place (P22)
+                    owner = model.txns.get(one.visibility)
+                    claim(
+                        "P46",
+                        one.base or owner is None or owner.state == "c",
+                        f"{lock} reads beside {one.name} of {partition}",
+                    )
 
 
 def check_whole(sim: Simulation) -> None:
@@ -49,7 +73,13 @@ def check_whole(sim: Simulation) -> None:
     held = [
         (
             entry.txn_id,
-            Resource(component.db, component.table, component.partition, component.lock.value),
+            Resource(
+                component.db,
+                component.table,
+                component.partition,
+                component.lock.value,
+                component.foreign,
+            ),
         )
         for entry in state.locks.values()
         if entry.acquired

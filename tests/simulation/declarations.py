@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.book import Book
 from tests.simulation.claims import Json, claim, expect, full, value
 from tests.simulation.rules import DEFAULT, Declared, PartitionLife, Table, Txn
@@ -141,10 +143,30 @@ class Declarations(Book):
         properties: tuple[tuple[str, str], ...],
     ) -> None:
         self.now += 1
+        self._follow_rename(table.id, table.name, name)
         del self.names[table.name]
         table.outdated.add(table.version)
         table.declared.append(Declared(self.now, name, columns, properties))
         self.names[name] = table.id
+
+    def _follow_rename(self, table_id: int, old: str, new: str) -> None:
+        """What is held is in the way under the new name too (P46)."""
+        before, (db, short) = old.split("."), new.split(".")
+        for lock in self.queue:
+            if (lock.publishes or lock.granted) and lock.tables.get(old) == table_id:
+                lock.tables = {new if name == old else name: i for name, i in lock.tables.items()}
+                lock.resources = [
+                    replace(resource, db=db, table=short)
+                    if [resource.db, resource.table] == before
+                    else resource
+                    for resource in lock.resources
+                ]
+
+    def _forget_publications(self, table_id: int) -> None:
+        """All files of a dropped table go."""
+        self.queue = [
+            lock for lock in self.queue if not (lock.publishes and table_id in lock.tables.values())
+        ]
 
     def _widen(self, table: Table, added: list[list[str]]) -> None:
         """Adds the columns of a commit."""

@@ -29,10 +29,15 @@ class Worker(Actor):
         self.txn = 0
         self.output: list[tuple[Place, Directory]] = []
         self.seen: tuple[ValidTxnList, ValidWriteIdList] | None = None
+        self.publication = 0
+        self.published = 0
+        """How many directories are in place."""
 
     def lost(self) -> None:
         """Its output may appear later, and only in part."""
         for place, directory in self.output:
+            if self.careful and (not self.publication or self.txn in self.sim.unstaged):
+                continue  # it may not rename anything yet, or can't any more (P46)
             if self.chance < 0.7:
                 self.sim.late.append(
                     (place, replace(directory, tags=frozenset({(directory.high, 0, False)})))
@@ -41,6 +46,12 @@ class Worker(Actor):
 
     def _forget(self) -> None:
         self.owner, self.task, self.txn, self.output, self.seen = {}, {}, 0, [], None
+        self.publication = self.published = 0
+
+    @property
+    def careful(self) -> bool:
+        """Whether other engines read, for which a minor compaction has to ask (P46)."""
+        return self.sim.visited and self.task.get("kind") == "minor"
 
     def go_on(self) -> None:
         chance = self.chance
@@ -48,14 +59,14 @@ class Worker(Actor):
             if chance < 0.05:
                 self.ask(None, "revoke_workers", host=f"w{self.pick(9, 10)}")
             elif chance < 0.5:
-                name = self.pick("t", "u", "v", "w")
+                name = self.pick("t", "u", "v", "w", *["t"] * (4 * self.sim.visited))
                 partition = None if name == "t" else self.pick(*PARTITIONS)
                 self.ask(
                     None,
                     "request_compaction",
                     table=name,
                     partition=partition,
-                    kind=self.pick("major", "minor"),
+                    kind=self.pick("major", "minor", *["minor"] * (2 * self.sim.visited)),
                     properties={},
                     initiator="i",
                 )
@@ -73,6 +84,20 @@ class Worker(Actor):
             self.ask(
                 lambda reply: self.lost(), "fail_compaction", **self.owner, txn=self.txn, error="x"
             )
+        elif self.careful and not self.publication:
+            self.ask(
+                self._granted,
+                "publish_compaction",
+                **self.owner,
+                txn=self.txn,
+                directories=[directory.name for _, directory in self.output],
+                wait=self.pick(0, 0, 0, 5, 20),
+            )
+        elif self.careful and self.txn in self.sim.unstaged:
+            self._forget()
+        elif self.careful and self.published < len(self.output):
+            self.sim.disk.publish(*self.output[self.published])
+            self.published += 1
         else:
             writes = [
                 encode(
@@ -82,7 +107,7 @@ class Worker(Actor):
                 )
                 for _, directory in self.output
             ]
-            for place, directory in self.output:
+            for place, directory in self.output if not self.careful else ():
                 self.sim.disk.publish(place, directory)
             self.ask(
                 self._committed, "commit_compaction", **self.owner, txn=self.txn, writes=writes
@@ -153,11 +178,23 @@ class Worker(Actor):
             self._forget()
             self.ask(None, "fail_compaction", **owner, txn=txn, error="nothing to do")
 
+    def _granted(self, reply: Json) -> None:
+        if "value" in reply:
+            self.publication = reply["value"]["ext"]
+        elif reply["error"][0] == "LockTimeout":
+            owner, txn = self.owner, self.txn
+            self._forget()
+            self.plan(None, "fail_compaction", **owner, txn=txn, error="others read")
+        else:
+            self._forget()
+
     def _committed(self, reply: Json) -> None:
         """A Worker that lost its task removes the output, or dies before (P21)."""
         if "error" in reply and self.chance < 0.6:
             for place, directory in self.output:
                 self.sim.disk.remove(place, [directory.name])
+            if self.publication:
+                self.plan(None, "end_publication", ext=self.publication)
         if "value" in reply:
             check_readers(self.sim, {self.task["table_id"]})
         self._forget()
@@ -181,7 +218,10 @@ class Cleaner(Actor):
 
     def go_on(self) -> None:
         if self.task is None:
-            self.ask(self._found, "cleaning")
+            if self.sim.visited and self.chance < 0.3:
+                self.ask(self._unpublish, "unpublished")
+            else:
+                self.ask(self._found, "cleaning")
         elif not self.removed:
             self._remove(self.task)
         elif self.chance < 0.1:
@@ -209,6 +249,20 @@ class Cleaner(Actor):
         if ready:
             task = decode(CleaningTask, self.pick(*ready))
             self.plan(self._started, "start_cleaning", **_named(task))
+
+    def _unpublish(self, reply: Json) -> None:
+        """Removes what a Worker staged, so that it can rename nothing more, and what it renamed."""
+        if not reply["value"]["tasks"]:
+            return
+        task = decode(CleaningTask, self.pick(*reply["value"]["tasks"]))
+        self.sim.counts["output removed"] += 1
+        self.sim.unstaged.add(task.txn_id)
+        self.sim.late = [
+            (place, one) for place, one in self.sim.late if one.visibility != task.txn_id
+        ]
+        place: Place = (self.sim.model.tables[task.table_id].location, task.partition)
+        self.sim.disk.remove(place, task.directories)
+        self.plan(None, "end_publication", ext=task.lock)
 
     def _started(self, reply: Json) -> None:
         if "value" in reply:

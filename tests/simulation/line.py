@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.simulation.claims import Json, claim, expect, full, value
 from tests.simulation.declarations import Declarations
 from tests.simulation.rules import (
@@ -16,6 +18,8 @@ from tests.simulation.rules import (
     Txn,
     waits,
 )
+
+_FOREIGN_WAIT = 24 * 3600
 
 
 class Line(Declarations):
@@ -167,14 +171,27 @@ class Line(Declarations):
         self.queue.append(lock)
 
     def _blocked(self, lock: Lock, asked: Resource) -> bool:
-        """Whether an earlier request blocks it, held or waiting, but not its own (L2, L5)."""
+        """Whether an earlier request blocks it, held or waiting, but not its own (L2, L5).
+
+        A publication waits for later locks too that are held: who holds a lock does not wait for a
+        publication that waits (P46).
+        """
+        later = False
         for other in self.queue:
             if other is lock:
-                return False
+                later = True
+                continue
             mine = 0 != other.txn == lock.txn
-            if not mine and any(waits(asked, resource) for resource in other.resources):
+            if mine or (later and not other.granted):
+                continue
+            if other.publishes and not other.granted and self._holds(lock.txn):
+                continue
+            if any(waits(asked, resource) for resource in other.resources):
                 return True
         return False
+
+    def _holds(self, txn: int) -> bool:
+        return txn != 0 and any(lock.txn == txn and lock.granted for lock in self.queue)
 
     def _grant(self, lock: Lock) -> None:
         """Allocates the write ids, in the order of the grants (P6)."""
@@ -215,6 +232,33 @@ class Line(Declarations):
         self.parked_answers[lock.request_id] = error
         if lock.begun:
             self._abort(self.txns[lock.txn])
+
+    def on_request_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        """Another engine asks; it is answered at once, and asks again while it waits (P34)."""
+        txn = self._live("T7", args["txn"], own)
+        if txn is None:
+            return
+        refused = self._refused(txn, args["locks"])
+        if refused is not None:
+            expect("P34", own, refused)
+            return
+        asked = {**args, "wait": _FOREIGN_WAIT}
+        lock = self._lock(txn, f"{request_id}/lock", asked, clock, False)
+        lock.resources = [replace(resource, foreign=True) for resource in lock.resources]
+        blocked = any(self._blocked(lock, resource) for resource in lock.resources)
+        self._join(txn, lock)
+        if not blocked:
+            self._grant(lock)
+        answer = value("P34", own)
+        claim("P46", answer == {"ext": lock.ext, "acquired": not blocked}, answer, "not", lock)
+
+    def on_check_lock(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((queued for queued in self.queue if queued.ext == args["ext"]), None)
+        if lock is None:
+            expect("L12", own, "NoSuchLock")
+        else:
+            claim("P46", value("P34", own)["acquired"] == lock.granted, own, "not", lock)
+            self._heard(self.txns[lock.txn], clock)
 
     def on_lock_alone(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         nobody = Txn(0, READ_ONLY, 0, clock, clock, self.timeout, True)
@@ -349,6 +393,8 @@ class Line(Declarations):
         txn.state = state
         del self.open[txn.id]
         for lock in [queued for queued in self.queue if queued.txn == txn.id]:
+            if state == "a" and lock.publishes and lock.granted:
+                continue  # until its output is gone (P46)
             if lock in self.queue:
                 self.queue.remove(lock)
                 if not lock.granted and not self.parked_answers.get(lock.request_id):

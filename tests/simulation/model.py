@@ -92,7 +92,7 @@ class Model(Pasts):
         claim("L2 L3", told == self.parked_answers, "answered", told, "not", self.parked_answers)
         for key, reply in replies.items():
             self.answers[key] = reply
-            if "value" in reply and reply["value"]["txn"]:
+            if "value" in reply and "valid_txns" in reply["value"]:
                 self._check_grant(reply["value"])
 
     # --- ends -------------------------------------------------------------------------------
@@ -254,6 +254,7 @@ class Model(Pasts):
         if partition is None:
             table.dropped = self.now + 1
             del self.names[table.name]
+            self._forget_publications(table.id)
         else:
             drop_id = self._allocate(txn, table)
         self._commit(txn)
@@ -289,6 +290,8 @@ _REPEATED = (
     "partitions",
     "past",
     "changes",
+    "check_lock",
+    "unpublished",
 )
 
 

@@ -25,12 +25,15 @@ from acid_platform.metastore.rules import (
     compactions,
     declared,
     drops,
+    foreign_transactions,
     history,
     housekeeping,
+    lock_index,
     lock_requests,
     locking,
     machine,
     manifests,
+    publications,
     reading,
     snapshots,
     time_travel,
@@ -131,8 +134,8 @@ _O = Operation.OVERWRITE
 
 _EARLY_WRITE_IDS = """\
 for touched in entry.touches:
-        if txn.txn_id not in turn.state.tables[touched.table_id].by_txn:
-            turn.record(events.WriteIdAllocated(txn.txn_id, touched.table_id,
+        if entry.txn_id not in turn.state.tables[touched.table_id].by_txn:
+            turn.record(events.WriteIdAllocated(entry.txn_id, touched.table_id,
                         turn.state.tables[touched.table_id].next_write_id, ()))
     if blocked:
         raise Parked"""
@@ -196,8 +199,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "locks without a transaction do not compete",
         locking,
         "first_block",
-        " or 0 != other.txn_id == entry.txn_id",
-        " or other.txn_id == entry.txn_id",
+        "if 0 != other.txn_id == entry.txn_id:",
+        "if other.txn_id == entry.txn_id:",
         seed=25,
     ),
     Edit(
@@ -422,8 +425,8 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "nobody waits for those who wait",
         locking,
         "first_block",
-        "if other.ext >= entry.ext",
-        "if not other.acquired",
+        "if other.ext >= entry.ext and not other.acquired:",
+        "if not other.acquired:",
     ),
     Edit(
         "S4",
@@ -458,7 +461,12 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "for component in entry.components[:1]:",
     ),
     Edit(
-        "L5", "own locks block", locking, "first_block", " or 0 != other.txn_id == entry.txn_id", ""
+        "L5",
+        "own locks block",
+        locking,
+        "first_block",
+        "if 0 != other.txn_id == entry.txn_id:",
+        "if False:",
     ),
     Edit(
         "L6",
@@ -473,9 +481,9 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "L10",
         "no read is refused at once",
         locking,
-        "enqueue",
-        "if zero_wait and component.lock",
-        "if False and component.lock",
+        "stand_in_line",
+        "if zero_wait and blocked.asked.lock",
+        "if False and blocked.asked.lock",
     ),
     Edit(
         "L11",
@@ -588,7 +596,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "P6",
         "write ids come before the locks",
         locking,
-        "enqueue",
+        "stand_in_line",
         "if blocked:\n        raise Parked",
         _EARLY_WRITE_IDS,
     ),
@@ -1258,5 +1266,59 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "commit.moment)",
         "table.commits[-1].moment)",
         seed=3,
+    ),
+    Edit(
+        "P46",
+        "an abort ends the publication",
+        commits,
+        "close",
+        "if end_state is TxnState.COMMITTED or not held:",
+        "if True:",
+        seed=14,
+    ),
+    Edit(
+        "P46",
+        "other engines are not known as such",
+        foreign_transactions,
+        "request_lock",
+        "foreign=True",
+        "foreign=False",
+        seed=9,
+    ),
+    Edit(
+        "P46",
+        "a publication meets only publications",
+        locks,
+        "blocked_by",
+        "requested.lock is existing.lock or requested.foreign or existing.foreign",
+        "requested.lock is existing.lock",
+        seed=9,
+    ),
+    Edit(
+        "P46",
+        "locks are not renamed with their table",
+        lock_index,
+        "follow_rename",
+        "if not (entry.acquired or entry.publishes)",
+        "if True",
+        seed=9,
+    ),
+    Edit(
+        "P46",
+        "two publications of one entity at a time",
+        locks,
+        "blocked_by",
+        "requested.lock is existing.lock or requested.foreign or existing.foreign",
+        "requested.foreign or existing.foreign",
+        seed=64,
+    ),
+    Edit(
+        "P46",
+        "somebody ends the publication of a compaction that goes on",
+        publications,
+        "ended",
+        "if not entry.publishes or (txn is not None and txn.is_open):",
+        "if False:",
+        seed=4,
     ),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-WAIT_FOR = {"r": "e", "w": "xe", "x": "wxe", "e": "rwxe"}
-"""For each requested lock the earlier locks that it waits for (the 4.x matrix)."""
+WAIT_FOR = {"r": "ep", "w": "xep", "x": "wxep", "e": "rwxep", "p": "rwxep"}
+"""For each requested lock the earlier locks that it waits for: the 4.x matrix, and p, which stands
+for the publication of a compaction (P46)."""
 
 CHANGES = ("u", "d", "o")
 WRITES = ("i", "u", "d", "o")
@@ -25,6 +26,8 @@ class Resource:
     table: str | None
     partition: str | None
     lock: str
+    foreign: bool = False
+    """Another engine asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class Lock:
     ext: int = 0
     beat: int = 0
     """The last heartbeat of a lock without a transaction."""
+
+    @property
+    def publishes(self) -> bool:
+        return self.resources[0].lock == "p"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +205,7 @@ def meet(one: Resource, other: Resource) -> bool:
 
 
 def waits(asked: Resource, earlier: Resource) -> bool:
+    publishes = "p" in (asked.lock, earlier.lock) and asked.lock != earlier.lock
+    if publishes and not (asked.foreign or earlier.foreign):
+        return False  # our own locks have nothing to do with a publication
     return earlier.lock in WAIT_FOR[asked.lock] and meet(asked, earlier)

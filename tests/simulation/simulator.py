@@ -16,6 +16,7 @@ from tests.simulation.actors import Actor
 from tests.simulation.checks import check_fast, check_whole
 from tests.simulation.claims import Broken, claim
 from tests.simulation.disk import Directory, Disk, Place
+from tests.simulation.foreigners import Foreigner
 from tests.simulation.keepers import Cleaner, Worker
 from tests.simulation.model import Model
 from tests.simulation.process import Decided, Process, Request, picture
@@ -81,11 +82,15 @@ class Simulation:
             self.settings["acid.read.lease.max"] = "15s"
         self.travels = seed % 3 == 0
         """Whether somebody reads the past, and tables have retentions (P36)."""
+        self.visited = seed % 5 == 4
+        """Whether other engines use the tables through the gateway (P46)."""
         self.process = Process(store(), self.clock)
         self.model = Model(self.settings)
         self.disk = Disk()
         self.late: list[tuple[Place, Directory]] = []
         """What writers that count as dead may still publish."""
+        self.unstaged: set[int] = set()
+        """Compactions whose staged output is gone: they can rename nothing more (P46)."""
         self.durable: set[str] = set()
         """Requests whose effects are in the journal."""
         self.acknowledged: dict[int, str] = {}
@@ -109,6 +114,10 @@ class Simulation:
         if self.travels:
             self.actors.append(Traveller(self, 16))
             others.append(12)
+        if self.visited:
+            self.actors += [Foreigner(self, len(self.actors) + number) for number in range(3)]
+            others[:2] = [30, 30]
+            others += [6, 6, 6]
         self.weights = (
             [6] * writers + [0] * (9 - writers) + [weight * writers / 9 for weight in others]
         )

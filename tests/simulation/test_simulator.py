@@ -161,6 +161,23 @@ def test_everything_happens() -> None:
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 
 
+def test_P46_other_engines_and_compactions_meet() -> None:
+    """Every fifth run has other engines; no output of a compaction comes into sight of theirs."""
+    seen: Counter[str] = Counter()
+    for seed in range(4, 84, 5):
+        simulation = Simulation(seed)
+        simulation.run(STEPS)
+        seen += simulation.counts
+    for what in (
+        "publish_compaction",
+        "publish_compaction: LockTimeout",
+        "output removed",
+        "end_publication",
+        "other engines wait",
+    ):
+        assert seen[what] >= 5, f"{what}: {seen[what]}"
+
+
 def test_P39_a_reader_of_changes_finds_what_each_commit_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -51,6 +51,52 @@ class Upkeep(Line):
         self._grant(lock)
         self.working[task["id"]] = (task["worker"], task["attempt"], txn.id)
 
+    def on_publish_compaction(
+        self, request_id: str, args: Json, own: Json | None, clock: int
+    ) -> None:
+        """The publication waits for other engines that read, and for other publications (P46)."""
+        if own is not None and "error" in own:
+            expect("P46", own, "CompactionLost", "TxnAborted", "NoSuchTxn", "LockTimeout")
+            if own["error"][0] != "LockTimeout":
+                return
+        self._owned("P21", args)
+        table_id, partition = self.busy[args["id"]]
+        name = self.tables[table_id].name
+        db, short = name.split(".")
+        wait = round(args["wait"] * 1000)
+        lock = Lock(
+            args["txn"],
+            request_id,
+            False,
+            [Resource(db, short, partition, "p")],
+            [],
+            {name: table_id},
+            wait,
+            clock + wait,
+        )
+        blocked = self._blocked(lock, lock.resources[0])
+        if blocked and not wait:
+            expect("P46", own, "LockTimeout")
+            return
+        self._stand_in_line(lock)
+        if blocked:
+            claim("P46", own is None, lock, "does not wait:", own)
+        else:
+            self._grant(lock)
+            claim("P46", value("P46", own) == {"txn": lock.txn, "ext": lock.ext}, own, lock)
+
+    def on_end_publication(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        lock = next((queued for queued in self.queue if queued.ext == args["ext"]), None)
+        if lock is None:
+            value("P46", own)
+            return
+        if not lock.publishes or lock.txn in self.open:
+            expect("P46", own, "InvalidDefinition")
+            return
+        value("P46", own)
+        self.queue.remove(lock)
+        self._settle()
+
     def on_commit_compaction(
         self, request_id: str, args: Json, own: Json | None, clock: int
     ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -36,7 +37,7 @@ def on(
     ("requested", "waits_for"),
     [(R, {E}), (W, {X, E}), (X, {W, X, E}), (E, {R, W, X, E})],
 )
-@pytest.mark.parametrize("existing", LockType)
+@pytest.mark.parametrize("existing", [R, W, X, E])
 def test_L2_matrix(requested: LockType, waits_for: set[LockType], existing: LockType) -> None:
     reason = blocked_by(on(requested), on(existing))
     assert (reason is not None) == (existing in waits_for)
@@ -49,6 +50,53 @@ def test_L2_matrix_is_complete() -> None:
 
 
 DB = None
+P = LockType.PUBLICATION
+P46 = [
+    # (asked, existing): lock, and whether another engine asked for it; does the first one wait?
+    ((P, False), (R, True), True),
+    ((P, False), (E, True), True),
+    ((R, True), (P, False), True),
+    ((W, True), (P, False), True),
+    ((P, False), (P, False), True),
+    ((P, False), (R, False), False),
+    ((P, False), (W, False), False),
+    ((P, False), (E, False), False),
+    ((R, False), (P, False), False),
+    ((W, False), (P, False), False),
+    ((E, False), (P, False), False),
+]
+
+
+@pytest.mark.parametrize(("asked", "existing", "waits"), P46)
+def test_P46_a_publication_meets_only_other_engines_and_other_publications(
+    asked: tuple[LockType, bool], existing: tuple[LockType, bool], waits: bool
+) -> None:
+    first, second = (replace(on(lock), foreign=foreign) for lock, foreign in (asked, existing))
+    assert (blocked_by(first, second) is not None) is waits
+    elsewhere = replace(second, table="u")
+    assert blocked_by(first, elsewhere) is None
+
+
+places = st.tuples(st.sampled_from([None, "t", "u"]), st.sampled_from([None, "p=1", "p=2"]))
+
+
+@given(st.sampled_from([R, W, X, E]), st.booleans(), places, places)
+def test_P46_a_publication_and_a_lock_wait_for_each_other_or_neither_for_the_other(
+    lock: LockType,
+    foreign: bool,
+    place: tuple[str | None, str | None],
+    published: tuple[str | None, str | None],
+) -> None:
+    """Whichever came first: so no two that must not be held at once are ever granted."""
+    table, partition = place
+    other = replace(on(lock, table, partition if table else None), foreign=foreign)
+    publication = on(P, published[0] or "t", published[1])
+    waits = blocked_by(publication, other) is not None
+    assert waits is (blocked_by(other, publication) is not None)
+    protects_database = table is None and lock is R
+    assert waits is (foreign and same_resource(publication, other) and not protects_database)
+
+
 L4 = [
     # (one, other): (table, partition) pairs of the same database, same resource?
     (("t", None), ("t", None), True),

@@ -18,6 +18,7 @@ from acid_platform.metastore.operations.compaction import (
     CleaningLeft,
     CommitCompaction,
     EndCompaction,
+    EndPublication,
     FailCompaction,
     GetCandidates,
     GetCleanings,
@@ -26,8 +27,10 @@ from acid_platform.metastore.operations.compaction import (
     GetMoment,
     GetPastCompactions,
     GetQueue,
+    GetUnpublished,
     HoldService,
     MarkCleaned,
+    PublishCompaction,
     RecordNotInitiated,
     RefuseCleaning,
     ReleaseService,
@@ -142,12 +145,41 @@ class CompactionCalls(Caller):
         finally:
             txn.forget()
 
+    def publish_compaction(
+        self, task: CompactionTask, txn: Transaction, directories: Sequence[str], wait: float
+    ) -> int:
+        """Keeps other engines from reading the entity until the compaction commits (P46).
+
+        Waits at most `wait` seconds for those that read. `directories` are the names of the output.
+        Returns the id for `end_publication`. Raises LockTimeout, which names the transaction that
+        reads, CompactionLost and TxnAborted.
+        """
+        return self._call(
+            PublishCompaction(task.id, task.worker, task.attempt, txn.id, tuple(directories), wait)
+        ).ext
+
+    def unpublished(self) -> list[CleaningTask]:
+        """The output of aborted compactions that has to go before other engines read again, of the
+        kind `publication` (P46)."""
+        return [self.places.task(task) for task in self._call(GetUnpublished())]
+
+    def end_publication(self, publication: int) -> None:
+        """Lets other engines read again after an aborted compaction, whose output is gone."""
+        self._call(EndPublication(publication))
+
     def compaction_nothing_to_do(
-        self, task: CompactionTask, txn: Transaction, to_cleaning: bool, reason: str
+        self,
+        task: CompactionTask,
+        txn: Transaction,
+        to_cleaning: bool,
+        reason: str,
+        again: bool = False,
     ) -> None:
         """Ends a task that wrote nothing: ready for cleaning, or refused. Commits its transaction
-        (C29)."""
-        self._call(EndCompaction(task.id, task.worker, task.attempt, txn.id, to_cleaning, reason))
+        (C29). `again`: the Initiator looks at the entity again in its next cycle."""
+        self._call(
+            EndCompaction(task.id, task.worker, task.attempt, txn.id, to_cleaning, reason, again)
+        )
         txn.forget()
 
     def fail_compaction(self, task: CompactionTask, txn: Transaction | None, error: str) -> None:

@@ -225,6 +225,46 @@ class BeginCompaction(Operation[CompactionBegun], Owned):
 
 
 @dataclass(frozen=True, slots=True)
+class PublishCompaction(Operation[Ticket], Owned):
+    """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
+
+    `directories` are the names of the output. It may wait for `wait` seconds while other engines
+    read. The ticket's `ext` is for `EndPublication`; a commit ends the publication by itself.
+    """
+
+    op = "publish_compaction"
+
+    id: int
+    worker: str
+    attempt: int
+    txn: int
+    directories: tuple[str, ...]
+    wait: float
+
+    @property
+    def patience(self) -> float:
+        return self.wait
+
+
+@dataclass(frozen=True, slots=True)
+class GetUnpublished(Operation[list[CleaningTask]]):
+    """The output of aborted compactions that has to go before other engines read again (P46)."""
+
+    op = "unpublished"
+    answers = "tasks"
+    reads = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndPublication(Operation[None]):
+    """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
+
+    op = "end_publication"
+
+    ext: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitCompaction(Operation[CompactionCommitted], Owned):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
@@ -249,6 +289,8 @@ class EndCompaction(Operation[None], Owned):
     txn: int
     to_cleaning: bool
     reason: str
+    again: bool = field(default=False, metadata=BRIEF)
+    """The Initiator shall look at the entity again in its next cycle."""
 
 
 @dataclass(frozen=True, slots=True)

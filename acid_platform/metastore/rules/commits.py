@@ -34,6 +34,7 @@ from acid_platform.metastore.rules import (
     change_feed,
     events,
     history,
+    lock_index,
     locking,
     stream_sinks,
     write_set,
@@ -401,11 +402,14 @@ def close(
 ) -> int:
     """Ends a transaction; an aborted one is kept while it has components (T11, T46).
 
-    Returns the moment of its end; 0 for a read lease.
+    The publication of an aborted compaction stays until its output is gone (P46). Returns the
+    moment of its end; 0 for a read lease.
     """
     txn = state.txns[txn_id]
     for ext in list(state.locks_by_txn.get(txn_id, ())):
-        locking.remove_lock(state, ext)
+        held = state.locks[ext].acquired and state.locks[ext].publishes
+        if end_state is TxnState.COMMITTED or not held:
+            lock_index.remove_lock(state, ext)
     state.heartbeats.pop(txn_id, None)
     state.reads.pop(txn_id, None)
     state.ended[txn_id] = Ended(

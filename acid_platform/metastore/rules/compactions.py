@@ -121,7 +121,7 @@ def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
     row = owned(turn.state, operation)
     require_open(turn, operation.txn)
     state = _R if operation.to_cleaning else CompactionState.REFUSED
-    _finish(turn, row, state, (), operation.reason)
+    _finish(turn, row, state, (), operation.reason, operation.again)
 
 
 def _finish(
@@ -130,6 +130,7 @@ def _finish(
     state: CompactionState,
     directories: tuple[events.DirectoryFiles, ...],
     error: str,
+    again: bool = False,
 ) -> None:
     turn.record(
         events.CompactionCommitted(
@@ -140,6 +141,7 @@ def _finish(
             commit_id=turn.state.last_txn,
             next_txn=turn.state.next_txn,
             error=error,
+            again=again,
         )
     )
 
@@ -174,6 +176,8 @@ def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None
     moment = close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
     if row.table_id in state.tables:
         history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
+    if event.again:
+        state.changed[entity_of(row)] = state.next_moment
     done = replace(
         row,
         state=event.state,

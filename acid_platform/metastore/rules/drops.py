@@ -8,7 +8,7 @@ from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import NoSuchPartition, Terminal
 from acid_platform.metastore.operations.transactions import Drop
 from acid_platform.metastore.records import DropTask
-from acid_platform.metastore.rules import events, write_set
+from acid_platform.metastore.rules import events, lock_index, write_set
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import Component, State
 from acid_platform.metastore.rules.tables import normal_partition
@@ -82,6 +82,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         state.dropped_tables[row.table_id] = table
         table.dropped = state.moment()
         write_set.forget_table(state, row.table_id)
+        lock_index.forget_publications(state, row.table_id)
     else:
         # If it is created again it sees nothing older; a writer with an older write id must
         # conflict.

@@ -373,6 +373,7 @@ class CompactionCommitted(Event):
     commit_id: int
     next_txn: int
     error: str
+    again: bool = field(default=False, metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from acid_platform.metastore.operations.foreign_transactions import (
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
 from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
-from acid_platform.metastore.rules.state import Txn
+from acid_platform.metastore.rules.state import State, Table, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -40,7 +40,15 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     # This request is answered now, so what waits needs a name of its own.
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
     try:
-        locking.enqueue(waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False)
+        locking.enqueue(
+            waiting,
+            asker,
+            operation.locks,
+            _WAIT,
+            operation.zero_wait,
+            begun=False,
+            foreign=True,
+        )
     except Parked:
         return LockProgress(turn.state.next_lock - 1, False)
     return LockProgress(turn.state.next_lock - 1, True)
@@ -73,7 +81,23 @@ def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteI
             " is open in it, ended before every open snapshot; lock the tables and ask for a new"
             " list"
         )
-    return [write_ids(state.table(name), seen) for name in operation.tables]
+    tables = [state.table(name) for name in operation.tables]
+    return [_without_dropped(state, table, write_ids(table, seen)) for table in tables]
+
+
+def _without_dropped(state: State, table: Table, listed: ValidWriteIdList) -> ValidWriteIdList:
+    """The list without the write ids of a table that was dropped from the same place (P22).
+
+    They count as aborted while its files are there: other engines read what they find, and know no
+    floor.
+    """
+    floor, location = table.record.floor, table.record.location
+    if not floor or not any(
+        drop.partition is None and drop.location == location for drop in state.drops()
+    ):
+        return listed
+    aborted = {*range(1, floor + 1), *listed.aborted}
+    return ValidWriteIdList.of(listed.table, listed.high_watermark, listed.open, aborted)
 
 
 def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:

@@ -34,6 +34,10 @@ def resolve(
     components: list[LockComponent] = []
     touches: dict[tuple[int, str | None, Operation | None], Component] = {}
     for request in requests:
+        if request.lock is LockType.PUBLICATION:
+            raise InvalidDefinition(
+                f"PUBLICATION of {request.table} is for the Worker of a compaction (P46)"
+            )
         operation = request.operation or _STRICTEST[request.lock]
         if request.table.endswith(".*"):
             db = request.table.removesuffix(".*").lower()

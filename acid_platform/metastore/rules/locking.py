@@ -7,7 +7,7 @@ heartbeat for the timeout (T16). It competes with all others, even those of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import (
     AcidError,
@@ -20,6 +20,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.compaction import PublishCompaction
 from acid_platform.metastore.operations.transactions import (
     Begin,
     HeartbeatLock,
@@ -31,6 +32,7 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import LockRequest, LockState
 from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
+from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
 from acid_platform.metastore.rules.lock_requests import may_read, resolve, tables_of
 from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
 from acid_platform.metastore.rules.timers import dead, patience, touch
@@ -53,14 +55,18 @@ def enqueue(
     zero_wait: bool | None,
     *,
     begun: bool,
+    foreign: bool = False,
 ) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
-    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10). Raises Parked if it has to
-    wait, LockNotAcquired for a zero-wait request, LockTimeout for a request that may not wait, and
-    SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable, NoSuchPartition.
+    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `foreign`: another engine
+    asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait request, LockTimeout for
+    a request that may not wait, and SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
+    NoSuchPartition, InvalidDefinition.
     """
     components, touches = resolve(turn.state, txn, requests)
+    if foreign:
+        components = tuple(replace(component, foreign=True) for component in components)
     entry = LockEntry(
         ext=turn.state.next_lock,
         txn_id=txn.txn_id,
@@ -73,38 +79,82 @@ def enqueue(
         deadline=turn.now + round(wait * 1000),
         tables=tables_of(turn.state, requests),
     )
-    blocked = first_block(turn.state, entry)
-    if blocked:
-        component, reason = blocked
-        if zero_wait is None:
-            zero_wait = zero_wait_reads(turn.state.settings.lock_settings)
-        if zero_wait and component.lock is LockType.SHARED_READ:
-            raise LockNotAcquired(f"{reason}, and a read does not queue (L10); try again later")
-        if entry.deadline <= turn.now:
-            raise LockTimeout(f"{reason}, and no wait was allowed; try again, or wait longer")
+    if zero_wait is None:
+        zero_wait = zero_wait_reads(turn.state.settings.lock_settings)
     # An insert may go on where old files are gone, but must not read them later.
     needs = tuple(
         name
         for name, table_id in entry.tables.items()
         if may_read(txn, turn.state.tables[table_id])
     )
+    stand_in_line(turn, entry, needs, zero_wait)
+
+
+def stand_in_line(
+    turn: Turn, entry: LockEntry, needs: tuple[str, ...], zero_wait: bool = False
+) -> None:
+    """Records a request, and grants it if nothing blocks it.
+
+    `needs`: the tables whose files the Cleaner has to keep from now on. Raises Parked,
+    LockNotAcquired and LockTimeout like `enqueue`.
+    """
+    blocked = first_block(turn.state, entry)
+    if blocked:
+        if zero_wait and blocked.asked.lock is LockType.SHARED_READ and not blocked.brief:
+            raise LockNotAcquired(
+                f"{blocked.reason}, and a read does not queue (L10); try again later"
+            )
+        if entry.deadline <= turn.now:
+            raise LockTimeout(
+                f"{blocked.reason}, and no wait was allowed; try again, or wait longer"
+            )
     turn.record(events.LockRequested(entry, needs))
     if blocked:
         raise Parked
     grant(turn, entry)
 
 
-def first_block(state: State, entry: LockEntry) -> tuple[LockComponent, str] | None:
-    """The first component that must wait, and why; only requests with smaller ids block (L2, L3,
-    L5)."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a request waits for."""
+
+    asked: LockComponent
+    """The component that has to wait."""
+    existing: LockComponent
+    reason: str
+
+    @property
+    def brief(self) -> bool:
+        """Whether it soon ends by itself, so that every read waits for it (P46)."""
+        return self.existing.lock is LockType.PUBLICATION
+
+
+def first_block(state: State, entry: LockEntry) -> Block | None:
+    """The first component that must wait, and for what.
+
+    Requests with smaller ids block, and whatever is held (L2, L3, L5). Only a publication meets a
+    later lock that is held: who holds a lock already does not wait for a publication that waits, or
+    each of them could wait for the other (P46).
+    """
     for component in entry.components:
         for other in _rivals(state, component):
-            if other.ext >= entry.ext or 0 != other.txn_id == entry.txn_id:
+            if other.ext >= entry.ext and not other.acquired:
+                continue
+            if 0 != other.txn_id == entry.txn_id:
+                continue
+            if other.publishes and not other.acquired and _holds_locks(state, entry.txn_id):
                 continue
             for existing in other.components:
                 if reason := blocked_by(component, existing):
-                    return component, f"{reason} (lock {other.ext}, transaction {other.txn_id})"
+                    told = f"{reason} (lock {other.ext}, transaction {other.txn_id})"
+                    return Block(component, existing, told)
     return None
+
+
+def _holds_locks(state: State, txn_id: int) -> bool:
+    return txn_id != 0 and any(
+        state.locks[ext].acquired for ext in state.locks_by_txn.get(txn_id, ())
+    )
 
 
 def _rivals(state: State, component: LockComponent) -> Iterator[LockEntry]:
@@ -176,7 +226,7 @@ def expire_waits(turn: Turn) -> None:
         if entry is None or turn.state.timers.wait_ends[ext] > turn.steady:
             continue
         blocked = first_block(turn.state, entry)
-        reason = blocked[1] if blocked else "it was about to be granted"
+        reason = blocked.reason if blocked else "it was about to be granted"
         waited = (entry.deadline - entry.requested) / 1000
         error = LockTimeout(f"no lock within {waited:g} s: {reason}; try again, or wait longer")
         end_wait(turn, entry, error)
@@ -192,6 +242,8 @@ def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
 
 def _op(entry: LockEntry) -> str:
     """The name of the operation that asked for the lock."""
+    if entry.publishes:
+        return PublishCompaction.op
     if not entry.txn_id:
         return LockAlone.op
     return Begin.op if entry.begun else Lock.op
@@ -287,7 +339,7 @@ def lock_states(state: State, entry: LockEntry) -> list[LockState]:
             entry.txn_id,
             txn.user if txn else "",
             txn.host if txn else "",
-            blocked[1] if blocked else "",
+            blocked.reason if blocked else "",
         )
         for component in entry.components
     ]
@@ -297,7 +349,8 @@ def describe(entry: LockEntry, turn: Turn) -> list[Row]:
     """Rows of SHOW LOCKS: one for each lock, with Hive's columns."""
     state = turn.state
     txn = state.txns.get(entry.txn_id)
-    beat = (state.heartbeats if txn else state.lock_beats).get(entry.txn_id or entry.ext)
+    beats = state.heartbeats if entry.txn_id else state.lock_beats
+    beat = beats.get(entry.txn_id or entry.ext)
     return [
         {
             "lockid": f"{entry.ext}.{number}",
@@ -333,44 +386,6 @@ def _lock(state: State, _at: int, event: events.LockRequested) -> None:
     state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
-def add_lock(state: State, entry: LockEntry) -> None:
-    state.locks[entry.ext] = entry
-    state.locks_by_txn.setdefault(entry.txn_id, []).append(entry.ext)
-    if not entry.acquired:
-        state.waiting[entry.request_id] = entry.ext
-        wait = entry.deadline - entry.requested
-        state.timers.wait_ends[entry.ext] = state.timers.now + wait
-    for name in _names(entry):
-        state.locks_by_name.setdefault(name, {})[entry.ext] = entry
-
-
-def _names(entry: LockEntry) -> set[tuple[str, LockType]]:
-    return {
-        (
-            component.db if component.table is None else f"{component.db}.{component.table}",
-            component.lock,
-        )
-        for component in entry.components
-    }
-
-
-def remove_lock(state: State, ext: int) -> None:
-    entry = state.locks.pop(ext)
-    state.lock_beats.pop(ext, None)
-    state.timers.wait_ends.pop(ext, None)
-    if not entry.acquired:
-        del state.waiting[entry.request_id]
-    for name in _names(entry):
-        del state.locks_by_name[name][ext]
-        if not state.locks_by_name[name]:
-            del state.locks_by_name[name]
-    left = [held for held in state.locks_by_txn[entry.txn_id] if held != ext]
-    if left:
-        state.locks_by_txn[entry.txn_id] = left
-    else:
-        del state.locks_by_txn[entry.txn_id]
-
-
 def _grant(state: State, at: int, event: events.LockGranted) -> None:
     waiting = state.locks[event.ext]
     for table_id, write_id in event.write_ids:
@@ -380,11 +395,9 @@ def _grant(state: State, at: int, event: events.LockGranted) -> None:
         for touch in waiting.touches
     )
     entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
-    state.locks[entry.ext] = entry
     del state.waiting[entry.request_id]
     del state.timers.wait_ends[entry.ext]
-    for name in _names(entry):
-        state.locks_by_name[name][entry.ext] = entry
+    put_lock(state, entry)
     if not entry.txn_id:
         return
     known = state.components.setdefault(entry.txn_id, [])

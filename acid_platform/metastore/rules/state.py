@@ -248,6 +248,11 @@ class LockEntry:
     """The tables that the names meant when the request was made."""
     acquired_at: int = 0
 
+    @property
+    def publishes(self) -> bool:
+        """Whether it is the PUBLICATION of a compaction (P46)."""
+        return self.components[0].lock is LockType.PUBLICATION
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:

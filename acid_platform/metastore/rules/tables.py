@@ -28,7 +28,7 @@ from acid_platform.metastore.operations.tables import (
     SetValue,
 )
 from acid_platform.metastore.records import DropTask, EntityDirectory, PartitionRecord, TableRecord
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, history, lock_index
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
 from acid_platform.metastore.rules.timers import patience
@@ -279,6 +279,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table = state.tables[record.table_id]
     del state.names[table.record.name]
     state.names[record.name] = record.table_id
+    lock_index.follow_rename(state, record.table_id, table.record.name, record.name)
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
     history.note(state, table, record.version, at)

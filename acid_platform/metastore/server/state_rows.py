@@ -21,7 +21,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.metastore.rules.locking import add_lock
+from acid_platform.metastore.rules.lock_index import add_lock
 from acid_platform.metastore.rules.state import (
     Component,
     Departed,

@@ -15,12 +15,13 @@ from tests.interop.trino import Failed, Unavailable, java_home
 VERSIONS = {"4.0.1": (17, 20), "4.2.0": (21, 99)}
 """Versions of Hive, with the oldest and the newest Java that runs it."""
 _HERE = Path(__file__).parent
-_LEFT_OUT = "hadoop-client-api,slf4j-reload4j"
+_LEFT_OUT = "hadoop-client-api,slf4j-reload4j,slf4j-log4j12"
 """Artifacts that are in other jars too, in other versions."""
 _MEMORY = "1500m"
 _LONGEST = 300.0
 """Seconds that a statement may take."""
-_OPEN = (
+_JOB_FAILED = "from org.apache.hadoop.hive.ql.exec.mr.MapRedTask"
+OPEN = (
     *(f"java.base/java.{name}" for name in ("lang", "util", "io", "net", "nio", "math", "text")),
     "java.base/java.time",
     "java.base/java.util.concurrent",
@@ -92,9 +93,10 @@ def jars(home: Path, version: str) -> Path:
 class Session:
     """A connection to a running Hive, with a database and settings of its own."""
 
-    def __init__(self, port: int) -> None:
-        """Raises Failed."""
-        self._port = port
+    def __init__(self, port: int, log: Path) -> None:
+        """`log`: where Hive tells why a job failed, which its answers do not. Raises Failed."""
+        self._port, self._log = port, log
+        self._logged = 0
         self._connect()
 
     def _connect(self) -> None:
@@ -107,6 +109,7 @@ class Session:
 
     def sql(self, statement: str, **_: Any) -> list[str]:
         """The lines of a statement's answer, values with tabs between them. Raises Failed."""
+        self._logged = self._log.stat().st_size
         try:
             self._socket.sendall(statement.replace("\n", " ").encode() + b"\n")
         except OSError as error:
@@ -128,8 +131,17 @@ class Session:
             if line == "==ok":
                 return lines
             if line == "==failed":
-                raise Failed(" ".join(lines)[:3000])
+                told = " ".join(lines)[:3000]
+                raise Failed(f"{told} {self._cause()}" if _JOB_FAILED in told else told)
             lines.append(line)
+
+    def _cause(self) -> str:
+        """The last cause in the log since the statement began, and where it was thrown."""
+        with self._log.open(errors="replace") as log:
+            log.seek(self._logged)
+            lines = [line.strip() for line in log]
+        found = [at for at, line in enumerate(lines) if line.startswith("Caused by: ")]
+        return " ".join(lines[found[-1] : found[-1] + 2]) if found else ""
 
     def close(self) -> None:
         self._lines.close()
@@ -167,8 +179,10 @@ class Hive:
             f"-Xmx{_MEMORY}",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
-            *(f"--add-opens={name}=ALL-UNNAMED" for name in _OPEN),
+            *(f"--add-opens={name}=ALL-UNNAMED" for name in OPEN),
             "-Duser.timezone=UTC",
+            # The cause of a failed job is told as a warning.
+            "-Dorg.apache.logging.log4j.level=WARN",
             f"-Djava.io.tmpdir={work}",
             "-cp",
             f"{work}:{lib}/*",
@@ -198,7 +212,7 @@ class Hive:
 
     def session(self) -> Session:
         """A further session. Raises Failed."""
-        return Session(self._port)
+        return Session(self._port, self.log)
 
     def sql(self, statement: str, **_: Any) -> list[str]:
         """As `Session.sql`, in a session that is always there."""

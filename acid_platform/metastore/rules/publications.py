@@ -1,0 +1,132 @@
+"""The publication of a compaction: while its output comes into place, no other engine reads (P46).
+
+Other engines see a compacted directory as soon as it is there: Trino ignores the `_v…` of its name.
+So a Worker asks for the publication first. That is a lock of its own kind, PUBLICATION: it waits
+for the locks that other engines hold on the entity, and they wait for it. Our own readers read what
+commits recorded, and have nothing to do with it.
+
+A commit ends the publication. If the compaction is aborted instead, part of its output may be in
+place, so the lock stays until somebody has removed it: the Worker itself, or the Cleaner.
+"""
+
+from __future__ import annotations
+
+from acid_platform.errors import CompactionLost, InvalidDefinition
+from acid_platform.metastore.operations.compaction import (
+    EndPublication,
+    GetUnpublished,
+    PublishCompaction,
+)
+from acid_platform.metastore.operations.transactions import Ticket
+from acid_platform.metastore.records import CleaningTask, CompactionTask
+from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules.compactions import owned
+from acid_platform.metastore.rules.snapshots import txn_list
+from acid_platform.metastore.rules.state import LockEntry
+from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.txns import require_open
+from acid_platform.transactions import Operation, ValidWriteIdList
+from acid_platform.transactions.locks import LockComponent, LockType
+
+
+def publish(turn: Turn, operation: PublishCompaction) -> Ticket:
+    """Asks for the publication of an attempt that still owns its task (P21, P46).
+
+    Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
+    CompactionLost and TxnAborted.
+    """
+    row = owned(turn.state, operation)
+    txn = require_open(turn, operation.txn)
+    if row.txn_id != txn.txn_id:
+        raise CompactionLost(f"compaction {row.id} runs in transaction {row.txn_id} now")
+    locking.stand_in_line(turn, _entry(turn, row, operation), ())
+    return Ticket(txn.txn_id, turn.state.next_lock - 1)
+
+
+def _entry(turn: Turn, row: CompactionTask, operation: PublishCompaction) -> LockEntry:
+    name = turn.state.name_of(row.table_id)
+    database, _, table = name.partition(".")
+    component = LockComponent(
+        database,
+        table,
+        row.partition,
+        LockType.PUBLICATION,
+        Operation.COMPACT,
+        directories=operation.directories,
+    )
+    return LockEntry(
+        ext=turn.state.next_lock,
+        txn_id=operation.txn,
+        acquired=False,
+        components=(component,),
+        touches=(),
+        request_id=turn.request_id,
+        begun=False,
+        requested=turn.now,
+        deadline=turn.now + round(operation.wait * 1000),
+        tables={name: row.table_id},
+    )
+
+
+def ended(turn: Turn, operation: EndPublication) -> None:
+    """Ends the publication of an aborted compaction, whose output is gone.
+
+    A publication that has ended already is no error. Raises InvalidDefinition for another lock, and
+    for the publication of a compaction that goes on.
+    """
+    entry = turn.state.locks.get(operation.ext)
+    if entry is None:
+        return
+    txn = turn.state.txns.get(entry.txn_id)
+    if not entry.publishes or (txn is not None and txn.is_open):
+        raise InvalidDefinition(
+            f"lock {entry.ext} of transaction {entry.txn_id} is no publication of an aborted"
+            " compaction; nothing was changed"
+        )
+    turn.record(events.LockRemoved(ext=entry.ext))
+
+
+def unpublished(turn: Turn, _operation: GetUnpublished) -> list[CleaningTask]:
+    """The output of aborted compactions that may be in place, where other engines would see it.
+
+    Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded belongs
+    to another compaction of a table with the layout hive3.
+    """
+    state = turn.state
+    tasks = []
+    for entry in state.locks.values():
+        txn = state.txns.get(entry.txn_id)
+        if not entry.publishes or not entry.acquired or (txn is not None and txn.is_open):
+            continue
+        (component,) = entry.components
+        (table_id,) = entry.tables.values()
+        table, partition = state.tables[table_id].record, component.partition
+        recorded = state.directories.get((table_id, partition), {})
+        if not table.foreign:
+            tasks.append(
+                CleaningTask(
+                    0,
+                    "publication",
+                    table.name,
+                    table_id,
+                    partition,
+                    table.location if partition is None else f"{table.location}/{partition}",
+                    0,
+                    0,
+                    txn_list(state),
+                    ValidWriteIdList.of(table.name, 0),
+                    entry.txn_id,
+                    directories=tuple(
+                        name for name in component.directories if name not in recorded
+                    ),
+                    lock=entry.ext,
+                )
+            )
+    return tasks
+
+
+HANDLERS: Handlers = {
+    PublishCompaction: publish,
+    EndPublication: ended,
+    GetUnpublished: unpublished,
+}
