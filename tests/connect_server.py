@@ -1,13 +1,15 @@
-"""A Spark Connect server for tests, as `make spark-connect` starts it."""
+"""A Spark Connect server for tests, as `make spark-connect` starts it, and a client of it."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scripts import spark_connect
 from tests.metastore.processes import free_port, listens, until
@@ -38,3 +40,17 @@ def connect_server(log: Path) -> Iterator[str]:
     finally:
         server.kill()
         server.wait()
+
+
+def told_by_client(remote: str, home: Path) -> dict[str, Any]:
+    """What each step of tests/engine/over_connect.py gave, with a new warehouse in `home`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.engine.over_connect", str(home)],
+        cwd=ROOT,
+        env={**os.environ, "ACID_SPARK_REMOTE": remote},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told

@@ -17,6 +17,7 @@ import pytest
 from acid_platform.services import cleaner
 from scripts.cluster import LocalCluster
 from tests.conftest import compact_with, temporary_warehouse
+from tests.engine import test_driver_bytes as driver_bytes
 from tests.metastore.processes import until
 
 if TYPE_CHECKING:
@@ -83,6 +84,17 @@ def executors(cluster: LocalCluster) -> int:
     return found
 
 
+def runs_of_stages(spark: SparkSession) -> dict[int, int]:
+    """How often each stage that Spark still remembers has been run."""
+    tracker = spark.sparkContext.statusTracker()
+    found = {}
+    for stage in range(5000):
+        told = tracker.getStageInfo(stage)
+        if told is not None:
+            found[stage] = told.currentAttemptId + 1
+    return found
+
+
 def any_file(home: Path, pattern: str) -> Callable[[], bool]:
     """Whether a file below the warehouse matches; directories may vanish meanwhile."""
 
@@ -145,13 +157,33 @@ class TestStatements:
 
 
 @pytest.mark.slow
+class TestDriver:
+    def test_P12_no_rows_pass_through_the_driver(
+        self, warehouse: Warehouse, cluster: LocalCluster
+    ) -> None:
+        """Counted are the bytes of this process and of its JVM, which runs no task here."""
+        until(lambda: executors(cluster) == 2, 60, 0.2)
+        spark = warehouse.spark
+        assert spark._jvm is not None
+        jvm = int(spark._jvm.java.lang.ProcessHandle.current().pid())
+        for name in ("warm", "warmer"):  # executors have fetched our code, and load no classes
+            driver_bytes.bytes_of_statements(warehouse, name, 10_000, jvm)
+        few = driver_bytes.bytes_of_statements(warehouse, "few", 10_000, jvm)
+        many = driver_bytes.bytes_of_statements(warehouse, "many", 2_000_000, jvm)
+        driver_bytes.require_constant(few, many)
+        with driver_bytes.counting(jvm) as moved:
+            driver_bytes.rows(spark, 100_000).toArrow()
+        # The test can fail: rows that pass are counted here, in the JVM and between the two.
+        assert moved.total >= 2 * 2_400_000
+
+
+@pytest.mark.slow
 class TestDeaths:
     """P19, P21: an executor is killed while it works; each test kills one."""
 
     def test_P19_an_executor_dies_while_it_writes(
         self, warehouse: Warehouse, cluster: LocalCluster, home: Path
     ) -> None:
-        """The shuffle files that it held are lost, so that their stage runs again."""
         warehouse.sql("CREATE TABLE w (id bigint, v string) PARTITIONED BY (p int)")
         until(lambda: executors(cluster) == 2, 60, 0.2)
         rows = warehouse.spark.range(0, 2_000_000, 1, 8).selectExpr(
@@ -163,6 +195,28 @@ class TestDeaths:
         found = warehouse.table("w").read().selectExpr("count(*)", "count(DISTINCT id)").collect()
         assert tuple(found[0]) == (2_000_000, 2_000_000)
         assert warehouse.table("w").count() == 2_000_000
+
+    def test_P19_a_stage_whose_shuffle_files_are_lost_runs_again(
+        self, warehouse: Warehouse, cluster: LocalCluster, home: Path
+    ) -> None:
+        """Some of the tasks that write have ended; the others lack what dead tasks gave them."""
+        warehouse.sql("CREATE TABLE f (id bigint, v string)")
+        until(lambda: executors(cluster) == 2, 60, 0.2)
+        rows = (
+            warehouse.spark.range(0, 2_000_000, 1, 8)
+            .selectExpr("id", "sha2(cast(id AS string), 256) v")
+            .repartition(8, "id")
+        )
+        before = runs_of_stages(warehouse.spark)
+        with executor_dies(cluster, any_file(home, "_tmp_*/*/*")) as died:
+            warehouse.table("f").insert(rows)
+        assert died.is_set()
+        after = runs_of_stages(warehouse.spark)
+        again = [stage for stage, runs in after.items() if stage not in before and runs > 1]
+        assert len(again) >= 2, "the stage before the shuffle, and the one after it"
+        found = warehouse.table("f").read().selectExpr("count(*)", "count(DISTINCT id)").collect()
+        assert tuple(found[0]) == (2_000_000, 2_000_000)
+        assert warehouse.table("f").count() == 2_000_000
 
     def test_P21_an_executor_dies_while_it_compacts(
         self, warehouse: Warehouse, cluster: LocalCluster, home: Path

@@ -6,6 +6,7 @@ One process holds either classic sessions or Connect sessions, and the other tes
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from acid_platform.errors import SnapshotExpired, TxnAborted, UnknownColumn, Wro
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.services import cleaner
 from resources import SparkResource, WarehouseResource
+from tests.conftest import compact_with
 
 TABLE = TableDeclaration("db.m", "id int, v string")
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -91,10 +93,27 @@ def sql(wh: Warehouse) -> Any:
     ]
 
 
-def compact(wh: Warehouse) -> Any:
+def minor(wh: Warehouse) -> Any:
+    before = rows(wh)
+    states = [one["state"] for one in wh.table("db.t").compact("minor")]
+    return [states, rows(wh) == before]
+
+
+def major(wh: Warehouse) -> Any:
+    wh.table("db.t").update({"v": "concat(v, '!')"})
     before = rows(wh)
     states = [one["state"] for one in wh.table("db.t").compact("major")]
     return [states, rows(wh) == before]
+
+
+def insert_only(wh: Warehouse) -> Any:
+    """Spark itself copies such a table, and merges nothing."""
+    properties = {"transactional_properties": "insert_only"}
+    table = wh.create_table("db.i", "id int", properties=properties)
+    for number in (1, 2):
+        table.insert([{"id": number}])
+    states = [one["state"] for one in table.compact("major")]
+    return [states, rows(wh, "db.i")]
 
 
 def expiry(wh: Warehouse) -> Any:
@@ -156,6 +175,26 @@ def materialization(wh: Warehouse) -> Any:
     return [result.success, check.passed, rows(wh, TABLE.name)]
 
 
+def blocked(wh: Warehouse) -> Any:
+    """A check that fails keeps the rows invisible."""
+    small = Expectation("small", "ExpectColumnValuesToBeBetween", {"column": "id", "max_value": 9})
+
+    @acid_asset(table=TABLE, expectations=[small])
+    def build(spark: SparkResource) -> Any:
+        return spark.spark_session.range(99, 100).selectExpr("cast(id AS int) AS id", "'y' AS v")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [build],
+            instance=instance,
+            run_config=QUIET,
+            raise_on_error=False,
+            resources={"warehouse": WarehouseResource(path=wh.path), "spark": SparkResource()},
+        )
+        [check] = result.get_asset_check_evaluations()
+    return [result.success, check.passed, rows(wh, TABLE.name)]
+
+
 def compaction_job(wh: Warehouse) -> Any:
     wh.table(TABLE.name).delete("id = 1")
     wh.metastore.request_compaction(TABLE.name, None, "major")
@@ -187,18 +226,23 @@ STEPS: tuple[Callable[[Warehouse], Any], ...] = (
     overwrite,
     transaction,
     sql,
-    compact,
+    minor,
+    major,
+    insert_only,
     expiry,
     errors,
     abort,
     materialization,
+    blocked,
     compaction_job,
 )
 
 
 def main() -> None:
     told: dict[str, Any] = {}
+    os.environ["ACID_ENGINE"] = "spark"  # otherwise the local engine does all that is small
     with Warehouse.open(sys.argv[1]) as warehouse:
+        compact_with(warehouse, "spark")
         for step in STEPS:
             try:
                 told[step.__name__] = step(warehouse)

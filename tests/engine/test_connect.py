@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.connect_server import ROOT, connect_server
+from tests.connect_server import connect_server, told_by_client
 
 EXPECTED: dict[str, Any] = {
     "insert": [[1, "a", 1], [2, "b", 2], [3, "c", 1], [4, "d", 2], [5, "e", 1], [6, "e", 1]],
@@ -23,11 +19,14 @@ EXPECTED: dict[str, Any] = {
     "overwrite": [[2], [3]],
     "transaction": [3, [[2], [3], [4]]],
     "sql": [[1, 9], [2, 6]],
-    "compact": [["ready for cleaning", "ready for cleaning"], True],
+    "minor": [["ready for cleaning", "ready for cleaning"], True],
+    "major": [["ready for cleaning", "ready for cleaning"], True],
+    "insert_only": [["ready for cleaning"], [[1], [2]]],
     "expiry": "SnapshotExpired",
     "errors": ["UnknownColumn", "WrongType"],
     "abort": "TxnAborted",
     "materialization": [True, True, [[0, "x"], [1, "x"], [2, "x"]]],
+    "blocked": [False, False, [[0, "x"], [1, "x"], [2, "x"]]],
     "compaction_job": [True, [[0, "x"], [2, "x"]]],
 }
 
@@ -37,15 +36,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What each step of over_connect.py gave, over a server of our own."""
     root = tmp_path_factory.mktemp("connect")
     with connect_server(root / "server.log") as remote:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.engine.over_connect", str(root / "wh")],
-            cwd=ROOT,
-            env={**os.environ, "ACID_SPARK_REMOTE": remote},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        yield json.loads(done.stdout.splitlines()[-1])
+        yield told_by_client(remote, root / "wh")
 
 
 @pytest.mark.slow

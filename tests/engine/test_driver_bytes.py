@@ -3,7 +3,7 @@
 Counted are the bytes that this process, which is Spark's driver program, reads from files and
 writes to them, and those that it receives from the JVM and sends to it. In local mode the JVM runs
 the tasks too, so its own bytes say nothing about a driver; what this process hands over to it or
-collects from it does.
+collects from it does. On a cluster the JVM's bytes are counted too (tests/cluster/on_cluster.py).
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ class Moved:
         return self.files + sum(self.sockets)
 
 
-def of_files() -> int:
-    """Bytes that this process has read from files and pipes and written to them (Linux)."""
-    counted = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+def of_files(process: int | None = None) -> int:
+    """Bytes that this process, or another one, has read from files and pipes and written to them
+    (Linux). Those that a JVM reads from sockets and writes to them are among its own."""
+    told = Path("/proc", str(process or "self"), "io").read_text()
+    counted = dict(line.split(": ") for line in told.splitlines())
     return int(counted["rchar"]) + int(counted["wchar"])
 
 
 @contextmanager
-def counting() -> Iterator[Moved]:
+def counting(*others: int) -> Iterator[Moved]:
+    """Counts during the block. `others`: processes whose bytes are added to this one's."""
     moved = Moved()
-    before = of_files()
+    before = sum(map(of_files, (None, *others)))
 
     def counted(name: str) -> Any:
         real = getattr(socket.socket, name)
@@ -64,7 +67,7 @@ def counting() -> Iterator[Moved]:
 
     with counted("recv"), counted("recv_into"), counted("send"), counted("sendall"):
         yield moved
-    moved.files = of_files() - before
+    moved.files = sum(map(of_files, (None, *others))) - before
 
 
 def rows(spark: SparkSession, count: int, seed: int = 1) -> DataFrame:
@@ -83,7 +86,9 @@ def stored(table: Table) -> int:
     )
 
 
-def bytes_of_statements(warehouse: Warehouse, name: str, count: int) -> dict[str, tuple[int, int]]:
+def bytes_of_statements(
+    warehouse: Warehouse, name: str, count: int, *others: int
+) -> dict[str, tuple[int, int]]:
     """For each statement: bytes through this process, and bytes that it added to the table.
 
     Each changes the rows of one INSERT: rows that a scan leaves out because others deleted them
@@ -98,13 +103,13 @@ def bytes_of_statements(warehouse: Warehouse, name: str, count: int) -> dict[str
         ),
         "OVERWRITE": lambda t: t.overwrite(rows(warehouse.spark, count, seed=5)),
     }
-    with counting() as moved:
+    with counting(*others) as moved:
         table.insert(rows(warehouse.spark, count))
     found = {"INSERT": (moved.total, stored(table))}
     for statement, run in statements.items():
         before = stored(table)
         txn = warehouse.transaction()
-        with counting() as moved:
+        with counting(*others) as moved:
             run(txn.table(table.name))
         found[statement] = moved.total, stored(table) - before
         txn.abort("measured")

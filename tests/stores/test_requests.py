@@ -56,3 +56,16 @@ def test_P41_no_request_is_more_than_the_operation_needs(
         "cleaning": {"DELETE": 4, "DELETE_MANY": 4, "GET": 2, "HEAD": 6, "LIST": 9, "PUT": 4},
         "read of the base": {"GET": 1, "HEAD": 2},
     }
+
+
+def test_P41_a_read_asks_for_one_of_many_files_if_only_that_may_match(
+    warehouse: Warehouse, bucket: Bucket
+) -> None:
+    table = warehouse.create_table("db.many", "id bigint, v string")
+    with warehouse.transaction() as txn:
+        for number in range(25):
+            txn.table("db.many").insert(rows(number))
+    with bucket.server.counted() as counter:
+        found = table.to_arrow(where="id = 17")
+    assert found.to_pylist() == [{"id": 17, "v": "v17"}]
+    assert counter == {"GET": 1, "HEAD": 2}

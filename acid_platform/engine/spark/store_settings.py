@@ -19,7 +19,13 @@ S3_PACKAGES = (
     *(f"software.amazon.awssdk:{name}:{_SDK}" for name in ("s3", "s3-transfer-manager", "sts")),
 )
 """20 MB instead of 700: the connector asks for the SDK's bundle, which has every service of AWS."""
-_BUNDLE = "software.amazon.awssdk:bundle"
+_LEFT_OUT = (
+    "software.amazon.awssdk:bundle",
+    # Spark has both. Maven leaves their descriptions alone in ~/.m2 when it chose other versions of
+    # them, and Spark, which looks there first, then fails to find their jars.
+    "org.slf4j:slf4j-api",
+    "commons-logging:commons-logging",
+)
 _CONNECTOR = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 EXECUTOR_VARIABLE = "spark.executorEnv."
@@ -44,7 +50,7 @@ def store_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str
         ]
         settings["spark.jars.packages"] = ",".join(named)
         if set(S3_PACKAGES) <= set(named):
-            settings["spark.jars.excludes"] = _BUNDLE
+            settings["spark.jars.excludes"] = ",".join(_LEFT_OUT)
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if endpoint:

@@ -39,6 +39,10 @@ KEPT_BYTES = 64 << 20
 _MOST_BYTES = 4 << 20
 """The text of batches in one answer."""
 
+_SOON_BYTES = 256 << 10
+"""The text of batches that a standby may still lack when it becomes synchronous. If it had to have
+all of them, it might never become so while commits go on. They wait until it has these."""
+
 
 @dataclass(slots=True)
 class _Follower:
@@ -149,7 +153,7 @@ class Replication:
         follower.after, follower.address = asked.after, asked.address
         follower.request_id, follower.asked = request_id, now
         follower.synchronous = asked.synchronous
-        self._change_mode(follower, last)
+        self._change_mode(follower)
         return None
 
     def _require(self, asked: Follow, last: int) -> None:
@@ -183,11 +187,11 @@ class Replication:
         """The number of the event after which all are kept."""
         return self._kept[0].first - 1 if self._kept else last
 
-    def _change_mode(self, follower: _Follower, last: int) -> None:
-        """Makes a standby that has everything synchronous, or ends that, as the setting says."""
+    def _change_mode(self, follower: _Follower) -> None:
+        """Makes a standby that lacks little synchronous, or ends that, as the setting says."""
         wanted = self._settings().flag("acid.metastore.standby.synchronous")
         member = self.membership
-        if wanted and not member.synchronous and follower.after == last:
+        if wanted and not member.synchronous and self._lacks_little(follower):
             self._record(replace(member, standby=follower.id, synchronous=True))
             _LOG.info("%s at %s is synchronous", follower.id, follower.address)
         elif not wanted and member.synchronous and not follower.synchronous:
@@ -206,25 +210,41 @@ class Replication:
             return []
         now = elapsed_seconds()
         # A change of the mode is told at once: nothing may be acknowledged before it is known.
-        told = self._told(follower)
+        batches = self._batches(follower.after)
+        told = self._told(follower, batches[-1].last if batches else follower.after, last)
         waits = follower.after == last and told == follower.synchronous and self.leads()
         if waits and now - follower.asked < self._lease / 4000:
             return []
         number = next(self._numbers)
-        answer = Followed(self._batches(follower.after), last, self._lease, told, number)
+        answer = Followed(batches, last, self._lease, told, number)
         reply = Reply(follower.request_id, {"value": write_answer(Follow, answer)})
         follower.request_id, follower.number, follower.answered = "", number, now
         return [reply]
 
-    def _told(self, follower: _Follower) -> bool:
+    def _told(self, follower: _Follower, reached: int, last: int) -> bool:
+        """Whether the answer that brings the standby to event `reached` says it is synchronous.
+
+        It then may promote itself, so it needs every commit that was acknowledged without it.
+        """
         wanted = self._settings().flag("acid.metastore.standby.synchronous")
-        return self.membership.synchronous and wanted and self.membership.standby == follower.id
+        member = self.membership
+        counts = member.synchronous and wanted and member.standby == follower.id
+        return counts and (follower.synchronous or reached >= last)
+
+    def _lacking(self, after: int) -> list[Record]:
+        """The batches after this event. The standby lacks few of those that are kept."""
+        lacking = list(
+            itertools.takewhile(lambda record: record.last > after, reversed(self._kept))
+        )
+        lacking.reverse()
+        return lacking
+
+    def _lacks_little(self, follower: _Follower) -> bool:
+        return sum(len(record.text) for record in self._lacking(follower.after)) <= _SOON_BYTES
 
     def _batches(self, after: int) -> list[Batch]:
         taken, size = list[Batch](), 0
-        for record in self._kept:
-            if record.last <= after:
-                continue
+        for record in self._lacking(after):
             if taken and size + len(record.text) > _MOST_BYTES:
                 break
             taken.append(Batch(record.first, record.last, record.text))
