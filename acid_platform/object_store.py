@@ -27,6 +27,9 @@ _CONNECT_SECONDS = 5.0
 _RETRIES = 8
 """With Arrow's pauses of 25 ms, 50 ms, 100 ms, …, a store may fail for about 6 seconds."""
 
+LARGEST_COPY = 5 << 30
+"""The most bytes that S3 copies by one COPY, and Arrow sends no other."""
+
 _ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during (\w+)")
 _REFUSED = re.compile(
     "ACCESS_DENIED|ACCESS_KEY|SIGNATURE|CREDENTIAL|TOKEN|UNRECOGNIZED_CLIENT|EXPIRED|NOT_SIGNED_UP"

@@ -170,7 +170,7 @@ class Transactions:
         seen = ValidTxnList.parse(text) if text else self._metastore.txn_list()
         names = request.fullTableNames
         try:
-            listed = self._metastore.write_ids_under(names, seen)
+            listed = self._metastore.write_ids_under(names, seen, no_floors=True)
         except NoSuchTable:
             listed = [self._write_ids(name, seen) for name in names]
         lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
@@ -183,7 +183,7 @@ class Transactions:
         EXISTS. A name in another form gets the error: it could stand for a table that is there.
         """
         try:
-            (listed,) = self._metastore.write_ids_under([name], seen)
+            (listed,) = self._metastore.write_ids_under([name], seen, no_floors=True)
         except NoSuchTable:
             if not _USUAL_NAME.fullmatch(name):
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,13 +28,23 @@ from acid_platform.errors import (
 from acid_platform.layout import names
 from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
 from acid_platform.layout.partitions import partition_segment
-from acid_platform.object_store import SCHEMES, is_object_store, open_s3, store_fault
+from acid_platform.object_store import (
+    LARGEST_COPY,
+    SCHEMES,
+    is_object_store,
+    open_s3,
+    store_fault,
+)
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _THREADS = 8
 _AT_ONCE = 8 << 20
 """The largest file, in bytes, that is fetched from an object store by one request."""
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+
+
+_COPIED_BYTES = 16 << 20
+"""What a copy through this process holds in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +262,22 @@ class Files:
         with asking(path):
             self.system.move(path, target)
 
-    def place(self, path: str, final: str) -> None:
-        """Gives a file its final name. An object store copies it: remove its directory later."""
-        (self.system.copy_file if self.object_store else self.system.move)(path, final)
+    def place(self, path: str, final: str, size: int) -> None:
+        """Gives a file of `size` bytes its final name.
+
+        An object store copies it: remove its directory later. One that is too large for that goes
+        through this process.
+        """
+        if not self.object_store:
+            self.system.move(path, final)
+        elif size <= LARGEST_COPY:
+            self.system.copy_file(path, final)
+        else:
+            with (
+                self.system.open_input_stream(path) as source,
+                self.system.open_output_stream(final) as target,
+            ):
+                shutil.copyfileobj(source, target, _COPIED_BYTES)
 
     def replace_orc_footer(self, path: str, footer: bytes) -> None:
         """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""

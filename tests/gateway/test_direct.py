@@ -502,8 +502,8 @@ def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     """Once nothing of an aborted write id can be left, our metastore may forget it (P4)."""
     asked = Metastore.write_ids_under
 
-    def forgetful(self: Metastore, *given: Any) -> list[ValidWriteIdList]:
-        found = asked(self, *given)
+    def forgetful(self: Metastore, *given: Any, **more: Any) -> list[ValidWriteIdList]:
+        found = asked(self, *given, **more)
         if self is other.metastore:
             return found
         return [ValidWriteIdList.of(one.table, one.high_watermark) for one in found]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 
 from acid_platform.services import cleaner
+from acid_platform.storage import files as storage
 from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
 
@@ -69,3 +71,18 @@ def test_P41_a_read_asks_for_one_of_many_files_if_only_that_may_match(
         found = table.to_arrow(where="id = 17")
     assert found.to_pylist() == [{"id": 17, "v": "v17"}]
     assert counter == {"GET": 1, "HEAD": 2}
+
+
+def test_P41_a_file_that_s3_does_not_copy_goes_through_the_process(
+    warehouse: Warehouse, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one COPY, S3 takes files of up to 5 GB."""
+    files, content = warehouse.files, bytes(range(256)) * 1000
+    files.write(f"{warehouse.path}/written", content)
+    for limit, operation in ((len(content), "COPY"), (len(content) - 1, "PUT")):
+        monkeypatch.setattr(storage, "LARGEST_COPY", limit)
+        with bucket.server.counted() as counter:
+            files.place(f"{warehouse.path}/written", f"{warehouse.path}/placed", len(content))
+        assert counter[operation] == 1
+        assert counter["COPY"] == (operation == "COPY")
+        assert files.read(f"{warehouse.path}/placed") == content

@@ -70,7 +70,8 @@ class SparkCompaction:
             placed: list[FileEntry | None] = []
             for task, one in zip(tasks, done, strict=True):
                 if one.file is not None:
-                    files.place(f"{attempts(task)}/{one.file.path}", task.output)
+                    written = f"{attempts(task)}/{one.file.path}"
+                    files.place(written, task.output, one.file.size)
                 name = task.output.rpartition("/")[2]
                 placed.append(replace(one.file, path=name) if one.file else None)
         return records_of(tasks, placed)
@@ -101,7 +102,7 @@ class SparkCompaction:
             )
             for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
                 placed = f"{staging}/{output}/{plain_name(number)}"
-                work.files.place(path, placed)
+                work.files.place(path, placed, entry.size)
                 records[placed] = replace(entry, path=plain_name(number))
         return records
 

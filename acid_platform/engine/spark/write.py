@@ -228,7 +228,7 @@ def _placed(
         ready = staged.ready(partition, directory)
         entries: list[FileEntry] = []
         for name, file in sorted(directories[key].items()):
-            target.files.place(file.path, f"{ready}/{name}")
+            target.files.place(file.path, f"{ready}/{name}", file.entry.size)
             entries.append(file.entry)
         if target.plain is None:
             mark_version(target, ready)

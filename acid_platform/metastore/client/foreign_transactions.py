@@ -83,11 +83,14 @@ class ForeignTransactionCalls(Caller):
         return self._call(GetTxnList())
 
     def write_ids_under(
-        self, tables: Sequence[str], valid_txns: ValidTxnList
+        self, tables: Sequence[str], valid_txns: ValidTxnList, no_floors: bool = False
     ) -> list[ValidWriteIdList]:
         """What a snapshot with this list sees of each table. Raises NoSuchTable,
-        SnapshotExpired."""
-        return self._call(GetWriteIdsUnder(tuple(tables), valid_txns))
+        SnapshotExpired.
+
+        `no_floors`: whoever reads by it reads every directory that is there (P22).
+        """
+        return self._call(GetWriteIdsUnder(tuple(tables), valid_txns, no_floors))
 
     def touched(self, txn: int) -> list[TouchedTable]:
         """Where an open transaction has a write id or a lock of a write."""

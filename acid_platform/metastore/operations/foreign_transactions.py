@@ -63,7 +63,9 @@ class GetTxnList(Operation[ValidTxnList]):
 class GetWriteIdsUnder(Operation[list[ValidWriteIdList]]):
     """What a snapshot with this transaction list sees of each table (S7 to S9).
 
-    Its files are kept for it only if an open transaction has a lock of the table (P34).
+    Its files are kept for it only if an open transaction has a lock of the table (P34). With
+    `no_floors`, for who reads every directory that is there, write ids of a dropped table whose
+    files are still there count as aborted (P22).
     """
 
     op = "write_ids_under"
@@ -72,6 +74,7 @@ class GetWriteIdsUnder(Operation[list[ValidWriteIdList]]):
 
     tables: tuple[str, ...]
     valid_txns: ValidTxnList
+    no_floors: bool = False
 
 
 @dataclass(frozen=True, slots=True)

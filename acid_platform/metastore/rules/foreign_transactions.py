@@ -81,8 +81,10 @@ def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteI
             " is open in it, ended before every open snapshot; lock the tables and ask for a new"
             " list"
         )
-    tables = [state.table(name) for name in operation.tables]
-    return [_without_dropped(state, table, write_ids(table, seen)) for table in tables]
+    listed = [(state.table(name), write_ids(state.table(name), seen)) for name in operation.tables]
+    if not operation.no_floors:
+        return [ids for _, ids in listed]
+    return [_without_dropped(state, table, ids) for table, ids in listed]
 
 
 def _without_dropped(state: State, table: Table, listed: ValidWriteIdList) -> ValidWriteIdList:
