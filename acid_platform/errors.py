@@ -35,6 +35,11 @@ class NoSuchPartition(Terminal):
     """The table has no such partition, or is not partitioned."""
 
 
+class NotCleaned(Transient):
+    """The place of a partition still has rows of an earlier one, which other engines would read
+    (P22)."""
+
+
 class InvalidDefinition(Terminal):
     """A declaration of a table, column, type, partition or property is not possible."""
 

@@ -15,6 +15,7 @@ from acid_platform.errors import (
 )
 from acid_platform.gateway import shapes
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
+from acid_platform.gateway.dropped_rows import require_cleaned
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics import counts_of
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
@@ -207,6 +208,11 @@ class Catalog:
         return names if limit is None or limit < 0 else names[:limit]
 
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
+        """What the protocol tells of these partitions. Raises NotCleaned."""
+        wanted = set(names)
+        for partition in self._metastore.partition_records(record.name):
+            if partition.floors and partition.name in wanted:
+                require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
         return [self._partition(record, name) for name in names]
 
     def _partition(self, record: TableRecord, name: str) -> Any:
@@ -290,7 +296,8 @@ class Catalog:
         wanted = shapes.name_of(record, values)
         if wanted not in self._partitions(record):
             raise NoSuchPartition(f"{record.name} has no partition {wanted}")
-        return self._partition(record, wanted)
+        (shown,) = self._shapes(record, [wanted])
+        return shown
 
     def get_partition_with_auth(
         self, database: str, name: str, values: Sequence[str], _user: str, _groups: Sequence[str]

@@ -296,6 +296,7 @@ GROUP = Group(
             (
                 "test_P22_files_of_a_dropped_table_outlive_its_readers",
                 "test_P22_other_engines_see_nothing_of_a_dropped_table_whose_files_are_still_there",
+                "test_P22_a_partition_made_again_is_told_when_the_rows_of_the_dropped_one_are_gone",
                 "test_P22_a_partition_created_again",
                 "test_P22_a_table_created_again_at_the_same_place",
             ),

@@ -284,6 +284,32 @@ def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse)
     assert warehouse.table("made.split").count() == 1
 
 
+def test_P22_a_partition_made_again_is_told_when_the_rows_of_the_dropped_one_are_gone(
+    client: Any, warehouse: Warehouse
+) -> None:
+    """Other engines would read both: a list of write ids belongs to the whole table."""
+    table = declared("again")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    for name in ("p=1", "p=2"):
+        trino_insert(client, "made.again", [(1, "dropped")], name)
+    client.drop_partition("made", "again", ["1"], True)
+    warehouse.sql("INSERT INTO made.again VALUES (2, 'new', '1')")
+    assert client.get_partition_names("made", "again", -1) == ["p=1", "p=2"]
+    assert client.get_partition("made", "again", ["2"]).values == ["2"]
+    asked: list[tuple[Any, Any]] = [
+        (client.get_partition, ["1"]),
+        (client.get_partitions, -1),
+        (client.get_partitions_by_names, ["p=1", "p=2"]),
+    ]
+    for call, which in asked:
+        with pytest.raises(m.MetaException, match="of a partition that was dropped"):
+            call("made", "again", which)
+    cleaner.run(warehouse.metastore)
+    assert [one.values for one in client.get_partitions("made", "again", -1)] == [["1"], ["2"]]
+    assert warehouse.table("made.again").count() == 2
+
+
 def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -> None:
     client.create_database(m.Database(name="fresh", parameters={"trino_query_id": "1"}))
     assert "fresh" in warehouse.metastore.databases()
