@@ -127,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=7077)
     parser.add_argument("--workers", type=int, default=2, help="each has one core")
     options = parser.parse_args(arguments)
+    # A script that starts it in the background can't interrupt it, and its workers must end too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="acid-cluster-") as directory:
         try:
             with running(Path(directory), options.port, options.workers) as cluster:

@@ -26,6 +26,8 @@ EAGER = {
     "spark.network.timeout": "60s",
     "spark.executor.heartbeatInterval": "5s",
     "spark.executor.memory": "1g",
+    # Executors would read the shuffle files of one that died, since they are on the same disk.
+    "spark.shuffle.readHostLocalDisk": "false",
 }
 """Second attempts of slow tasks begin soon, so that two attempts are often alive at once."""
 

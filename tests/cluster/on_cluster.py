@@ -84,6 +84,12 @@ def executors(cluster: LocalCluster) -> int:
     return found
 
 
+def registered(spark: SparkSession) -> int:
+    """How many executors the driver knows: only these are given tasks."""
+    assert spark._jsc is not None
+    return int(spark._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
+
+
 def runs_of_stages(spark: SparkSession) -> dict[int, int]:
     """How often each stage that Spark still remembers has been run."""
     tracker = spark.sparkContext.statusTracker()
@@ -201,14 +207,23 @@ class TestDeaths:
     ) -> None:
         """Some of the tasks that write have ended; the others lack what dead tasks gave them."""
         warehouse.sql("CREATE TABLE f (id bigint, v string)")
-        until(lambda: executors(cluster) == 2, 60, 0.2)
+        until(lambda: registered(warehouse.spark) == 2, 60, 0.2)
+
+        def for_a_while(batches: Iterator[Any]) -> Iterator[Any]:
+            import time
+
+            time.sleep(0.2)
+            yield from batches
+
+        # Each executor gets some of these tasks, and starts its Python.
+        warehouse.spark.range(0, 16, 1, 16).mapInArrow(for_a_while, "id bigint").collect()
         rows = (
             warehouse.spark.range(0, 2_000_000, 1, 8)
             .selectExpr("id", "sha2(cast(id AS string), 256) v")
             .repartition(8, "id")
         )
         before = runs_of_stages(warehouse.spark)
-        with executor_dies(cluster, any_file(home, "_tmp_*/*")) as died:
+        with executor_dies(cluster, any_file(home, "_tmp_*/*/*")) as died:
             warehouse.table("f").insert(rows)
         assert died.is_set()
         after = runs_of_stages(warehouse.spark)

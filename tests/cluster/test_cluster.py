@@ -13,11 +13,13 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 from acid_platform.engine.spark import cluster, session
 from acid_platform.errors import SparkMisconfigured
 from scripts import cluster_package
+from tests.metastore.processes import free_port, listens
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -46,6 +48,23 @@ def test_P12_rows_are_written_changed_and_read_on_a_cluster() -> None:
 @pytest.mark.timeout(960)
 def test_P12_P19_P21_every_statement_runs_on_a_cluster_whose_executors_die() -> None:
     run("-m", "slow")
+
+
+@pytest.mark.slow
+def test_a_cluster_ends_with_its_workers_when_it_is_terminated() -> None:
+    port = free_port()
+    words = ["-m", "scripts.cluster", "--port", str(port), "--workers", "1"]
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert any("ACID_SPARK_MASTER" in line for line in process.stdout)
+        parts = psutil.Process(process.pid).children(recursive=True)
+        assert len(parts) >= 2, "the master and a worker"
+        process.terminate()
+        assert process.wait(30) == 0
+    assert not [part for part in parts if part.is_running() and part.status() != "zombie"]
+    assert not listens("127.0.0.1", port)
 
 
 def test_P17_the_archive_has_every_package_that_tasks_import() -> None:
