@@ -64,6 +64,15 @@ def server_directory(home: Path) -> Path:
     return unpacked
 
 
+def _causes(error: Mapping[str, Any]) -> str:
+    """What Trino tells of an error's causes, outermost first; empty if there are none."""
+    told, cause = "", error.get("failureInfo", {}).get("cause")
+    while cause:
+        told += f"; caused by {cause.get('type')}: {cause.get('message')}"
+        cause = cause.get("cause")
+    return told
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -179,7 +188,7 @@ class Trino:
                 answer = json.load(reply)
             if "error" in answer:
                 error = answer["error"]
-                raise Failed(f"{error['errorName']}: {error['message']}")
+                raise Failed(f"{error['errorName']}: {error['message']}{_causes(error)}")
             rows += answer.get("data", [])
             if "nextUri" not in answer:
                 return rows
