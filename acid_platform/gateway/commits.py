@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.delete_files import distribute
+from acid_platform.gateway.finishing import require_finished
 from acid_platform.gateway.own_rows import require_own_rows
 from acid_platform.gateway.plain_text import require_plain_text
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -77,6 +78,7 @@ def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteRepo
             raise WriteConflict(
                 f"{where}/{names[0]} was written without a lock of {record.name} for writing"
             )
+        require_finished(touched)
         published += [f"{where}/{name}" for name in names]
         yield from _of_entity(files, record, partition, where, names)
     sync_published(files, root, published)

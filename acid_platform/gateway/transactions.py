@@ -29,6 +29,7 @@ from acid_platform.gateway.codes import (
     LockState,
 )
 from acid_platform.gateway.commits import discard_bases, writes_of
+from acid_platform.gateway.finishing import says_when_written
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
@@ -92,7 +93,8 @@ class Transactions:
             if self._metastore.outcome_of(txn).state == TxnState.COMMITTED.value:
                 return  # the answer to the first commit was lost
             raise
-        except TxnAborted:
+        except TxnAborted as error:
+            self._metastore.abort_id(txn, str(error))  # if it was not aborted before
             raise
         except AcidError as error:
             self._metastore.abort_id(txn, f"its files can't be recorded: {error}")
@@ -232,7 +234,10 @@ class Transactions:
             self._locker().add(request.txnid)
         try:
             progress = self._metastore.request_lock(
-                request.txnid or 0, locks, bool(request.zeroWaitReadEnabled)
+                request.txnid or 0,
+                locks,
+                bool(request.zeroWaitReadEnabled),
+                finishes=says_when_written(request, locks),
             )
         except LockNotAcquired as error:
             return load().LockResponse(
@@ -315,6 +320,8 @@ class Transactions:
         So a gateway that is started again in between forgets nothing. Raises TxnAborted, NoSuchTxn.
         """
         self._metastore.keep_alive(request.txnid)
+        if request.writeid:
+            self._metastore.finish_write(f"{request.dbname}.{request.tablename}", request.writeid)
 
     def _lock_settings(self) -> LockSettings:
         from acid_platform.config import Settings

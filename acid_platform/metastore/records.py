@@ -194,11 +194,15 @@ class TouchedEntity:
 
 @dataclass(frozen=True, slots=True)
 class TouchedTable:
-    """A table in which an open transaction has a write id (0: none) or locks of writes."""
+    """A table in which an open transaction has a write id (0: none) or locks of writes.
+
+    `unfinished`: its engine says when all its files are written, and has not said so yet.
+    """
 
     table: str
     write_id: int
     entities: tuple[TouchedEntity, ...]
+    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

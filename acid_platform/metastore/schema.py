@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 15
+VERSION = 16
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -145,6 +145,7 @@ LIVE: dict[str, Columns] = {
         "ended": _I,
         "reason": _S,
         "pins": _J,
+        "unfinished": _B,
     },
     "departed_txns": {"txn_id": _I, "closed": _I, "gone": _I},
     "txn_components": {
@@ -314,7 +315,7 @@ _LATER = {
     ),
     "partitions": ("floors", "added"),
     "views": ("version",),
-    "open_txns": ("taken", "closed", "pins"),
+    "open_txns": ("taken", "closed", "pins", "unfinished"),
     "directories": ("recorded", "compacted", "versioned"),
     "writes": ("engine", "reason"),
     "write_set": ("rows",),
@@ -454,6 +455,9 @@ _VERSION_14 = (_create("cursors", LIVE["cursors"]),)
 # How far streaming queries have written tables (P42).
 _VERSION_15 = (_create("sinks", LIVE["sinks"]),)
 
+# Of open transactions of other engines, nobody knows whether their files are complete (P34).
+_VERSION_16 = ("ALTER TABLE open_txns ADD COLUMN unfinished BOOLEAN DEFAULT false",)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -470,5 +474,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_13,
     _VERSION_14,
     _VERSION_15,
+    _VERSION_16,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -72,6 +72,7 @@ class Statement:
             num_txns=1, user=user, hostname="worker-7", agentInfo=agent, txn_type=kind
         )
         (self.id,) = client.open_txns(request).txn_ids
+        self._allocated: list[tuple[str, int]] = []
 
     def lock(
         self,
@@ -116,6 +117,7 @@ class Statement:
         request = m.AllocateTableWriteIdsRequest(dbName=database, tableName=name, txnIds=[self.id])
         (given,) = self.client.allocate_table_write_ids(request).txnToWriteIds
         assert given.txnId == self.id
+        self._allocated.append((table, int(given.writeId)))
         return int(given.writeId)
 
     def dynamic(self, table: str, write_id: int, partitions: Sequence[str], op: int) -> None:
@@ -130,11 +132,27 @@ class Statement:
                 operationType=op,
             )
         )
+        self._allocated = [one for one in self._allocated if one != (table, write_id)]
 
     def heartbeat(self) -> Any:
         return self.client.heartbeat_txn_range(m.HeartbeatTxnRangeRequest(min=self.id, max=self.id))
 
-    def commit(self) -> None:
+    def finish(self) -> None:
+        """Says that all files are written, as Trino and Hive do before they commit."""
+        for table, write_id in self._allocated:
+            database, name = table.split(".")
+            request = m.AlterTableRequest(
+                dbName=database,
+                tableName=name,
+                table=shown(self.client, table),
+                writeId=write_id,
+            )
+            self.client.alter_table_req(request)
+        self._allocated = []
+
+    def commit(self, finished: bool = True) -> None:
+        if finished:
+            self.finish()
         self.client.commit_txn(m.CommitTxnRequest(txnid=self.id))
 
     def abort(self) -> None:

@@ -28,6 +28,7 @@ from tests.gateway.clients import (
     new_partition,
     trino_insert,
 )
+from tests.gateway.conftest import serving
 
 _numbers = iter(range(1, 1000))
 
@@ -313,3 +314,50 @@ def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -
     assert client.get_table_req(request).table.tableType == "EXTERNAL_TABLE"
     request.catName = "hive"
     assert client.get_table_req(request).table.tableType == "MANAGED_TABLE"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["one gateway", "another gateway commits"])
+@pytest.mark.parametrize("op", [UPDATE, DELETE])
+def test_P34_the_commit_of_a_statement_that_failed_half_way_is_refused(
+    client: Any, warehouse: Warehouse, table: Table, op: int, again: bool
+) -> None:
+    """Trino commits in its clean-up also after a failure, if its rollback comes later."""
+    trino_insert(client, table.name, [(1, "a"), (2, "b")])
+    failed = update(client, table.name, (1, 1), (2, "B"), op)
+    if again:
+        with serving(warehouse) as other, connected(other.address) as its:
+            failed.client = its
+            with pytest.raises(m.TxnAbortedException, match="failed before all its files"):
+                failed.commit(finished=False)
+    else:
+        with pytest.raises(m.TxnAbortedException, match="failed before all its files"):
+            failed.commit(finished=False)
+    assert warehouse.metastore.outcome_of(failed.id).state == "a"
+    assert rows(table) == [(1, "a"), (2, "b")]
+    update(client, table.name, (1, 1), (2, "B")).commit()
+    assert rows(table) == [(1, "a"), (2, "B")]
+
+
+def test_P34_an_insert_into_partitions_is_finished_when_it_names_them(
+    client: Any, warehouse: Warehouse
+) -> None:
+    warehouse.create_table("db.finished", "id int, v string", partitioned_by=["p int"])
+    trino_insert(client, "db.finished", [(1, "a")], "p=1")
+    failed = Statement(client)
+    failed.lock("db.finished", INSERT, dynamic=True)
+    write_id = failed.allocate("db.finished")
+    where = files(client, "db.finished")
+    where.inserts(f"p=1/d{write_id}", insert_events(write_id, [(2, "b")]))
+    with pytest.raises(m.TxnAbortedException, match="failed before all its files"):
+        failed.commit(finished=False)
+    assert warehouse.table("db.finished").count() == 1
+
+
+def test_P34_a_statement_without_files_needs_no_finish(
+    client: Any, warehouse: Warehouse, table: Table
+) -> None:
+    statement = Statement(client)
+    statement.lock(table.name, DELETE)
+    statement.allocate(table.name)
+    statement.commit(finished=False)
+    assert warehouse.metastore.outcome_of(statement.id).state == "c"

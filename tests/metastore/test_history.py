@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from acid_platform import errors
+from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import history
+from acid_platform.transactions.locks import LockType
 from tests.metastore.world import World
+
+FIRST = {"write_id": 1, "time": None, "tag": None}
 
 
 @pytest.fixture
@@ -158,6 +162,26 @@ def test_P36_a_transaction_that_reads_the_past_pins_it(world: World) -> None:
     world.commit(later)
     (task,) = world.ready()
     assert task.pins == ()
+
+
+@pytest.mark.parametrize("read", [{"op": "past", "as_of": FIRST}, {"op": "changes"}])
+def test_P36_a_table_that_takes_the_name_of_a_dropped_one_does_not_take_its_pin(
+    world: World, read: dict[str, Any]
+) -> None:
+    """The transaction named both as its snapshot did; the Cleaner still has to wait for it."""
+    world.create("s")
+    for name in ("t", "s"):
+        world.insert(name)
+    reader = world.read()
+    world.call(**read, txn=reader.id, table="t")
+    dropper = world.begin(LockRequest("t", LockType.EXCLUSIVE))
+    world.call("drop", txn=dropper.id, name="t", partition=None)
+    world.call("alter_table", name="s", columns=None, rename="t", properties=None, read=None)
+    world.call(**read, txn=reader.id, table="s")
+    assert not world.ready()
+    world.commit(reader)
+    (task,) = world.ready()
+    assert task.kind == "drop"
 
 
 def test_P36_the_declaration_of_the_oldest_write_id_is_kept(world: World) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from acid_platform.errors import BatchCommitted, CorruptFile, NotEnoughHistory
 from acid_platform.metastore.pasts import SinkBatch
+from acid_platform.metastore.records import ClientInfo
+from acid_platform.transactions import TxnType
 from tests.conftest import temporary_warehouse
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "warehouse_version_6.tar.xz"
@@ -111,6 +113,17 @@ def test_P36_histories_begin_with_the_upgrade(root: Path) -> None:
         assert rows(table) == before
 
 
+def without_columns_of_transactions(raw: duckdb.DuckDBPyConnection, *columns: str) -> None:
+    """DuckDB drops no column of a table on which a view depends."""
+    ((view,),) = raw.execute(
+        "SELECT sql FROM duckdb_views() WHERE view_name = 'v_open_txns'"
+    ).fetchall()
+    raw.execute("DROP VIEW v_open_txns")
+    for column in columns:
+        raw.execute(f"ALTER TABLE open_txns DROP COLUMN {column}")
+    raw.execute(view)
+
+
 def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
     """Its tables of dropped tables and of open transactions lack them too."""
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
@@ -125,13 +138,7 @@ def test_P36_a_file_of_version_10_gets_its_columns(tmp_path: Path) -> None:
         for column in ("engine", "reason"):
             raw.execute(f"ALTER TABLE writes DROP COLUMN {column}")
         raw.execute('ALTER TABLE write_set DROP COLUMN "rows"')
-        # DuckDB drops no column of a table on which a view depends.
-        ((view,),) = raw.execute(
-            "SELECT sql FROM duckdb_views() WHERE view_name = 'v_open_txns'"
-        ).fetchall()
-        raw.execute("DROP VIEW v_open_txns")
-        raw.execute("ALTER TABLE open_txns DROP COLUMN pins")
-        raw.execute(view)
+        without_columns_of_transactions(raw, "pins", "unfinished")
         raw.execute("DROP TABLE table_commits")
         raw.execute("DROP TABLE tags")
         raw.execute("DROP TABLE cursors")
@@ -158,6 +165,7 @@ def test_P39_a_file_of_version_13_gets_a_place_for_cursors(tmp_path: Path) -> No
     with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
         raw.execute("DROP TABLE cursors")
         raw.execute("DROP TABLE sinks")
+        without_columns_of_transactions(raw, "unfinished")
         raw.execute("UPDATE meta SET value = '13' WHERE key = 'schema_version'")
     for moved in (1, 0):
         with temporary_warehouse(tmp_path, engine="local") as warehouse:
@@ -172,6 +180,7 @@ def test_P42_a_file_of_version_14_gets_a_place_for_sinks(tmp_path: Path) -> None
         warehouse.create_table("kept", "id int")
     with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
         raw.execute("DROP TABLE sinks")
+        without_columns_of_transactions(raw, "unfinished")
         raw.execute("UPDATE meta SET value = '14' WHERE key = 'schema_version'")
     batch = SinkBatch("s", "default.kept", "q", 7, 0)
     for known in (False, True):
@@ -180,3 +189,15 @@ def test_P42_a_file_of_version_14_gets_a_place_for_sinks(tmp_path: Path) -> None
             assert [row.sink.batch for row in rows] == [7] * known
             with nullcontext() if not known else pytest.raises(BatchCommitted):
                 warehouse.metastore.begin().commit(sinks=[batch])
+
+
+def test_P34_a_file_of_version_15_keeps_the_transactions_of_other_engines(tmp_path: Path) -> None:
+    """Nobody knows of them whether their files are complete, so they may commit as before."""
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        (txn,) = warehouse.metastore.open_ids(1, TxnType.DEFAULT, ClientInfo())
+    with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
+        without_columns_of_transactions(raw, "unfinished")
+        raw.execute("UPDATE meta SET value = '15' WHERE key = 'schema_version'")
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        warehouse.metastore.commit_id(txn, [])
+        assert warehouse.metastore.outcome_of(txn).state == "c"

@@ -32,10 +32,11 @@ class Worker(Actor):
         self.publication = 0
         self.published = 0
         """How many directories are in place."""
+        self.committing = False
 
     def lost(self) -> None:
         """Its output may appear later, and only in part."""
-        for place, directory in self.output:
+        for place, directory in self.output if not self.committing else ():
             if self.careful and (not self.publication or self.txn in self.sim.unstaged):
                 continue  # it may not rename anything yet, or can't any more (P46)
             if self.chance < 0.7:
@@ -47,6 +48,7 @@ class Worker(Actor):
     def _forget(self) -> None:
         self.owner, self.task, self.txn, self.output, self.seen = {}, {}, 0, [], None
         self.publication = self.published = 0
+        self.committing = False
 
     @property
     def careful(self) -> bool:
@@ -109,6 +111,7 @@ class Worker(Actor):
             ]
             for place, directory in self.output if not self.careful else ():
                 self.sim.disk.publish(place, directory)
+            self.committing = True
             self.ask(
                 self._committed, "commit_compaction", **self.owner, txn=self.txn, writes=writes
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
+    FinishWrite,
     GetConflict,
     GetTouched,
     GetTxnList,
@@ -59,13 +60,25 @@ class ForeignTransactionCalls(Caller):
         return self._call(GetTxnOutcome(txn))
 
     def request_lock(
-        self, txn: int, locks: Sequence[LockRequest], zero_wait: bool = False
+        self,
+        txn: int,
+        locks: Sequence[LockRequest],
+        zero_wait: bool = False,
+        finishes: bool = False,
     ) -> LockProgress:
         """Asks for locks and returns at once; a request that waits goes on waiting.
 
-        `txn` 0: no transaction holds them. Raises what `Transaction.lock` raises but LockTimeout.
+        `txn` 0: no transaction holds them. `finishes`: the engine calls for `finish_write` when all
+        its files are written. Raises what `Transaction.lock` raises but LockTimeout.
         """
-        return self._call(RequestLock(txn, tuple(locks), zero_wait))
+        return self._call(RequestLock(txn, tuple(locks), zero_wait, finishes))
+
+    def finish_write(self, table: str, write_id: int) -> bool:
+        """All files of this write id are written; False if nobody waits for that.
+
+        Raises NoSuchTable.
+        """
+        return self._call(FinishWrite(table, write_id))
 
     def check_lock(self, ext: int) -> LockProgress:
         """How a lock request stands; keeps it alive. Raises NoSuchLock."""

@@ -31,6 +31,7 @@ class RequestLock(Operation[LockProgress]):
     """Asks for locks, all or none, and answers at once. `txn` 0: no transaction holds them.
 
     A request that waits goes on waiting after the answer; `CheckLock` tells how it stands.
+    `finishes`: the engine will say with `FinishWrite` when all its files are written.
     """
 
     op = "request_lock"
@@ -38,6 +39,18 @@ class RequestLock(Operation[LockProgress]):
     txn: int
     locks: tuple[LockRequest, ...]
     zero_wait: bool
+    finishes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinishWrite(Operation[bool]):
+    """The engine has written all files of this write id; False if nobody waits for that."""
+
+    op = "finish_write"
+    answers = "awaited"
+
+    table: str
+    write_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     """
     state = turn.state
     txn = require_open(turn, operation.txn)
-    table, _ = seen_table(state, txn, operation.table)
+    table, seen = seen_table(state, txn, operation.table)
     name = table.record.name
     if table.dropped:
         raise NotEnoughHistory(f"{name} was dropped, and its history with it")
@@ -70,7 +70,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
         _require_columns(table, before, after)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
-        turn.record(events.PastPinned(txn.txn_id, name, pin))
+        turn.record(events.PastPinned(txn.txn_id, seen.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(state.reads, txn.txn_id, turn.steady)
     commits = _commits(table, before, after)

@@ -179,6 +179,16 @@ class SnapshotTaken(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class FinishAwaited(Event):
+    """Whether a transaction waits for its engine to say that all files are written (P34)."""
+
+    kind = "finish_awaited"
+
+    txn: int
+    unfinished: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PastPinned(Event):
     """A transaction reads the table `name` as it was (P36)."""
 

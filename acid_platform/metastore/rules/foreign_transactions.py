@@ -8,6 +8,7 @@ from dataclasses import replace
 from acid_platform.errors import NoSuchLock, SnapshotExpired
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
+    FinishWrite,
     GetConflict,
     GetTouched,
     GetTxnList,
@@ -16,11 +17,11 @@ from acid_platform.metastore.operations.foreign_transactions import (
     RequestLock,
 )
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
-from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, Table, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnState, TxnType, ValidTxnList, ValidWriteIdList
 
@@ -37,6 +38,9 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     asker = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
     if operation.txn:
         asker = require_open(turn, operation.txn)
+        if operation.finishes and not asker.unfinished:
+            turn.record(events.FinishAwaited(asker.txn_id, True))
+            asker = turn.state.txns[asker.txn_id]
     # This request is answered now, so what waits needs a name of its own.
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
     try:
@@ -52,6 +56,16 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     except Parked:
         return LockProgress(turn.state.next_lock - 1, False)
     return LockProgress(turn.state.next_lock - 1, True)
+
+
+def finish_write(turn: Turn, operation: FinishWrite) -> bool:
+    """The transaction with this write id may commit its files. Raises NoSuchTable."""
+    by_txn = turn.state.table(operation.table).by_txn
+    for txn in turn.state.txns.values():
+        if txn.unfinished and txn.is_open and by_txn.get(txn.txn_id) == operation.write_id:
+            turn.record(events.FinishAwaited(txn.txn_id, False))
+            return True
+    return False
 
 
 def check_lock(turn: Turn, operation: CheckLock) -> LockProgress:
@@ -116,6 +130,7 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
                 for one in components
                 if one.table_id == table_id
             ),
+            txn.unfinished,
         )
         for table_id in table_ids
         if table_id in state.tables
@@ -132,10 +147,19 @@ def conflict(turn: Turn, operation: GetConflict) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
+def _finish_awaited(state: State, _at: int, event: events.FinishAwaited) -> None:
+    state.txns[event.txn] = replace(state.txns[event.txn], unfinished=event.unfinished)
+
+
+APPLY: Effects = {
+    events.FinishAwaited: _finish_awaited,
+}
+
 HANDLERS: Handlers = {
     GetConflict: conflict,
     RequestLock: request_lock,
     CheckLock: check_lock,
+    FinishWrite: finish_write,
     GetTxnList: txn_list_now,
     GetWriteIdsUnder: write_ids_under,
     GetTouched: touched,

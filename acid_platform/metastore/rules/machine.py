@@ -59,6 +59,7 @@ APPLY: Effects = {
     **drops.APPLY,
     **txns.APPLY,
     **locking.APPLY,
+    **foreign_transactions.APPLY,
     **commits.APPLY,
     **compaction_queue.APPLY,
     **compactions.APPLY,

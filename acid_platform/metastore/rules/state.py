@@ -163,6 +163,8 @@ class Txn:
     reason: str = ""
     pins: tuple[Pin, ...] = ()
     """Past snapshots that it reads (P36)."""
+    unfinished: bool = False
+    """Its engine says when all its files are written, and has not said so yet (P34)."""
 
     @property
     def is_open(self) -> bool:

@@ -31,7 +31,7 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn.
     """
     txn = require_open(turn, operation.txn)
-    table, _ = seen_table(turn.state, txn, operation.table)
+    table, seen = seen_table(turn.state, txn, operation.table)
     if table.dropped:
         raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
     check_files(txn, table)
@@ -40,7 +40,7 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     if (pin.table_id, pin.moment) in held:
         pin = held[pin.table_id, pin.moment]
     else:
-        turn.record(events.PastPinned(txn.txn_id, table.record.name, pin))
+        turn.record(events.PastPinned(txn.txn_id, seen.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     return PastTable(record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
