@@ -982,7 +982,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.table",
         "table.dropped <= self.oldest",
         "True",
-        seed=704,
+        seed=12,
     ),
     Edit(
         "P28",
@@ -999,7 +999,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_Ends.partitions",
         "dropped <= oldest",
         "True",
-        seed=163,
+        seed=41,
     ),
     Edit(
         "P28",
