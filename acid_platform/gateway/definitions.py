@@ -217,7 +217,7 @@ class Definitions:
         self.alter_table(database, name, new)
 
     def alter_table_req(self, request: Any) -> Any:
-        """As `alter_table`; with a write id, the engine has written all its files too (P34)."""
+        """As `alter_table`; with a write id, the engine has written all its files too (P47)."""
         self.alter_table(request.dbName, request.tableName, request.table)
         if request.writeId and request.writeId > 0:
             self._metastore.finish_write(f"{request.dbName}.{request.tableName}", request.writeId)

@@ -1,4 +1,4 @@
-"""Which engines say that a statement has written all its files, and a commit without that (P34).
+"""Which engines say that a statement has written all its files, and a commit without that (P47).
 
 Trino cleans up after each statement with a commit, also after one that failed, unless its rollback
 came first. The files of such a statement are complete one by one, but not all of them are there.

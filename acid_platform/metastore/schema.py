@@ -455,7 +455,7 @@ _VERSION_14 = (_create("cursors", LIVE["cursors"]),)
 # How far streaming queries have written tables (P42).
 _VERSION_15 = (_create("sinks", LIVE["sinks"]),)
 
-# Of open transactions of other engines, nobody knows whether their files are complete (P34).
+# Of open transactions of other engines, nobody knows whether their files are complete (P47).
 _VERSION_16 = ("ALTER TABLE open_txns ADD COLUMN unfinished BOOLEAN DEFAULT false",)
 
 MIGRATIONS: tuple[Sequence[str], ...] = (

@@ -318,7 +318,7 @@ def test_P34_trino_is_told_that_tables_are_external(client: Any, table: Table) -
 
 @pytest.mark.parametrize("again", [False, True], ids=["one gateway", "another gateway commits"])
 @pytest.mark.parametrize("op", [UPDATE, DELETE])
-def test_P34_the_commit_of_a_statement_that_failed_half_way_is_refused(
+def test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused(
     client: Any, warehouse: Warehouse, table: Table, op: int, again: bool
 ) -> None:
     """Trino commits in its clean-up also after a failure, if its rollback comes later."""
@@ -338,7 +338,7 @@ def test_P34_the_commit_of_a_statement_that_failed_half_way_is_refused(
     assert rows(table) == [(1, "a"), (2, "B")]
 
 
-def test_P34_an_insert_into_partitions_is_finished_when_it_names_them(
+def test_P47_an_insert_into_partitions_is_finished_when_it_names_them(
     client: Any, warehouse: Warehouse
 ) -> None:
     warehouse.create_table("db.finished", "id int, v string", partitioned_by=["p int"])
@@ -353,7 +353,7 @@ def test_P34_an_insert_into_partitions_is_finished_when_it_names_them(
     assert warehouse.table("db.finished").count() == 1
 
 
-def test_P34_a_statement_without_files_needs_no_finish(
+def test_P47_a_statement_without_files_needs_no_finish(
     client: Any, warehouse: Warehouse, table: Table
 ) -> None:
     statement = Statement(client)

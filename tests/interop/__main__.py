@@ -44,7 +44,7 @@ from tests.interop.history import History, gate_of
 from tests.interop.hive import VERSIONS, Hive
 from tests.interop.racing import ours, races
 from tests.interop.report import Report
-from tests.interop.tables import KINDS, make_tables
+from tests.interop.tables import KINDS, make_of_two_statements, make_tables
 from tests.interop.trino import VERSION, Trino, Unavailable
 from tests.interop.values import hive_rows, trino_rows
 
@@ -82,6 +82,8 @@ def with_trino(chosen: argparse.Namespace, work: Path) -> Report:
             checks.reads("as written,", trino_statements.UNREADABLE)
             checks.changes(trino_statements.CHANGES)
             checks.refuses(trino_statements.REFUSED)
+            make_of_two_statements(warehouse, "two_statements")
+            checks.fails("two_statements", "UPDATE two_statements SET v = v + 1")
             compact_and_clean(warehouse, report)
             checks.reads("compacted and cleaned,", trino_statements.UNREADABLE)
             publications.checked(checks, long_reads=True)

@@ -86,6 +86,16 @@ class Checks:
                 print(f"     {error}"[:300])
                 self.report.ran(f"refused: {statement}")
 
+    def fails(self, table: str, statement: str) -> None:
+        """A statement that fails when it has written some of its files leaves no change."""
+        before = our_rows(self.warehouse, f"db.{table}")
+        self.refuses([statement])
+        self.report.check(
+            f"nothing of it is there: {statement}",
+            our_rows(self.warehouse, f"db.{table}") == before,
+            "it left changes",
+        )
+
     def changes(self, statements: Sequence[tuple[str, str]]) -> None:
         """Statements that change a table, after which both sides have to read the same."""
         for table, statement in statements:

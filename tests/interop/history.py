@@ -53,6 +53,9 @@ time, and then nobody is there who would plan without it; it has written nothing
 _MANY_BUCKETS = "FileSinkOperator$FSPaths.closeWriters"
 """Where Hive 4.0 fails when a DELETE or UPDATE of a table without buckets meets rows of several
 (HIVE-28790); it has written nothing that counts."""
+_TWO_WRITERS = re.compile(r"FileAlreadyExistsException.*/delete_delta_", re.DOTALL)
+"""Trino's error if rows that it changes are in one bucket and of statements with different ids,
+which it gives to several writers; its commit of what it has written is refused (P47)."""
 _CONFLICTS = (
     _AMBIGUOUS,
     _NO_SECOND_PLAN,
@@ -319,6 +322,9 @@ class History:
                 known = known or bool(_GONE_WHILE_LISTED.search(one.error))
                 if _MANY_BUCKETS in one.error:
                     self.counts["changes of Hive that met rows of several buckets"] += 1
+                    known = True
+                if _TWO_WRITERS.search(one.error):
+                    self.counts["changes of Trino with two writers of a bucket"] += 1
                     known = True
                 if not known:
                     self._fails(f"{one.engine.name}: {one.change.statement}: {one.error}", False)

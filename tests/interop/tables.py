@@ -344,6 +344,17 @@ def _kinds() -> dict[str, tuple[Callable[[Maker, str, Mapping[str, str]], None],
 KINDS = _kinds()
 
 
+def make_of_two_statements(warehouse: Warehouse, name: str) -> None:
+    """A table whose buckets have rows of two statements of a transaction, which Trino can't change
+    with two writers."""
+    table = f"db.{name}"
+    warehouse.create_table(table, "id int, v int", clustered_by=(["id"], 2))
+    with warehouse.transaction() as txn:
+        for first in (0, 10):
+            rows = [{"id": first + number, "v": 0} for number in range(10)]
+            txn.table(table).insert(rows)
+
+
 def make_tables(warehouse: Warehouse) -> dict[str, str]:
     """Makes a table of each kind. Returns those that could not be made, each with its error."""
     maker, refused = Maker(warehouse), {}

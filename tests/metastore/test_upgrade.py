@@ -191,7 +191,7 @@ def test_P42_a_file_of_version_14_gets_a_place_for_sinks(tmp_path: Path) -> None
                 warehouse.metastore.begin().commit(sinks=[batch])
 
 
-def test_P34_a_file_of_version_15_keeps_the_transactions_of_other_engines(tmp_path: Path) -> None:
+def test_P47_a_file_of_version_15_keeps_the_transactions_of_other_engines(tmp_path: Path) -> None:
     """Nobody knows of them whether their files are complete, so they may commit as before."""
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         (txn,) = warehouse.metastore.open_ids(1, TxnType.DEFAULT, ClientInfo())

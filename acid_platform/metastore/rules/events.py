@@ -180,7 +180,7 @@ class SnapshotTaken(Event):
 
 @dataclass(frozen=True, slots=True)
 class FinishAwaited(Event):
-    """Whether a transaction waits for its engine to say that all files are written (P34)."""
+    """Whether a transaction waits for its engine to say that all files are written (P47)."""
 
     kind = "finish_awaited"
 

@@ -164,7 +164,7 @@ class Txn:
     pins: tuple[Pin, ...] = ()
     """Past snapshots that it reads (P36)."""
     unfinished: bool = False
-    """Its engine says when all its files are written, and has not said so yet (P34)."""
+    """Its engine says when all its files are written, and has not said so yet (P47)."""
 
     @property
     def is_open(self) -> bool:
