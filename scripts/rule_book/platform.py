@@ -640,5 +640,22 @@ GROUP = Group(
                 "test_P46_which_outputs_come_into_sight",
             ),
         ),
+        Rule(
+            "P47",
+            "A statement of another engine commits all its files or none, also if the engine commits"
+            " after a failure. Trino does; before the commit of a statement that succeeded, it says"
+            " that all files are written. Without that, files of a statement of Trino abort its"
+            " transaction.",
+            (
+                "gateway.finishing",
+                "metastore.rules.foreign_transactions:finish_write",
+            ),
+            (
+                "test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused",
+                "test_P47_an_insert_into_partitions_is_finished_when_it_names_them",
+                "test_P47_a_statement_without_files_needs_no_finish",
+                "test_P47_a_file_of_version_15_keeps_the_transactions_of_other_engines",
+            ),
+        ),
     ),
 )
