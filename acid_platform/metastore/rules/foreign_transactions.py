@@ -59,7 +59,7 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
 
 
 def finish_write(turn: Turn, operation: FinishWrite) -> bool:
-    """The transaction with this write id may commit its files. Raises NoSuchTable."""
+    """The transaction with this write id may commit its files (P47). Raises NoSuchTable."""
     by_txn = turn.state.table(operation.table).by_txn
     for txn in turn.state.txns.values():
         if txn.unfinished and txn.is_open and by_txn.get(txn.txn_id) == operation.write_id:
