@@ -642,10 +642,10 @@ GROUP = Group(
         ),
         Rule(
             "P47",
-            "A statement of another engine commits all its files or none, also if the engine commits"
-            " after a failure. Trino does; before the commit of a statement that succeeded, it says"
-            " that all files are written. Without that, files of a statement of Trino abort its"
-            " transaction.",
+            "A statement of another engine commits all its files or none, also if the engine"
+            " commits after a failure. Trino does; before the commit of a statement that succeeded,"
+            " it says that all files are written. Without that, files of a statement of Trino abort"
+            " its transaction.",
             (
                 "gateway.finishing",
                 "metastore.rules.foreign_transactions:finish_write",
