@@ -16,6 +16,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, SELECT, UPDATE, E, R, W, World
 
@@ -26,9 +27,15 @@ def opened(world: World, kind: TxnType = TxnType.DEFAULT) -> int:
     return number
 
 
-def ask(world: World, txn: int, *locks: LockRequest, zero_wait: bool = False) -> dict[str, Any]:
+def ask(
+    world: World, txn: int, *locks: LockRequest, zero_wait: bool = False, finishes: bool = False
+) -> dict[str, Any]:
     return world.call(
-        "request_lock", txn=txn, locks=[encode(lock) for lock in locks], zero_wait=zero_wait
+        "request_lock",
+        txn=txn,
+        locks=[encode(lock) for lock in locks],
+        zero_wait=zero_wait,
+        finishes=finishes,
     )
 
 
@@ -54,6 +61,30 @@ def test_P34_a_lock_request_is_answered_at_once_and_granted_later(world: World) 
     assert ask(world, txn, LockRequest("t", W, UPDATE))["acquired"] is True
     (touched,) = world.call("touched", txn=txn)["tables"]
     assert touched["table"] == "default.t" and touched["write_id"] == 1
+
+
+def test_P47_a_write_is_unfinished_until_its_engine_says_so(world: World) -> None:
+    """Other writes stay as they are; a metastore that starts again knows which are unfinished."""
+    txn, other = opened(world), opened(world)
+    for one in (txn, other):
+        ask(world, one, LockRequest("t", W, INSERT), finishes=True)
+
+    def unfinished(here: World, one: int) -> bool:
+        (touched,) = here.call("touched", txn=one)["tables"]
+        told: bool = touched["unfinished"]
+        return told
+
+    assert (unfinished(world, txn), unfinished(world, other)) == (True, True)
+    assert world.call("finish_write", table="t", write_id=7)["awaited"] is False
+    assert world.call("finish_write", table="t", write_id=1)["awaited"] is True
+    assert world.call("finish_write", table="t", write_id=1)["awaited"] is False
+    again = Machine()
+    again.replay(world.events)
+    assert [again.state.txns[one].unfinished for one in (txn, other)] == [False, True]
+    assert (unfinished(world, txn), unfinished(world, other)) == (False, True)
+    plain = opened(world)
+    ask(world, plain, LockRequest("t", W, INSERT))
+    assert not unfinished(world, plain)
 
 
 def test_P22_other_engines_see_nothing_of_a_dropped_table_whose_files_are_still_there(

@@ -134,7 +134,8 @@ class Chaos:
             asked = LockRequest(table, LockType.EXCL_WRITE, operation, partition)
             txn_id = self.open[one % len(self.open)].id if two % 4 else 0
             lock = encode(asked if txn_id else LockRequest(table, LockType.SHARED_READ))
-            ext = world.call("request_lock", txn=txn_id, locks=[lock], zero_wait=False)["ext"]
+            more_asked = {"zero_wait": False, "finishes": two % 3 == 0}
+            ext = world.call("request_lock", txn=txn_id, locks=[lock], **more_asked)["ext"]
             world.call("check_lock", ext=ext)
         elif action == 19 and self.open:
             # Reads the changes for a consumer, and commits with its cursor, or forgets it.
@@ -154,6 +155,7 @@ class Chaos:
             batch = SinkBatch(sink, table, f"q{one % 2}", two, one)
             world.call("commit", txn=txn.id, writes=[], sinks=[encode(batch)])
         elif action == 21:
+            world.call("finish_write", table=table, write_id=one)
             for left in world.call("unpublished")["tasks"]:
                 world.call("end_publication", ext=left["lock"])
 
