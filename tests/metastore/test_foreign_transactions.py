@@ -63,6 +63,20 @@ def test_P34_a_lock_request_is_answered_at_once_and_granted_later(world: World) 
     assert touched["table"] == "default.t" and touched["write_id"] == 1
 
 
+def test_P48_a_lock_that_is_asked_for_again_does_not_wait_for_who_waits_for_it(
+    world: World,
+) -> None:
+    """An engine whose answer was lost asks again, when an overwrite stands in line already."""
+    reader, writer, later = opened(world), opened(world), opened(world)
+    assert ask(world, reader, LockRequest("t", R))["acquired"]
+    overwrite = ask(world, writer, LockRequest("t", E))
+    assert not overwrite["acquired"]
+    assert ask(world, reader, LockRequest("t", R))["acquired"]
+    assert not ask(world, later, LockRequest("t", R))["acquired"], "others stand in line"
+    world.call("commit", txn=reader, writes=[])
+    assert world.call("check_lock", ext=overwrite["ext"])["acquired"]
+
+
 def test_P47_a_write_is_unfinished_until_its_engine_says_so(world: World) -> None:
     """Other writes stay as they are; a metastore that starts again knows which are unfinished."""
     txn, other = opened(world), opened(world)

@@ -174,7 +174,7 @@ class Line(Declarations):
         """Whether an earlier request blocks it, held or waiting, but not its own (L2, L5).
 
         A publication waits for later locks too that are held: who holds a lock does not wait for a
-        publication that waits (P46).
+        publication that waits (P46), nor for a request that waits for this lock (P48).
         """
         later = False
         for other in self.queue:
@@ -186,9 +186,20 @@ class Line(Declarations):
                 continue
             if other.publishes and not other.granted and self._holds(lock.txn):
                 continue
+            if not other.granted and self._in_the_way(lock.txn, other):
+                continue
             if any(waits(asked, resource) for resource in other.resources):
                 return True
         return False
+
+    def _in_the_way(self, txn: int, waiting: Lock) -> bool:
+        return txn != 0 and any(
+            waits(wanted, held)
+            for lock in self.queue
+            if lock.txn == txn and lock.granted
+            for held in lock.resources
+            for wanted in waiting.resources
+        )
 
     def _holds(self, txn: int) -> bool:
         return txn != 0 and any(lock.txn == txn and lock.granted for lock in self.queue)

@@ -1313,6 +1313,14 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         seed=64,
     ),
     Edit(
+        "P48",
+        "a request waits for one that waits for its transaction",
+        locking,
+        "first_block",
+        "not other.acquired and _waits_for(state, other, entry.txn_id)",
+        "False",
+    ),
+    Edit(
         "P46",
         "somebody ends the publication of a compaction that goes on",
         publications,

@@ -132,9 +132,9 @@ class Block:
 def first_block(state: State, entry: LockEntry) -> Block | None:
     """The first component that must wait, and for what.
 
-    Requests with smaller ids block, and whatever is held (L2, L3, L5). Only a publication meets a
-    later lock that is held: who holds a lock already does not wait for a publication that waits, or
-    each of them could wait for the other (P46).
+    Requests with smaller ids block, and whatever is held (L2, L3, L5). But who holds a lock does
+    not wait for a publication that waits (P46), nor for a request that waits for this lock (P48): each
+    of them could wait for the other.
     """
     for component in entry.components:
         for other in _rivals(state, component):
@@ -146,6 +146,8 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
                 continue
             for existing in other.components:
                 if reason := blocked_by(component, existing):
+                    if not other.acquired and _waits_for(state, other, entry.txn_id):
+                        break
                     told = f"{reason} (lock {other.ext}, transaction {other.txn_id})"
                     return Block(component, existing, told)
     return None
@@ -154,6 +156,18 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
 def _holds_locks(state: State, txn_id: int) -> bool:
     return txn_id != 0 and any(
         state.locks[ext].acquired for ext in state.locks_by_txn.get(txn_id, ())
+    )
+
+
+def _waits_for(state: State, waiting: LockEntry, txn_id: int) -> bool:
+    """Whether a lock that the transaction holds is in the way of the request."""
+    held = [state.locks[ext] for ext in state.locks_by_txn.get(txn_id, ())] if txn_id else []
+    return any(
+        blocked_by(wanted, component)
+        for entry in held
+        if entry.acquired
+        for component in entry.components
+        for wanted in waiting.components
     )
 
 

@@ -18,6 +18,8 @@ _HERE = Path(__file__).parent
 _LEFT_OUT = "hadoop-client-api,slf4j-reload4j,slf4j-log4j12"
 """Artifacts that are in other jars too, in other versions."""
 _MEMORY = "1500m"
+NO_ANSWER = "did not answer"
+"""What is told of a statement that perhaps still goes on."""
 _LONGEST = 300.0
 """Seconds that a statement may take."""
 _JOB_FAILED = "from org.apache.hadoop.hive.ql.exec.mr.MapRedTask"
@@ -124,7 +126,7 @@ class Session:
             except TimeoutError as error:
                 self.close()
                 self._connect()
-                raise Failed(f"Hive did not answer within {_LONGEST:.0f} s") from error
+                raise Failed(f"Hive {NO_ANSWER} within {_LONGEST:.0f} s") from error
             if not line:
                 raise Failed(f"Hive ended: {' '.join(lines)[-1000:]}")
             line = line.rstrip("\n")
