@@ -658,5 +658,13 @@ GROUP = Group(
                 "test_P47_a_file_of_version_15_keeps_the_transactions_of_other_engines",
             ),
         ),
+        Rule(
+            "P48",
+            "A lock request does not wait for another request that waits for a lock of its own"
+            " transaction. So an engine may ask again for a lock whose answer was lost, while an"
+            " overwrite stands in line.",
+            ("metastore.rules.locking:first_block",),
+            ("test_P48_a_lock_that_is_asked_for_again_does_not_wait_for_who_waits_for_it",),
+        ),
     ),
 )

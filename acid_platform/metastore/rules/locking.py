@@ -133,8 +133,8 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
     """The first component that must wait, and for what.
 
     Requests with smaller ids block, and whatever is held (L2, L3, L5). But who holds a lock does
-    not wait for a publication that waits (P46), nor for a request that waits for this lock (P48): each
-    of them could wait for the other.
+    not wait for a publication that waits (P46), nor for a request that waits for this lock (P48):
+    each of them could wait for the other.
     """
     for component in entry.components:
         for other in _rivals(state, component):
