@@ -1166,7 +1166,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "pins",
         "for tag in tags]",
         "for tag in ()]",
-        seed=21,
+        seed=12,
     ),
     Edit(
         "P36",
@@ -1247,7 +1247,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "_kept",
         "if not pin.write_ids.is_valid(row.highest_write_id):",
         "if False:",
-        seed=195,
+        seed=51,
     ),
     Edit(
         "P36",
