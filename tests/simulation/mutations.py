@@ -1175,7 +1175,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "before_commits",
         "while top > 0 and top in opened:",
         "while top > 0 and (top in opened or top in aborted):",
-        seed=711,
+        seed=1605,
     ),
     Edit(
         "P36",
