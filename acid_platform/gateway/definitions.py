@@ -220,7 +220,8 @@ class Definitions:
         """As `alter_table`; with a write id, the engine has written all its files too (P47)."""
         self.alter_table(request.dbName, request.tableName, request.table)
         if request.writeId and request.writeId > 0:
-            self._metastore.finish_write(f"{request.dbName}.{request.tableName}", request.writeId)
+            now = request.table  # it may have a new name
+            self._metastore.finish_write(f"{now.dbName}.{now.tableName}", request.writeId)
         return load().AlterTableResponse()
 
 

@@ -654,6 +654,8 @@ GROUP = Group(
                 "test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused",
                 "test_P47_an_insert_into_partitions_is_finished_when_it_names_them",
                 "test_P47_a_statement_without_files_needs_no_finish",
+                "test_P47_an_engine_that_aborts_what_failed_need_not_say_that_it_is_done",
+                "test_P47_a_table_may_be_renamed_under_a_write_id",
                 "test_P47_a_write_is_unfinished_until_its_engine_says_so",
                 "test_P47_a_file_of_version_15_keeps_the_transactions_of_other_engines",
             ),

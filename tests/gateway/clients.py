@@ -72,6 +72,8 @@ class Statement:
             num_txns=1, user=user, hostname="worker-7", agentInfo=agent, txn_type=kind
         )
         (self.id,) = client.open_txns(request).txn_ids
+        self.query = "20261123_100000_00001_abcde"
+        """The query's id; by its form the gateway knows Trino."""
         self._allocated: list[tuple[str, int]] = []
 
     def lock(
@@ -99,7 +101,7 @@ class Statement:
                 txnid=self.id,
                 user="ann",
                 hostname="worker-7",
-                agentInfo="20261123_100000_00001_abcde",
+                agentInfo=self.query,
             )
         )
 

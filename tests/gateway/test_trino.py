@@ -26,6 +26,7 @@ from tests.gateway.clients import (
     insert_events,
     m,
     new_partition,
+    shown,
     trino_insert,
 )
 from tests.gateway.conftest import serving
@@ -361,3 +362,30 @@ def test_P47_a_statement_without_files_needs_no_finish(
     statement.allocate(table.name)
     statement.commit(finished=False)
     assert warehouse.metastore.outcome_of(statement.id).state == "c"
+
+
+def test_P47_an_engine_that_aborts_what_failed_need_not_say_that_it_is_done(
+    client: Any, warehouse: Warehouse, table: Table
+) -> None:
+    """Hive without statistics says nothing."""
+    statement = Statement(client)
+    statement.query = "root_20261124031025_dd2e18a0-c0bb-4c1a-8b09-608ea255a4e2"
+    statement.lock(table.name, INSERT)
+    write_id = statement.allocate(table.name)
+    where = files(client, table.name)
+    where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    statement.commit(finished=False)
+    assert rows(table) == [(1, "a")]
+
+
+def test_P47_a_table_may_be_renamed_under_a_write_id(client: Any, warehouse: Warehouse) -> None:
+    table = warehouse.create_table("db.before", "id int, v string")
+    statement = Statement(client)
+    write_id = statement.allocate(table.name)
+    new = shown(client, table.name)
+    new.tableName = "after"
+    client.alter_table_req(
+        m.AlterTableRequest(dbName="db", tableName="before", table=new, writeId=write_id)
+    )
+    assert "db.after" in warehouse.tables()
+    statement.abort()

@@ -68,13 +68,13 @@ class ForeignTransactionCalls(Caller):
     ) -> LockProgress:
         """Asks for locks and returns at once; a request that waits goes on waiting.
 
-        `txn` 0: no transaction holds them. `finishes`: the engine calls for `finish_write` when all
-        its files are written. Raises what `Transaction.lock` raises but LockTimeout.
+        `txn` 0: no transaction holds them. `finishes`: `finish_write` will be called when all
+        files are written. Raises what `Transaction.lock` raises but LockTimeout.
         """
         return self._call(RequestLock(txn, tuple(locks), zero_wait, finishes))
 
     def finish_write(self, table: str, write_id: int) -> bool:
-        """All files of this write id are written; False if nobody waits for that.
+        """Records that all files of this write id are written; False if it was not awaited.
 
         Raises NoSuchTable.
         """

@@ -44,7 +44,7 @@ class RequestLock(Operation[LockProgress]):
 
 @dataclass(frozen=True, slots=True)
 class FinishWrite(Operation[bool]):
-    """The engine has written all files of this write id; False if nobody waits for that."""
+    """The engine has written all files of this write id; False if that was not awaited."""
 
     op = "finish_write"
     answers = "awaited"
