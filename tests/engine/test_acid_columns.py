@@ -20,6 +20,7 @@ from acid_platform.engine.open import open_scan
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
 from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
+from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.engine.spark.read import filtered
@@ -37,7 +38,9 @@ Plan = tuple[str, ...]
 
 
 @pytest.fixture(autouse=True)
-def translating(spark: SparkSession) -> None:
+def by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's own reader, as in sessions that can't load our format."""
+    monkeypatch.setenv(READER_VARIABLE, "spark")
     install_expiry(spark)
 
 

@@ -87,7 +87,7 @@ def mapped_in_arrow(
         python = java_class(spark, f"{_PYTHON}.SimplePythonFunction")(
             bytearray(command), *_surroundings(spark)
         )
-        kind = _member(spark, answer.json(), lambda: _parsed(spark, answer))
+        kind = _member(spark, answer.json(), lambda: parsed(spark, answer))
         none = _member(spark, "no list", lambda: java_class(spark, _LIST)())
         column = java_class(spark, f"{_SQL}.execution.python.UserDefinedPythonFunction")(
             "work", python, kind, PythonEvalType.SQL_MAP_ARROW_ITER_UDF, True, none, none
@@ -129,7 +129,7 @@ def orc_frame(
     reader = spark._jsparkSession.read()
     for name, value in options.items():
         reader.option(name, value)
-    reader.schema(_parsed(spark, schema))
+    reader.schema(parsed(spark, schema))
     return ClassicFrame(reader.orc(passed(spark, uris)), spark)
 
 
@@ -193,7 +193,7 @@ def passed(spark: SparkSession, texts: Sequence[str]) -> Any:
     return divider.split(_BETWEEN.join(texts))
 
 
-def _parsed(spark: SparkSession, kind: T.StructType) -> Any:
+def parsed(spark: SparkSession, kind: T.StructType) -> Any:
     return spark._jsparkSession.parseDataType(kind.json())
 
 

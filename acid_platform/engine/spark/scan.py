@@ -1,72 +1,31 @@
 """The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
 
-Files are grouped by the tests that their rows need. Each group is filtered first by the validity of
-write ids, then by the reader's predicate, last by the delete test.
+Our own format reads ACID files, where the session can load it; Spark's readers read the others. The
+readers leave out rows of invalid write ids. The reader's predicate comes next, last the delete test
+where the reader has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.engine.scans import EntityScan, TableScan
-from acid_platform.engine.spark.acid_columns import (
-    ALL,
-    KEY_COLUMNS,
-    AcidColumns,
-    can_leave_out,
-    some,
-)
-from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
-from acid_platform.engine.spark.delete_files import deleted_in_files
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.delete_test import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.live_rows import LiveFiles, divided
 from acid_platform.engine.spark.prepared import prepared
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.sarg import search_argument
-from acid_platform.engine.spark.source_frames import (
-    ENTITY,
-    Entity,
-    Found,
-    SourceFrames,
-    key_fields,
-    never_pushed,
-)
+from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, KEYS, ROW_ID, WRITE_ID, key_fields
+from acid_platform.engine.spark.spark_readers import SparkReaders
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.reading.predicates import columns_of
-from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
-from acid_platform.storage.unread_keys import UnreadKeys
-
-UNION_LIMIT = 16
-UNION_BYTES = 8 << 20
-"""A few large entities are scanned one by one, with partition values as literals; many or small
-entities together, with values from the file's path. That costs 0.1 to 0.2 microseconds per row,
-while each branch of a union costs 25 to 100 milliseconds of planning. The rows are the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """Files that are read in the same way and need the same tests.
-
-    `above` -1: no earlier directory holds some of the same rows (F13).
-    """
-
-    kind: SourceKind
-    streamed: bool
-    """Read through Arrow: rows need row ids by position, or the file ends at a flush length."""
-    positional: bool
-    test_rows: bool
-    test_deletes: bool
-    above: int
-    proven: bool
-    """The files' recorded statistics show that all rows are insert events with complete keys."""
+from acid_platform.snapshot.sources import SourceKind
 
 
 class ScanBuilder:
@@ -107,119 +66,27 @@ class ScanBuilder:
 
         Raises InvalidExpression and UnknownColumn for `where`.
         """
-        entities = self.scan.entities
-        large = self.scan.read_bytes >= UNION_BYTES * len(entities)
-        if len(entities) < 2 or (large and len(entities) <= UNION_LIMIT):
-            groups = [[entity] for entity in entities]
-        else:
-            groups = [list(entities)]
-        options: dict[str, str] = {}
-        if self.where is not None:
-            options = search_argument(
-                self.spark, self.columns, self.scan.partition_columns, self.where
-            )
-        frames = [frame for group in groups for frame in self._group(group, options)]
-        if not frames:
+        acid, others = divided(self.spark, self.scan)
+        parts = [
+            *LiveFiles(self.spark, acid, self.columns, self.needs_ids, self.file_names).read(),
+            *SparkReaders(
+                self.spark, others, self.columns, self.needs_ids, self.where, self.file_names
+            ).read(),
+        ]
+        if not parts:
             nothing = self._filtered(self._empty())
             return nothing if self.shows_ids else nothing.drop(*KEYS)
-        return reduce(DataFrame.union, frames)
+        return reduce(DataFrame.union, map(self._live, parts))
 
-    def _group(self, group: list[EntityScan], options: dict[str, str]) -> Iterator[DataFrame]:
-        found = [
-            (self._branch(entity, source), (ordinal, source))
-            for ordinal, entity in enumerate(group)
-            for source in entity.sources.inserts
+    def _live(self, rows: ReadRows) -> DataFrame:
+        """The rows that the predicate accepts and that are not deleted."""
+        accepted = replace(rows, frame=self._filtered(rows.frame))
+        live = accepted.live(self.spark, self.scan)
+        helpers = [
+            *([ENTITY] if rows.deleted is not None else []),
+            *(KEYS if rows.keys and not self.shows_ids else []),
         ]
-        keys = [entity.deletes for entity in group]
-        tested = {branch for branch, _ in found if branch.test_deletes}
-        in_tasks = any(isinstance(one, UnreadKeys) for one in keys)
-        bitmap = DeleteBitmap.build(keys) if tested and not in_tasks else None
-        branches: dict[_Branch, list[Found]] = {}
-        for branch, one in found:
-            # Testing all rows by the bitmap costs less than a separate scan of files without
-            # deletes: after a union Spark copies every row once more.
-            if bitmap is not None and (beside := replace(branch, test_deletes=True)) in tested:
-                branch = beside
-            branches.setdefault(branch, []).append(one)
-        frames_of = SourceFrames(
-            self.spark,
-            self.scan.files,
-            self.scan.columns,
-            self.columns,
-            self.scan.partition_columns,
-            [Entity(entity_scan.partition, entity_scan.values) for entity_scan in group],
-            self.scan.format,
-            options,
-            self.file_names,
-        )
-        for branch, sources in branches.items():
-            tests = branch.test_deletes
-            if branch.streamed:
-                frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
-            else:
-                frames = list(
-                    frames_of.native(
-                        branch.kind,
-                        branch.positional,
-                        sources,
-                        self._validity(branch),
-                        self.needs_ids or tests,
-                        tests,
-                        self._decoded(branch, [source for _, source in sources]),
-                    )
-                )
-            for frame in frames:
-                rows = self._filtered(frame)
-                if bitmap is not None and tests:
-                    rows = rows.filter(~bitmap.deleted(self.spark, ENTITY))
-                elif tests:
-                    rows = self._without_deleted(rows, group)
-                have_keys = self.needs_ids or tests or branch.streamed
-                helpers = [
-                    *([ENTITY] if tests else []),
-                    *(KEYS if have_keys and not self.shows_ids else []),
-                ]
-                yield rows.drop(*helpers) if helpers else rows
-
-    def _branch(self, entity: EntityScan, source: Source) -> _Branch:
-        test_deletes = _may_have_deleted_rows(entity.deletes, source)
-        counted = source.kind is SourceKind.RAW and (self.needs_ids or test_deletes)
-        return _Branch(
-            source.kind,
-            counted or source.length is not None,
-            source.positional,
-            source.test_rows and source.kind is SourceKind.ACID,
-            test_deletes,
-            source.above,
-            source.kind is SourceKind.ACID
-            and (source.keys is not None or source.rows == 0)
-            and can_leave_out(self.spark),
-        )
-
-    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
-        """The ACID columns that the rows of these files are tested by, or that are asked for."""
-        if not branch.proven:
-            return ALL
-        needed = frozenset(KEY_COLUMNS if self.needs_ids or branch.test_deletes else ())
-        if branch.test_rows or branch.above >= 0:
-            needed |= {schema.CURRENT_TRANSACTION}
-        write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}
-        return some(needed, write_ids.pop() if len(write_ids) == 1 else None)
-
-    def _validity(self, branch: _Branch) -> list[str]:
-        """SQL tests that drop rows of invalid write ids."""
-        tests = self._valid_ids() if branch.test_rows else []
-        if branch.above >= 0:
-            tests.append(f"{never_pushed(schema.CURRENT_TRANSACTION)} > {branch.above}")
-        return tests
-
-    def _valid_ids(self) -> list[str]:
-        """SQL tests of events with ACID columns: the snapshot sees their currentTransaction."""
-        current, write_ids = never_pushed(schema.CURRENT_TRANSACTION), self.scan.write_ids
-        tests = [f"{current} <= {write_ids.high_watermark}"]
-        if excepted := sorted({*write_ids.open, *write_ids.aborted}):
-            tests.append(f"{current} NOT IN ({', '.join(map(str, excepted))})")
-        return tests
+        return live.drop(*helpers) if helpers else live
 
     def _filtered(self, frame: DataFrame) -> DataFrame:
         if self.where is None:
@@ -230,28 +97,6 @@ class ScanBuilder:
             with_id = frame.selectExpr("*", ROW_ID_STRUCT)
             return with_id.filter(self.where).drop(ROW_ID_COLUMN)
 
-    def _without_deleted(self, frame: DataFrame, group: Sequence[EntityScan]) -> DataFrame:
-        unread = [isinstance(entity.deletes, UnreadKeys) for entity in group]
-        loaded = [
-            NO_DELETES if late else one.deletes for one, late in zip(group, unread, strict=True)
-        ]
-        gone = keys_frame(self.spark, loaded)
-        files = self.scan.files
-        for ordinal, (entity, late) in enumerate(zip(group, unread, strict=True)):
-            if late:
-                uris = [files.uri(source.path) for source in entity.sources.deletes]
-                valid = self._valid_ids()
-                gone = gone.union(deleted_in_files(self.spark, uris, valid, ordinal))
-        if any(unread):  # not by a broadcast, which the driver would have to hold
-            gone = gone.hint("merge")
-        same = (
-            (F.col(WRITE_ID) == gone["w"])
-            & (F.col(BUCKET) == gone["b"])
-            & (F.col(ROW_ID) == gone["r"])
-            & (F.col(ENTITY) == gone["e"])
-        )
-        return frame.join(gone, same, "left_anti")
-
     def _empty(self) -> DataFrame:
         fields = [
             *spark_schema(self.columns).fields,
@@ -261,17 +106,6 @@ class ScanBuilder:
         if self.file_names:
             fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
         return self.spark.createDataFrame([], T.StructType(fields))
-
-
-def _may_have_deleted_rows(deletes: DeleteKeys, source: Source) -> bool:
-    if isinstance(deletes, UnreadKeys):
-        return source.low <= deletes.newest
-    if source.keys is None:
-        return deletes.may_touch(source.low, source.high, source.number)
-    (low, high), (bucket, last) = source.keys.write_ids, source.keys.buckets
-    if low == high and bucket == last:
-        return deletes.within(low, bucket, *source.keys.row_ids) > 0
-    return deletes.may_touch(low, high, source.number)
 
 
 ROW_ID_STRUCT = (

@@ -22,7 +22,7 @@ from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.few_calls import orc_frame
 from acid_platform.engine.spark.plain_files import read_plain
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
+from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
@@ -35,9 +35,6 @@ from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.files import Files
 from acid_platform.storage.source_read import EntityRead
 from acid_platform.transactions import ValidWriteIdList
-
-ENTITY = "__e"
-"""The column with the ordinal of a row's entity in the scan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +255,6 @@ class SourceFrames:
 def _sql_value(value: str | None) -> str:
     """A string or NULL as SQL. Spark gets expressions as text: one call instead of hundreds."""
     return "NULL" if value is None else sql_string(value)
-
-
-def key_fields() -> list[T.StructField]:
-    return [
-        T.StructField(WRITE_ID, T.LongType()),
-        T.StructField(BUCKET, T.IntegerType()),
-        T.StructField(ROW_ID, T.LongType()),
-    ]
 
 
 def never_pushed(name: str) -> str:

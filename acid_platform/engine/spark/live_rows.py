@@ -1,0 +1,194 @@
+"""A frame of the live rows of a snapshot's ACID files, read by our own file format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import pairwise
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+from acid_platform.engine.scans import EntityScan, TableScan
+from acid_platform.engine.spark.acid_format import has_acid_format, snapshot_files
+from acid_platform.engine.spark.cache import FILE_BYTES, kept
+from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
+from acid_platform.engine.spark.delete_test import ReadRows, may_have_deleted_rows
+from acid_platform.engine.spark.few_calls import parsed, passed, selected
+from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
+from acid_platform.engine.spark.spark_types import quoted, spark_schema
+from acid_platform.layout.schema import FILE_NAME_COLUMN
+from acid_platform.layout.types import Column
+from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.storage.deletes import DeleteKeys
+from acid_platform.storage.unread_keys import UnreadKeys
+
+PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS = 1, 2, 4, 8
+"""Flags of a file, as in `AcidFile.java`."""
+
+TIME_ZONE = "UTC"
+"""Of timestamps in partition values; every session has it (P17)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the entity with this ordinal; `tested`: the loaded keys may delete rows of it."""
+
+    ordinal: int
+    source: Source
+    tested: bool
+
+
+def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]:
+    """The scan in two: of the files that our format reads in this session, and of the others."""
+    if not has_acid_format(spark):
+        return replace(scan, entities=()), scan
+    ours: list[EntityScan] = []
+    others: list[EntityScan] = []
+    for entity in scan.entities:
+        parts: tuple[list[Source], list[Source]] = ([], [])
+        for source in entity.sources.inserts:
+            parts[source.kind is not SourceKind.ACID or source.length is not None].append(source)
+        for part, entities in zip(parts, (ours, others), strict=True):
+            if part:
+                sources = replace(entity.sources, inserts=tuple(part))
+                entities.append(replace(entity, sources=sources))
+    return replace(scan, entities=tuple(ours)), replace(scan, entities=tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """The ACID files of a scan: `columns`, partition columns, KEYS if `keys`.
+
+    `file_names` adds FILE_NAME_COLUMN.
+    """
+
+    spark: SparkSession
+    scan: TableScan
+    columns: tuple[Column, ...]
+    keys: bool
+    file_names: bool
+
+    def read(self) -> Iterator[ReadRows]:
+        """Live rows; but where the driver has not loaded the deleted keys, they are still to be
+        joined."""
+        live, joined = [], []
+        for ordinal, entity in enumerate(self.scan.entities):
+            late = isinstance(entity.deletes, UnreadKeys)
+            for source in entity.sources.inserts:
+                touched = may_have_deleted_rows(entity.deletes, source)
+                if touched and late:
+                    joined.append(_File(ordinal, source, tested=False))
+                else:
+                    live.append(_File(ordinal, source, tested=touched))
+        if live:
+            yield ReadRows(self._selected(live, self.keys, False), self.keys)
+        if joined:
+            yield ReadRows(self._selected(joined, True, True), True, self.scan.entities)
+
+    def _selected(self, files: Sequence[_File], keys: bool, entity: bool) -> DataFrame:
+        """The frame with the columns in their order, and CHAR and VARCHAR as they are read."""
+        rows = self._frame(files, keys, entity)
+        columns = (*self.columns, *self.scan.partition_columns)
+        texts = any(has_char_or_varchar(column.type) for column in columns)
+        if not (texts or keys or entity or self.file_names):
+            return rows
+        rows = selected(
+            rows,
+            [
+                *(f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in columns),
+                *(KEYS if keys else ()),
+                *([ENTITY] if entity else []),
+                *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
+            ],
+        )
+        return marked(rows, columns)
+
+    def _frame(self, files: Sequence[_File], keys: bool, entity: bool) -> DataFrame:
+        """A frame of our format: `columns`, KEYS and ENTITY if asked for, partition columns."""
+        scan = self.scan
+        uris = [scan.files.uri(file.source.path) for file in files]
+        numbers = _numbers(scan, files)
+        virtual = key_fields(nullable=False) if keys else []
+        if entity:
+            virtual.append(T.StructField(ENTITY, T.IntegerType(), False))
+        data = T.StructType([*spark_schema(self.columns).fields, *virtual])
+        partition = spark_schema(scan.partition_columns)
+        values = [
+            "-" if one is None else f"={one}" for each in scan.entities for one in each.values
+        ]
+        digest = blake2b(numbers)
+        for text in (scan.location, data.json(), partition.json(), *values, *uris):
+            digest.update(b"\0" + text.encode())
+        identity = digest.hexdigest()
+
+        def make() -> DataFrame:
+            made = snapshot_files(
+                self.spark,
+                identity,
+                scan.files.uri(scan.location),
+                passed(self.spark, uris),
+                parsed(self.spark, partition),
+                passed(self.spark, values),
+                TIME_ZONE,
+                bytearray(numbers),
+            )
+            names = passed(self.spark, [*KEYS, ENTITY])
+            session = self.spark._jsparkSession
+            return ClassicFrame(made.frame(session, parsed(self.spark, data), names), self.spark)
+
+        return kept(self.spark, identity, FILE_BYTES * len(uris) + len(numbers), make)
+
+
+def _numbers(scan: TableScan, found: Sequence[_File]) -> bytes:
+    """What `SnapshotFiles.java` reads, as little-endian 64-bit integers: files, then row tests."""
+    files = np.zeros((len(found), 7), np.int64)
+    for row, file in zip(files, found, strict=True):
+        source = file.source
+        flags = TEST_DELETES * file.tested + TEST_ROWS * source.test_rows
+        write_id = bucket = first = 0
+        if source.keys is not None:
+            flags += PROVEN
+            (write_id, high), (bucket, last), (first, end) = (
+                source.keys.write_ids,
+                source.keys.buckets,
+                source.keys.row_ids,
+            )
+            if write_id == high and bucket == last and source.rows == end - first + 1:
+                flags += CONTIGUOUS
+        elif source.rows == 0:
+            flags += PROVEN
+        row[:] = source.size, file.ordinal, flags, source.above, write_id, bucket, first
+    invalid = sorted({*scan.write_ids.open, *scan.write_ids.aborted})
+    parts = [
+        np.array([len(scan.entities)], np.int64),
+        files.ravel(),
+        np.array([scan.write_ids.high_watermark, len(invalid), *invalid], np.int64),
+    ]
+    for ordinal in sorted({file.ordinal for file in found if file.tested}):
+        parts += _groups(ordinal, scan.entities[ordinal].deletes)
+    return np.concatenate(parts).astype("<i8", copy=False).tobytes()
+
+
+def _groups(ordinal: int, keys: DeleteKeys) -> Iterator[np.ndarray]:
+    """The deleted rowIds of each (write id, bucket property): as a bitmap if that is shorter."""
+    if not len(keys):
+        return
+    fresh = (np.diff(keys.write_ids) != 0) | (np.diff(keys.buckets) != 0)
+    edges = [0, *(np.flatnonzero(fresh) + 1).tolist(), len(keys)]
+    for first, last in pairwise(edges):
+        row_ids = keys.row_ids[first:last]
+        head = [ordinal, int(keys.write_ids[first]), int(keys.buckets[first])]
+        word = row_ids >> 6
+        low, words = int(word[0]), int(word[-1] - word[0]) + 1
+        if words <= len(row_ids):
+            bits = np.zeros(words, np.uint64)
+            np.bitwise_or.at(bits, word - low, np.uint64(1) << (row_ids & 63).astype(np.uint64))
+            yield np.array([*head, 1, low << 6, words], np.int64)
+            yield bits.view(np.int64)
+        else:
+            yield np.array([*head, 0, int(row_ids[0]), len(row_ids)], np.int64)
+            yield row_ids
