@@ -32,7 +32,7 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import acid_columns
-from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.transactions import ValidTxnList
 from tests.notation import names, txns, write_ids
@@ -113,6 +113,23 @@ class AcidTable:
             columns or self.columns,
             options,
         )
+
+    def written(self, path: str, *stripes: Sequence[Row]) -> AcidTable:
+        """Writes an insert file with a key index, by our own writer: one stripe for each list."""
+        columns, file = parse_columns(self.columns), self.file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        target = acid_schema(columns)
+        writer = AcidWriter(
+            lambda: pa.OSFile(str(file), "wb"), str(file), columns, "zlib", stripe_bytes=1
+        )
+        for rows in stripes:
+            w, b, r = ([row[i] for row in rows] for i in range(3))
+            names = [column.name for column in columns]
+            values = [dict(zip(names, row[3:], strict=True)) for row in rows]
+            arrays = [[0] * len(rows), w, b, r, w, values]
+            writer.write(pa.table(arrays, schema=target).combine_chunks().to_batches()[0])
+        writer.close()
+        return self
 
     def deletes(
         self,
@@ -227,7 +244,8 @@ def proven(scan: TableScan) -> TableScan:
             return source
         name = source.path.rpartition("/")[2]
         entry = recorded_file(scan.files, source.path, name, length=source.length)
-        return replace(source, keys=entry.keys)
+        rows = entry.footer.rows if entry.footer else None
+        return replace(source, keys=entry.keys, rows=rows)
 
     return replace(
         scan,

@@ -1,4 +1,4 @@
-"""Runs a test with both readers, on the same files and lists."""
+"""Runs a test with all readers, on the same files and lists."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SPARK = pytest.param("spark", marks=pytest.mark.spark)
+SPARKS_OWN = pytest.param("sparks-own", marks=[pytest.mark.spark, pytest.mark.slow])
 
 
-@pytest.fixture(params=["arrow", SPARK], autouse=True)
-def both_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The reader that `AcidTable` uses: `to_arrow`, or Spark's `read`."""
+@pytest.fixture(params=["arrow", SPARK, SPARKS_OWN], autouse=True)
+def all_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The reader that `AcidTable` uses: `to_arrow`, or Spark's `read` by our format or without."""
     if request.param == "arrow":
         return "arrow"
+    from acid_platform.engine.spark.acid_format import READER_VARIABLE
     from acid_platform.engine.spark.failures import install_expiry
     from acid_platform.engine.spark.read import filtered
 
+    if request.param == "sparks-own":
+        monkeypatch.setenv(READER_VARIABLE, "spark")
     spark = request.getfixturevalue("spark")
     install_expiry(spark)
 

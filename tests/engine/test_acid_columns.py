@@ -16,21 +16,18 @@ from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.open import open_scan
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
 from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.few_calls import java_class
-from acid_platform.engine.spark.read import filtered
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.snapshot.ranges import KeyRanges
 from acid_platform.storage.files import Files
 from acid_platform.storage.recorded import recorded_file
 from tests.acid_files import B1, AcidTable, P, proven
-from tests.notation import txns, write_ids
+from tests.spark_scans import leaves, read, rows, scans
 
 pytestmark = pytest.mark.spark
 
@@ -42,26 +39,6 @@ def by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's own reader, as in sessions that can't load our format."""
     monkeypatch.setenv(READER_VARIABLE, "spark")
     install_expiry(spark)
-
-
-def scans(table: AcidTable, w: str = "99:M::") -> TableScan:
-    return open_scan(table.layout, write_ids(w), txns(""))
-
-
-def read(spark: SparkSession, scan: TableScan, **options: Any) -> DataFrame:
-    given = {"columns": None, "where": None, "row_id": False} | options
-    return filtered(lambda: spark, scan, table="db.t", **given)
-
-
-def rows(frame: DataFrame) -> list[str]:
-    return sorted(map(str, frame.collect()))
-
-
-def leaves(frame: DataFrame) -> list[Any]:
-    """The file scans of the physical plan."""
-    found = frame._jdf.queryExecution().sparkPlan().collectLeaves()
-    each = [found.apply(at) for at in range(found.size())]
-    return [leaf for leaf in each if leaf.nodeName().startswith("Scan")]
 
 
 def decoded(frame: DataFrame) -> list[set[str]]:
@@ -231,6 +208,16 @@ def test_the_scan_after_another_delete_of_the_same_files_compiles_nothing(
         assert frame.agg(F.count("w")).collect()[0][0] == left
         compiled.append(metrics.METRIC_COMPILATION_TIME().getCount() - before)
     assert compiled[1:] == [0, 0]
+
+
+def test_files_with_and_without_deletes_are_one_scan_that_applies_the_predicate_first(
+    updated: AcidTable, spark: SparkSession
+) -> None:
+    """A union would make Spark write and read every row once more."""
+    frame = read(spark, proven(scans(updated)), where="v > 10")
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]
+    assert "Union" not in plan and plan.count("Relation [operat") == 1
+    assert plan.index("> 10") < plan.index("shiftrightunsigned")
 
 
 def test_F16_rows_of_invalid_write_ids_are_tested_by_their_current_transaction(

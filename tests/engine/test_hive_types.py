@@ -210,7 +210,7 @@ def test_P17_instants_are_instants_in_every_time_zone(warehouse: Warehouse, tmp_
         table.insert(warehouse.spark.sql("SELECT TIMESTAMP_NTZ '2020-07-01 12:00:00' AS z"))
 
 
-def test_both_readers_show_ancient_days_as_they_were_written(warehouse: Warehouse) -> None:
+def test_all_readers_show_ancient_days_as_they_were_written(warehouse: Warehouse) -> None:
     """Hive's and Spark's writers count them by the Julian calendar, Arrow's reader does not."""
     table = warehouse.create_table("db.ancient", "d date, w timestamp")
     rows = [

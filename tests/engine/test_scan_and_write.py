@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.open import DELETE_KEYS
-from acid_platform.engine.spark import cache, delete_bitmap, scan, write
+from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, write
+from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
 from acid_platform.errors import InvalidDefinition, PublicationFailed, SparkMisconfigured
@@ -63,19 +64,20 @@ def table(warehouse: Warehouse, expected: pd.DataFrame) -> Table:
     return made
 
 
-@pytest.mark.parametrize("union", [True, False], ids=["union", "path"])
+@pytest.mark.parametrize("reader", ["ours", "spark-union", "spark-path"])
 @pytest.mark.parametrize("way", ["bitmap", "join", "tasks"])
 def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     warehouse: Warehouse,
     table: Table,
     expected: pd.DataFrame,
     monkeypatch: pytest.MonkeyPatch,
-    union: bool,
+    reader: str,
     way: str,
 ) -> None:
     monkeypatch.setattr(cache, "_kept", type(cache._kept)())
-    monkeypatch.setattr(scan, "UNION_BYTES", 0 if union else 1 << 60)
-    monkeypatch.setattr(scan, "UNION_LIMIT", 100)
+    monkeypatch.setenv(READER_VARIABLE, reader.partition("-")[0])
+    monkeypatch.setattr(spark_readers, "UNION_BYTES", 0 if reader == "spark-union" else 1 << 60)
+    monkeypatch.setattr(spark_readers, "UNION_LIMIT", 100)
     monkeypatch.setattr(delete_bitmap, "MAX_WORDS", 1 << 23 if way == "bitmap" else 0)
     warehouse.release()
     before = warehouse.metastore.settings()[DELETE_KEYS]

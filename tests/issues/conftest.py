@@ -1,3 +1,3 @@
 """Tests for bugs of other readers run with both of ours."""
 
-from tests.readers import both_readers as both_readers
+from tests.readers import all_readers as all_readers

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def both_readers() -> None:
+def all_readers() -> None:
     """These tests read with one reader each."""
 
 

@@ -39,7 +39,7 @@ REAPER = {"hive.timedout.txn.reaper.interval": "0.1s", "hive.timedout.txn.reaper
 
 
 @pytest.fixture
-def both_readers() -> None:
+def all_readers() -> None:
     """Each test here chooses how it reads."""
 
 

@@ -17,7 +17,7 @@ from tests.conftest import temporary_warehouse
 
 
 @pytest.fixture
-def both_readers() -> None:
+def all_readers() -> None:
     """No test here reads."""
 
 

@@ -27,7 +27,7 @@ from tests.orchestration.local_writes import insert
 
 
 @pytest.fixture(autouse=True)
-def both_readers() -> None:
+def all_readers() -> None:
     """What is tested here is not how files are read."""
 
 

@@ -26,7 +26,7 @@ from tests.metastore.processes import gone, until
 
 
 @pytest.fixture(autouse=True)
-def both_readers() -> None:
+def all_readers() -> None:
     """One reader is enough: what is tested happens before anything is read."""
 
 

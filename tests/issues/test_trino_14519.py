@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
-def both_readers() -> None:
+def all_readers() -> None:
     """Each test reads with both."""
 
 

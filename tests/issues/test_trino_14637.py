@@ -32,7 +32,7 @@ Row = tuple[str, int, int, str, int]
 
 
 @pytest.fixture(autouse=True)
-def both_readers() -> None:
+def all_readers() -> None:
     """Each test reads with both."""
 
 

@@ -19,7 +19,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
 from tests.acid_files import B1, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
-from tests.readers import both_readers as both_readers
+from tests.readers import all_readers as all_readers
 
 
 def third_row_updated(root: Path) -> AcidTable:

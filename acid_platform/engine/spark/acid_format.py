@@ -48,7 +48,7 @@ def has_acid_format(spark: SparkSession) -> bool:
             _log.warning(
                 "ACID files are read by Spark's own reader, which takes longer: ours can't be"
                 " loaded into this session (%s)",
-                str(error).strip().splitlines()[0],
+                " ".join(str(error).split("\n\tat ")[0].split()),
             )
             _loaded[context] = False
     return _loaded[context]

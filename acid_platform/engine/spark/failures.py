@@ -113,8 +113,13 @@ def of_files(error: BaseException) -> AcidError | None:
     if wrong := _NO_DELETE.search(text):
         return _no_delete(_path(wrong[1]), int(wrong[2]))
     if unreadable := _UNREADABLE.search(text):
+        inner = _innermost(error)
+        if isinstance(inner, AcidError):
+            return inner
+        if wrong := _NO_INSERT.search(_cause(inner)):  # found by our own format
+            return _no_insert(_path(wrong[1]), int(wrong[2]))
         return CorruptFile(
-            f"{_path(unquote(unreadable[1]))} can't be read: {_cause(error)};"
+            f"{_path(unquote(unreadable[1]))} can't be read: {_cause(inner)};"
             " restore it or drop its transaction"
         )
     return None
@@ -199,6 +204,13 @@ def _without_advice(line: str) -> str:
     """Spark's message without its codes, and without the advice to turn off ANSI checks."""
     advice = r" (?:Use `?'?try_|Use the SQL function|If necessary|SQLSTATE)"
     return re.split(advice, line)[0].rstrip(" .")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """What PySpark names as the cause of the cause, and so on."""
+    while (deeper := getattr(error, "_cause", None)) is not None:
+        error = deeper
+    return error
 
 
 def _cause(error: BaseException) -> str:

@@ -1,0 +1,33 @@
+"""Frames over the files of an `AcidTable`, and what their plans read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from acid_platform.engine.open import open_scan
+from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.read import filtered
+from tests.acid_files import AcidTable
+from tests.notation import txns, write_ids
+
+
+def scans(table: AcidTable, w: str = "99:M::") -> TableScan:
+    return open_scan(table.layout, write_ids(w), txns(""))
+
+
+def read(spark: SparkSession, scan: TableScan, **options: Any) -> DataFrame:
+    given = {"columns": None, "where": None, "row_id": False} | options
+    return filtered(lambda: spark, scan, table="db.t", **given)
+
+
+def rows(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def leaves(frame: DataFrame) -> list[Any]:
+    """The file scans of the physical plan."""
+    found = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+    each = [found.apply(at) for at in range(found.size())]
+    return [leaf for leaf in each if leaf.nodeName().startswith("Scan")]
