@@ -187,15 +187,18 @@ GROUP = Group(
             "P14",
             "The identity of a row counts within its partition's directory: a delete in one"
             " partition touches no other.",
-            ("engine.spark.delete_bitmap",),
+            ("engine.spark.live_rows", "engine.spark.delete_bitmap"),
             (
+                "test_P14_a_deleted_key_deletes_only_in_its_own_partition",
                 "test_P14_identities_are_per_partition",
                 "test_P14_survivors_are_the_rows_whose_whole_key_is_not_deleted",
             ),
         ),
         Rule(
             "P15",
-            "Row ids are unique and ascend within a file; they may have gaps.",
+            "Row ids are unique and ascend within a file; they may have gaps. A scan takes them"
+            " from the positions of rows only where the recorded keys have none and the file has a"
+            " key index, which writers make for ascending keys.",
             (
                 "engine.spark.write:arranged",
                 "storage.task_files",
@@ -204,6 +207,7 @@ GROUP = Group(
             (
                 "test_P15_row_ids_are_unique_and_ascend_in_every_file",
                 "test_P15_gaps_between_row_ids_are_no_damage",
+                "test_P15_row_ids_follow_from_positions_only_where_keys_are_recorded_and_known_to_ascend",
             ),
         ),
         Rule(
@@ -211,8 +215,10 @@ GROUP = Group(
             "Spark gets partition values from the names of directories as the driver parsed"
             " them; every way of scanning gives equal rows, and a filter on a partition column"
             " opens only its files.",
-            ("engine.spark.source_frames",),
+            ("engine.spark.live_rows", "engine.spark.source_frames"),
             (
+                "test_P16_partition_values_are_those_of_the_directories",
+                "test_P16_spark_opens_only_the_partitions_that_a_filter_or_a_join_leaves",
                 "test_P16_P14_every_way_to_scan_gives_the_same_rows",
                 "test_P16_a_filter_on_a_partition_opens_only_its_files",
             ),

@@ -161,8 +161,11 @@ GROUP = Group(
         Rule(
             "F19",
             "Predicates skip rows of insert files only, never delete events.",
-            ("engine.spark.sarg",),
-            ("test_F19_a_predicate_never_filters_delete_events",),
+            ("engine.spark.acid_format", "engine.spark.sarg"),
+            (
+                "test_F19_a_predicate_never_filters_delete_events",
+                "test_F19_a_filter_of_the_query_skips_row_groups",
+            ),
         ),
         Rule(
             "F20",
@@ -199,11 +202,14 @@ GROUP = Group(
         ),
         Rule(
             "F24",
-            "Every Spark scan of ACID files asks for all six columns, since ORC reads fewer of"
-            " them wrongly. It decodes those that no row is tested by only where the recorded"
-            " statistics don't show that all rows are inserts with complete keys.",
-            ("engine.spark.acid_columns",),
+            "A scan of ACID files decodes the ACID columns and tests each row by them, unless the"
+            " recorded statistics show that all rows are inserts with complete keys: then it"
+            " decodes what a test needs. Spark's own reader asks for all six names even so, since"
+            " ORC reads fewer of them wrongly.",
+            ("engine.spark.live_rows", "engine.spark.acid_columns"),
             (
+                "test_F24_the_plan_reads_the_files_by_our_format_and_only_the_columns_of_the_query",
+                "test_F24_a_file_of_other_events_or_incomplete_keys_is_an_error",
                 "test_F24_count_and_id_only_reads_keep_the_six_columns",
                 "test_F24_each_choice_of_columns_reads_them_and_leaves_the_others_out",
                 "test_F24_a_file_that_is_not_all_complete_inserts_is_never_proven",

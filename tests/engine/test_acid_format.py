@@ -29,7 +29,8 @@ from acid_platform.errors import CorruptFile, SnapshotExpired, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.snapshot.ranges import KeyRanges
 from tests.acid_files import B1, AcidTable, P, proven
-from tests.spark_scans import leaves, read, scans
+from tests.conftest import temporary_warehouse
+from tests.spark_scans import leaves, read, rows, scans
 
 pytestmark = pytest.mark.spark
 
@@ -283,6 +284,86 @@ def test_P17_every_type_is_read_as_arrow_reads_it_beside_deleted_rows(
         assert sorted(str(row.z) for row in nested.collect()) == sorted(
             str((one.get("y") or {}).get("z")) for one in by_arrow
         )
+
+
+TIMES = [
+    datetime(1, 1, 1),
+    datetime(1582, 10, 4, 1),
+    datetime(1582, 10, 15),
+    datetime(1883, 11, 18, 12),
+    datetime(1899, 12, 31, 23, 59, 59, 999_999),
+    datetime(1900, 1, 1),
+    datetime(1969, 12, 31, 23, 59, 58, 500_001),
+    datetime(1970, 1, 1),
+    datetime(1970, 1, 1, 0, 0, 0, 1),
+    datetime(2024, 2, 29, 12, 34, 56, 789_012),
+    datetime(9999, 12, 31, 23, 59, 59, 999_999),
+]
+
+
+@pytest.mark.parametrize("stored", [TIMES, [TIMES[-2]] * 9, [None] * 9, [None, *TIMES, None]])
+def test_P17_timestamps_are_those_that_sparks_own_reader_gives(
+    tmp_path: Path,
+    spark: SparkSession,
+    stored: list[datetime | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also before 1900, for which Spark has tables of calendars."""
+    texts = [(i, one and one.isoformat(" ")) for i, one in enumerate(stored)]
+    given = spark.createDataFrame(texts, "i int, t string").selectExpr(
+        "i", "CAST(t AS timestamp) AS t", "CAST(t AS date) AS l"
+    )
+    with temporary_warehouse(tmp_path / "wh", spark, "spark") as warehouse:
+        table = warehouse.create_table("db.t", "i int, t timestamp, l date")
+        table.insert(given.coalesce(1))
+        table.delete("i = 1")
+        shown = "i", "CAST(t AS string) AS t", "unix_micros(t) AS m", "CAST(l AS string) AS l"
+        expected = sorted(map(str, given.filter("i <> 1").selectExpr(*shown).collect()))
+        assert rows(table.read().selectExpr(*shown)) == expected
+        monkeypatch.setenv(READER_VARIABLE, "spark")
+        monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+        assert rows(table.read().selectExpr(*shown)) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared"),
+    [
+        ("decimal(9,2)", "decimal(9,2)"),
+        ("decimal(18,0)", "decimal(18,0)"),
+        ("decimal(18,18)", "decimal(18,18)"),
+        ("decimal(5,2)", "decimal(9,2)"),
+        ("decimal(5,2)", "decimal(9,4)"),
+        ("decimal(9,2)", "decimal(38,10)"),
+        ("int", "decimal(12,2)"),
+    ],
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_P17_decimals_are_those_that_sparks_own_reader_gives(
+    tmp_path: Path,
+    spark: SparkSession,
+    stored: str,
+    declared: str,
+    repeated: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scale = int(stored.rpartition(",")[2].rstrip(")")) if "," in stored else 0
+    digits = [0, 1, -1, 123, -999, 99999] if not repeated else [123] * 6
+    values: list[Any] = [Decimal(one).scaleb(-scale) for one in digits]
+    values = [int(one) for one in digits] if stored == "int" else values
+    table = AcidTable(tmp_path, f"v {declared}, w decimal(4,1)")
+    for write_id, several in ((1, [*values, *([] if repeated else [None])]), (2, [None] * 3)):
+        rows = [(write_id, P, i, one) for i, one in enumerate(several)]
+        table.inserts(f"d{write_id}", rows, columns=f"v {stored}")
+    table.deletes("D3", [(1, P, 2)], current=3)
+    scan = proven(scans(table))
+    found = sorted(map(str, read(spark, scan).collect()))
+    assert len(found) == 8 + (not repeated)
+    assert read(spark, scan).filter("v > 1").count() == sum(
+        one > 1 for place, one in enumerate(values) if place != 2
+    )
+    monkeypatch.setenv(READER_VARIABLE, "spark")
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+    assert found == sorted(map(str, read(spark, scan).collect()))
 
 
 def test_F24_a_table_may_have_columns_with_the_names_of_the_acid_columns(

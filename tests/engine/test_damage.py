@@ -213,14 +213,14 @@ def taken(subject: Subject) -> Iterator[None]:
 @contextmanager
 def aborted(subject: Subject) -> Iterator[None]:
     """ABORT TRANSACTIONS by another while Spark writes."""
-    run = write._run
+    run = write._written
 
     def meanwhile(*args: Any) -> Any:
         done = run(*args)
         subject.warehouse.abort_transactions([args[1].txn_id])
         return done
 
-    with mock.patch.object(write, "_run", meanwhile):
+    with mock.patch.object(write, "_written", meanwhile):
         yield
 
 

@@ -69,7 +69,7 @@ def test_P17_statements_and_compactions_write_char_and_varchar_as_hive_does(
     warehouse: Warehouse, spark: SparkSession, tmp_path: Path, compactor: str
 ) -> None:
     compact_with(warehouse, compactor)
-    table = warehouse.create_table("db.t", "id int, c char(5), v varchar(3)")
+    table = warehouse.create_table(f"db.t_{compactor}", "id int, c char(5), v varchar(3)")
     kind = "struct<id:int,c:char(5),v:varchar(3)>"
     table.insert(
         [

@@ -243,13 +243,13 @@ def test_P19_a_count_that_differs_publishes_nothing(
     table = warehouse.create_table("db.c", "id int")
     table.insert([{"id": 1}])
     before = sorted(os.listdir(table.location))
-    run = write._run
+    run = write._written
 
     def one_more(*args: Any) -> Any:
-        files, received = run(*args)
-        return files, received + Received(1)
+        files, received, counted = run(*args)
+        return files, received + Received(1), counted
 
-    monkeypatch.setattr(write, "_run", one_more)
+    monkeypatch.setattr(write, "_written", one_more)
     with pytest.raises(PublicationFailed, match=r"counted 1 rows.*received 2; nothing was publ"):
         table.insert([{"id": 2}])
     monkeypatch.undo()
@@ -262,13 +262,13 @@ def test_P19_two_files_for_one_bucket_are_refused(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = warehouse.create_table("db.twice", "id int")
-    run = write._run
+    run = write._written
 
     def twice(*args: Any) -> Any:
-        files, received = run(*args)
-        return [*files, *files], received
+        files, received, counted = run(*args)
+        return [*files, *files], received, counted
 
-    monkeypatch.setattr(write, "_run", twice)
+    monkeypatch.setattr(write, "_written", twice)
     with pytest.raises(PublicationFailed, match="two files for"):
         table.insert([{"id": 1}])
     assert table.count() == 0
@@ -280,17 +280,17 @@ def test_P19_a_file_that_the_driver_does_not_find_publishes_nothing(
 ) -> None:
     """As if an executor wrote to a disk of its own, or the store lost the end of a file."""
     table = warehouse.create_table(f"db.elsewhere_{damage}", "id int")
-    run = write._run
+    run = write._written
 
     def damaged(*args: Any) -> Any:
-        files, received = run(*args)
+        files, received, counted = run(*args)
         if damage == "gone":
             os.unlink(files[0].path)
         else:
             os.truncate(files[0].path, files[0].entry.size - 1)
-        return files, received
+        return files, received, counted
 
-    monkeypatch.setattr(write, "_run", damaged)
+    monkeypatch.setattr(write, "_written", damaged)
     with pytest.raises(PublicationFailed, match="all executors must write to the same storage"):
         table.insert([{"id": 1}])
     assert table.count() == 0

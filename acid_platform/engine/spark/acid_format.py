@@ -2,8 +2,9 @@
 
 Spark's ORC reader hands on the columns of an ACID file inside the struct `row`, and needs the ACID
 columns in every scan: code that Spark generates for each row looks at all of them. Our format takes
-the columns out of `row` and the deleted rows out of each batch before that code runs. Spark carries
-a compiler for the code that it generates itself, which compiles ours too, in a fifth of a second.
+the columns out of `row` and the deleted rows out of each batch before that code runs, and gives the
+filters of a query to ORC, which skips rows by them (F19). Spark carries a compiler for the code
+that it generates itself, which compiles ours too, in a fifth of a second.
 
 Where this can't be done (Spark Connect, a session with a class loader of its own), the platform
 reads by Spark's own ORC reader, which takes longer and returns the same rows.

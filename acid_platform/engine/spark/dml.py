@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import wanted_assignments
+from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import place_by_hash
@@ -17,7 +19,7 @@ from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
 from acid_platform.engine.spark.spark_types import cast_text, quoted, refusal
-from acid_platform.engine.spark.write import SparkTarget, StatementRows, arranged
+from acid_platform.engine.spark.write import StatementRows, arranged
 from acid_platform.errors import WrongType
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
@@ -25,7 +27,7 @@ from acid_platform.storage.task_files import RowKind
 
 
 def insert_rows(
-    frame: DataFrame, target: SparkTarget, columns: Sequence[TableColumn], few: bool = False
+    frame: DataFrame, target: WriteTarget, columns: Sequence[TableColumn], few: bool = False
 ) -> StatementRows:
     """The rows to insert; `frame` has the table's columns. Each row is in its bucket's task.
 
@@ -37,7 +39,8 @@ def insert_rows(
     elif target.partition_columns and target.distributed and not few:
         columns_of_partitions = [F.col(quoted(name)) for name in target.partition_names]
         frame = frame.hint("rebalance", *columns_of_partitions)
-    return arranged(frame, target, RowKind.INSERT, [quoted(column.name) for column in columns])
+    values = [quoted(column.name) for column in columns]
+    return replace(arranged(frame, target, RowKind.INSERT, values), few=few)
 
 
 def matched_rows(
@@ -52,7 +55,7 @@ def matched_rows(
 
 
 def rows_to_delete(
-    spark: SparkSession, scan: TableScan, target: SparkTarget, where: Where
+    spark: SparkSession, scan: TableScan, target: WriteTarget, where: Where
 ) -> StatementRows:
     """The key of each matching row, in the task of the row's bucket.
 
@@ -66,7 +69,7 @@ def rows_to_delete(
 def rows_to_update(
     spark: SparkSession,
     scan: TableScan,
-    target: SparkTarget,
+    target: WriteTarget,
     assignments: Mapping[str, str],
     where: Where,
     table: str,

@@ -20,7 +20,7 @@ from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import Merge
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.results import SparkResult
-from acid_platform.engine.spark.write import SparkTarget, write_statement
+from acid_platform.engine.spark.write import write_statement
 
 
 class SparkEngine:
@@ -48,30 +48,26 @@ class SparkEngine:
         return SparkResult(run_query(self.spark, text, sources), reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
-        aim = SparkTarget.of(target)
-        frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        return write_statement(insert_rows(frame, aim, aim.columns, few=not _computed(rows)), aim)[
-            0
-        ]
+        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
+        return write_statement(
+            insert_rows(frame, target, target.columns, few=not _computed(rows)), target
+        )[0]
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[Written]:
-        aim = SparkTarget.of(target)
-        frame = conform(self.spark, rows, aim.all_columns, aim.table, fixed)
-        stored = insert_rows(frame, aim, aim.columns, few=not _computed(rows))
-        return write_statement(stored, aim, overwrite=True, empty_partitions=empty)[0]
+        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
+        stored = insert_rows(frame, target, target.columns, few=not _computed(rows))
+        return write_statement(stored, target, overwrite=True, empty_partitions=empty)[0]
 
     def update(
         self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
-        aim = SparkTarget.of(target)
-        rows = rows_to_update(self.spark, scan, aim, assignments, where, aim.table)
-        return write_statement(rows, aim)[0]
+        rows = rows_to_update(self.spark, scan, target, assignments, where, target.table)
+        return write_statement(rows, target)[0]
 
     def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
-        aim = SparkTarget.of(target)
-        return write_statement(rows_to_delete(self.spark, scan, aim, where), aim)[0]
+        return write_statement(rows_to_delete(self.spark, scan, target, where), target)[0]
 
     def merge(
         self,
@@ -82,9 +78,8 @@ class SparkEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[Written], MergeCounts]:
-        aim = SparkTarget.of(target)
-        frame = as_frame(self.spark, source, aim.all_columns, aim.table)
-        return Merge(self.spark, scan, aim, aim.table, on, clauses, *aliases).write(frame)
+        frame = as_frame(self.spark, source, target.all_columns, target.table)
+        return Merge(self.spark, scan, target, target.table, on, clauses, *aliases).write(frame)
 
 
 def _computed(rows: Rows) -> bool:

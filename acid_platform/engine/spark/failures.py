@@ -85,9 +85,17 @@ _TOO_LONG = re.compile(
     _RAISED + r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)"
 )
 
+WIDE_ROWS = "[WIDE_ROWS]"
+"""The message of a job that found a row that is too wide for large batches."""
+_WIDE_ROWS = re.compile(_RAISED + r"\[WIDE_ROWS\]")
+
 NOT_IN_ORC = "[NOT_IN_ORC]"
 """Starts the message of a job that found a timestamp that ORC files can't store."""
 _NOT_IN_ORC = re.compile(_RAISED + r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
+
+
+class RowsTooWide(AcidError):
+    """A row does not fit into a large batch; its statement runs again with smaller ones."""
 
 
 def of_files(error: BaseException) -> AcidError | None:
@@ -160,6 +168,8 @@ def translated(error: BaseException) -> AcidError | None:
         )
     if lost := _TEXT_LOST.search(text):
         return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
+    if _WIDE_ROWS.search(text):
+        return RowsTooWide("a row is too wide for a large batch")
     if other := _OTHER_PARTITION.search(text):
         return refuse_other_partition(other[1])
     if long := _TOO_LONG.search(text):

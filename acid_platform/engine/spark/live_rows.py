@@ -1,4 +1,8 @@
-"""A frame of the live rows of a snapshot's ACID files, read by our own file format."""
+"""A frame of the live rows of a snapshot's files, read by our own file format.
+
+The format gets the recorded files, how the rows of each are tested (F16, F24), the deleted keys of
+each partition (P14), and the text of each partition value, which it casts once (P16).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys
 from acid_platform.storage.unread_keys import UnreadKeys
 
-PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS = 1, 2, 4, 8
+PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
 """Flags of a file, as in `AcidFile.java`."""
 
 TIME_ZONE = "UTC"
@@ -51,7 +55,7 @@ def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]
     for entity in scan.entities:
         parts: tuple[list[Source], list[Source]] = ([], [])
         for source in entity.sources.inserts:
-            parts[source.kind is not SourceKind.ACID or source.length is not None].append(source)
+            parts[not _readable(source)].append(source)
         for part, entities in zip(parts, (ours, others), strict=True):
             if part:
                 sources = replace(entity.sources, inserts=tuple(part))
@@ -59,9 +63,16 @@ def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]
     return replace(scan, entities=tuple(ours)), replace(scan, entities=tuple(others))
 
 
+def _readable(source: Source) -> bool:
+    """Whether our format reads the file: not where columns match by position."""
+    return source.kind is SourceKind.ACID or (
+        source.kind is SourceKind.RAW and not source.positional
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """The ACID files of a scan: `columns`, partition columns, KEYS if `keys`.
+    """The files of a scan that our format reads: `columns`, partition columns, KEYS if `keys`.
 
     `file_names` adds FILE_NAME_COLUMN.
     """
@@ -149,8 +160,10 @@ def _numbers(scan: TableScan, found: Sequence[_File]) -> bytes:
     for row, file in zip(files, found, strict=True):
         source = file.source
         flags = TEST_DELETES * file.tested + TEST_ROWS * source.test_rows
-        write_id = bucket = first = 0
-        if source.keys is not None:
+        write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
+        if source.kind is SourceKind.RAW:
+            flags += RAW
+        elif source.keys is not None:
             flags += PROVEN
             (write_id, high), (bucket, last), (first, end) = (
                 source.keys.write_ids,
@@ -161,7 +174,8 @@ def _numbers(scan: TableScan, found: Sequence[_File]) -> bytes:
                 flags += CONTIGUOUS
         elif source.rows == 0:
             flags += PROVEN
-        row[:] = source.size, file.ordinal, flags, source.above, write_id, bucket, first
+        size = source.size if source.length is None else source.length
+        row[:] = size, file.ordinal, flags, source.above, write_id, bucket, first
     invalid = sorted({*scan.write_ids.open, *scan.write_ids.aborted})
     parts = [
         np.array([len(scan.entities)], np.int64),

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 
 from acid_platform.engine.assignments import inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.publishing import Written
+from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import BUCKET_OF_ROW, bucket_of_row
@@ -27,7 +27,7 @@ from acid_platform.engine.spark.few_calls import expression, selected, types_of
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.spark_types import quoted, type_text
-from acid_platform.engine.spark.write import BITS, SparkTarget, arranged, write_statement
+from acid_platform.engine.spark.write import BITS, arranged, write_statement
 from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
@@ -47,7 +47,7 @@ class Merge:
 
     spark: SparkSession
     scan: TableScan
-    target: SparkTarget
+    target: WriteTarget
     table: str
     on: str
     clauses: Sequence[MergeClause]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, Observation
@@ -29,6 +29,7 @@ from acid_platform.engine.spark.plain_writing import write_by_spark
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.spark_types import quoted
 from acid_platform.engine.spark.task_writing import write_in_tasks
+from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.snapshot.listing import FileEntry
@@ -44,28 +45,26 @@ _THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class SparkTarget(WriteTarget):
-    """A write target, and the counter of the rows that Spark gives to its tasks."""
-
-    counted: Observation = field(default_factory=Observation)
-
-    @classmethod
-    def of(cls, target: WriteTarget) -> SparkTarget:
-        """Needs a session: an observation depends on its kind."""
-        return cls(*(getattr(target, named.name) for named in fields(target)))
-
-
-@dataclass(frozen=True, slots=True)
 class StatementRows:
-    """The rows of a statement: partition n of the frame becomes the files of bucket n.
-
-    The columns are as in TaskTarget.
-    """
+    """The rows of a statement: partition n of the frame becomes the files of bucket n."""
 
     frame: DataFrame
     kind: RowKind
     names: Sequence[str]
-    """Of the frame's columns."""
+    """Of the columns that are written, as in TaskTarget."""
+    sort: Sequence[str] = ()
+    """The columns by which the rows of a partition have yet to be sorted."""
+    more: bool = False
+    """Whether some columns of the frame are only sorted by."""
+    few: bool = False
+    """Whether there are so few rows that it does not matter how they are sent to Python."""
+
+    def to_write(self, counted: Observation) -> DataFrame:
+        """The frame with its rows in order and its columns as `names`; `counted` counts them."""
+        # Before the sort, because an observation does not keep the order.
+        rows = expression(self.frame.sparkSession, "count(1) AS rows")
+        frame = sorted_within(self.frame.observe(counted, rows), self.sort)
+        return selected(frame, list(map(quoted, self.names))) if self.more else frame
 
 
 BUCKET_NUMBER = (
@@ -77,7 +76,7 @@ BUCKET_NUMBER = (
 
 def arranged(
     frame: DataFrame,
-    target: SparkTarget,
+    target: WriteTarget,
     kind: RowKind,
     values: Sequence[str] = (),
     writers: int | None = None,
@@ -109,19 +108,14 @@ def arranged(
         frame = selected(frame, [*texts, *keys, *bits, *stored, *order])
     if writers is not None:
         frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
-    # Before the sort, because an observation does not keep the order.
-    frame = frame.observe(target.counted, expression(frame.sparkSession, "count(1) AS rows"))
     columns = [*target.partition_names, *keys, *bits, *(c.name for c in target.columns)]
     columns = columns[: len(columns) - len(target.columns) + len(given)]
-    frame = sorted_within(frame, [*names, *keys, *order])
-    if order:
-        frame = selected(frame, [quoted(name) for name in columns])
-    return StatementRows(frame, kind, columns)
+    return StatementRows(frame, kind, columns, [*names, *keys, *order], bool(order))
 
 
 def write_statement(
     rows: StatementRows,
-    target: SparkTarget,
+    target: WriteTarget,
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
 ) -> tuple[list[Written], Received]:
@@ -133,8 +127,7 @@ def write_statement(
     overflows), SourceRowsAmbiguous for rows of the kind EACH with the same key, TxnAborted.
     """
     with staging(target) as staged:
-        files, received = _run(rows, target, staged.unfinished())
-        counted = int(target.counted.get["rows"])
+        files, received, counted = _written(rows, target, staged.unfinished())
         if received.rows != counted:
             raise PublicationFailed(
                 f"{target.location}: Spark counted {counted} rows, its tasks received"
@@ -168,32 +161,41 @@ def publish_files(
     return built
 
 
-def _run(
-    rows: StatementRows, target: SparkTarget, directory: str
-) -> tuple[list[StagedFile], Received]:
-    """The files that were written into `directory`, and the rows that they were made of."""
-    with raise_as_ours():
-        if target.plain and not (
-            target.plain.name == "orc" and target.compression in WRITTEN_CODECS
-        ):
-            return write_by_spark(rows.frame, target, directory)
-        require_codec(target.compression, target.location)
-        target.files.make_directory(directory)
-        return write_in_tasks(
-            rows.frame,
-            rows.names,
-            TaskTarget(
-                target.files.uri(target.location),
-                directory,
-                target.columns,
-                target.partition_names,
-                target.write_id,
-                target.statement,
-                target.compression,
-                rows.kind,
-                acid=target.plain is None,
-            ),
-        )
+def _written(
+    rows: StatementRows, target: WriteTarget, directory: str
+) -> tuple[list[StagedFile], Received, int]:
+    """The files that were written into `directory`, the rows that they were made of, and how many
+    rows Spark counted."""
+    if target.plain and not (target.plain.name == "orc" and target.compression in WRITTEN_CODECS):
+        counted = Observation()
+        with raise_as_ours():
+            files, received = write_by_spark(rows.to_write(counted), target, directory)
+        return files, received, int(counted.get["rows"])
+    require_codec(target.compression, target.location)
+    target.files.make_directory(directory)
+    into = TaskTarget(
+        target.files.uri(target.location),
+        directory,
+        target.columns,
+        target.partition_names,
+        target.write_id,
+        target.statement,
+        target.compression,
+        rows.kind,
+        acid=target.plain is None,
+    )
+
+    def run(frame: DataFrame) -> tuple[list[StagedFile], Received, int]:
+        counted = Observation()
+        with raise_as_ours():
+            ready = replace(rows, frame=frame).to_write(counted)
+            files, received = write_in_tasks(ready, rows.names, into)
+        return files, received, int(counted.get["rows"])
+
+    if rows.few:
+        return run(rows.frame)
+    written = () if rows.kind is RowKind.DELETE else target.columns
+    return in_large_batches(rows.frame, written, target.location, run)
 
 
 def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:

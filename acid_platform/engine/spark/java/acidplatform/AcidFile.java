@@ -13,7 +13,10 @@ final class AcidFile implements Serializable {
   static final int TEST_DELETES = 4;
   /** The row at position i has the key (writeId, bucket, firstRowId + i), if the keys ascend. */
   static final int CONTIGUOUS = 8;
+  /** The file has no ACID columns, and keys by position (F15). */
+  static final int RAW = 16;
 
+  /** Of what is read of it, in bytes. */
   final long size;
   /** The ordinal of its partition. */
   final int partition;

@@ -6,8 +6,10 @@ import java.util.Arrays;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.hive.ql.exec.vector.ColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.Decimal64ColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.LongColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.StructColumnVector;
+import org.apache.hadoop.hive.ql.exec.vector.TimestampColumnVector;
 import org.apache.hadoop.hive.ql.exec.vector.VectorizedRowBatch;
 import org.apache.hadoop.hive.ql.io.sarg.SearchArgument;
 import org.apache.orc.OrcFile;
@@ -31,7 +33,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 
 /**
- * The live rows of an ACID file, or of a split of one, as batches of flat columns.
+ * The live rows of a file of an ACID table, or of a split of one, as batches of flat columns.
  *
  * The columns of `row` are handed on as they were decoded. The ACID columns are decoded only where rows are tested by
  * them and the file's recorded statistics don't tell them. Deleted rows, and rows that the snapshot does not see, are
@@ -56,7 +58,7 @@ final class AcidFileReader {
   private final RecordReader records;
   private final VectorizedRowBatch decoded;
   private final OrcColumnVector[] orcColumns;
-  private final RowIdVector rowIds = new RowIdVector();
+  private final RowIdColumn rowIds = new RowIdColumn();
   private final ColumnarBatch all;
   private final ColumnarBatch some;
   private final int[] kept;
@@ -80,7 +82,8 @@ final class AcidFileReader {
       }
     }
     TypeDescription row = TypeDescription.fromString(OrcUtils.getOrcSchemaString(stored));
-    if (SchemaEvolution.checkAcidSchema(row)) { // a table whose own columns have the six names
+    boolean raw = file.is(AcidFile.RAW);
+    if (!raw && SchemaEvolution.checkAcidSchema(row)) { // a table whose own columns have the six names
       row.addField("__no_field", TypeDescription.createByte());
     }
     FileSystem system = part.toPath().getFileSystem(conf);
@@ -88,17 +91,15 @@ final class AcidFileReader {
         OrcFile.createReader(part.toPath(), OrcFile.readerOptions(conf).maxLength(file.size).filesystem(system));
     boolean opened = false;
     try {
-      if (!SchemaEvolution.checkAcidSchema(reader.getSchema())) {
-        throw new RuntimeException(NO_INSERT + path + ": -1");
+      if (SchemaEvolution.checkAcidSchema(reader.getSchema()) == raw) {
+        throw new RuntimeException(raw ? "it has ACID columns, and had none before" : NO_INSERT + path + ": -1");
       }
       // Writers make the key index only if the keys of a file ascend.
       boolean byPosition = file.is(AcidFile.CONTIGUOUS) && reader.hasMetadataValue("hive.acid.key.index");
       deleted = file.is(AcidFile.TEST_DELETES) ? tests.deleted(file.partition) : null;
-      decodesKeys =
-          !file.is(AcidFile.PROVEN)
-              || file.is(AcidFile.TEST_ROWS)
-              || file.above >= 0
-              || (keysAsked || deleted != null) && !byPosition;
+      boolean needsKeys = (keysAsked || deleted != null) && !byPosition;
+      boolean tested = !file.is(AcidFile.PROVEN) || file.is(AcidFile.TEST_ROWS) || file.above >= 0;
+      decodesKeys = !raw && (needsKeys || tested);
       Reader.Options options =
           reader
               .options()
@@ -118,18 +119,29 @@ final class AcidFileReader {
         reader.close();
       }
     }
-    decoded = SchemaEvolution.createEventSchema(row).createRowBatch(capacity);
+    decoded = (raw ? row : SchemaEvolution.createEventSchema(row)).createRowBatch(capacity);
     kept = new int[capacity];
 
     int width = data.length() + partition.length();
     org.apache.spark.sql.vectorized.ColumnVector[] columns = new org.apache.spark.sql.vectorized.ColumnVector[width];
     org.apache.spark.sql.vectorized.ColumnVector[] selected = new org.apache.spark.sql.vectorized.ColumnVector[width];
     orcColumns = new OrcColumnVector[width];
-    ColumnVector[] fields = ((StructColumnVector) decoded.cols[ROW]).fields;
+    ColumnVector[] fields = raw ? decoded.cols : ((StructColumnVector) decoded.cols[ROW]).fields;
+    TypeDescription inFile = raw ? reader.getSchema() : SchemaEvolution.getBaseRow(reader.getSchema());
     for (int i = 0; i < place.length; i++) {
       DataType type = data.fields()[i].dataType();
       if (place[i] < 0) {
-        columns[i] = orcColumns[i] = orcColumn(type, fields[-1 - place[i]]);
+        int field = -1 - place[i];
+        TypeDescription read = (TypeDescription) row.getChildren().get(field);
+        if (isShortDecimal(read, data.fields()[i].name(), inFile)) {
+          fields[field] = new Decimal64ColumnVector(capacity, read.getPrecision(), read.getScale());
+          columns[i] = new DecimalColumn(type, (Decimal64ColumnVector) fields[field]);
+        } else {
+          columns[i] = orcColumns[i] = orcColumn(type, fields[field]);
+          if (type.equals(DataTypes.TimestampType) && fields[field] instanceof TimestampColumnVector) {
+            columns[i] = new TimestampColumn((TimestampColumnVector) fields[field], orcColumns[i]);
+          }
+        }
       } else if (place[i] == ENTITY) {
         columns[i] = constant(capacity, type, file.partition);
       } else if (decodesKeys) {
@@ -250,6 +262,23 @@ final class AcidFileReader {
         throw new RuntimeException(NO_INSERT + path + ": -1");
       }
     }
+  }
+
+  /** Whether the file has the column with the type that is read, a decimal of up to 18 digits. */
+  private static boolean isShortDecimal(TypeDescription read, String name, TypeDescription inFile) {
+    if (read.getCategory() != TypeDescription.Category.DECIMAL
+        || read.getPrecision() > TypeDescription.MAX_DECIMAL64_PRECISION) {
+      return false;
+    }
+    for (int i = 0; i < inFile.getChildren().size(); i++) {
+      if (name.equalsIgnoreCase((String) inFile.getFieldNames().get(i))) {
+        TypeDescription stored = (TypeDescription) inFile.getChildren().get(i);
+        return stored.getCategory() == TypeDescription.Category.DECIMAL
+            && stored.getPrecision() == read.getPrecision()
+            && stored.getScale() == read.getScale();
+      }
+    }
+    return false;
   }
 
   private static ConstantColumnVector constant(int capacity, DataType type, long value) {

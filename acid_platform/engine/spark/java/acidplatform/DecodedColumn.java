@@ -1,19 +1,16 @@
 package acidplatform;
 
-import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The row ids of a batch of a file in which they run without gaps. */
-final class RowIdVector extends ColumnVector {
-  /** The row id of the batch's first row. */
-  long first;
-
-  RowIdVector() {
-    super(DataTypes.LongType);
+/** A column of one type: a subclass has the getter of that type, and the others fail. */
+abstract class DecodedColumn extends ColumnVector {
+  DecodedColumn(DataType type) {
+    super(type);
   }
 
   public void close() {}
@@ -30,10 +27,6 @@ final class RowIdVector extends ColumnVector {
     return false;
   }
 
-  public long getLong(int row) {
-    return first + row;
-  }
-
   public boolean getBoolean(int row) {
     throw new UnsupportedOperationException();
   }
@@ -47,6 +40,10 @@ final class RowIdVector extends ColumnVector {
   }
 
   public int getInt(int row) {
+    throw new UnsupportedOperationException();
+  }
+
+  public long getLong(int row) {
     throw new UnsupportedOperationException();
   }
 
