@@ -293,6 +293,10 @@ bench-local-memory: setup ## the local engine's peak memory: a scan, GROUP BY an
 bench-engines: setup ## both engines by the size of the table: compactions, queries and writes
 	@ACID_SPARK_MEMORY=2g $(JAVA) exec $(PY) -m benchmarks.engine_sizes $(ARGS)
 
+.PHONY: bench-codecs
+bench-codecs: setup ## what the codecs of ORC files cost: loads, scans, size on disk (ARGS="--rows 20000000")
+	@ACID_SPARK_MEMORY=4g $(JAVA) exec $(PY) -m benchmarks.codecs $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: setup ## our tables beside Iceberg, Delta, Hudi and plain files in Spark (ARGS="--rows 200000")
 	@$(JAVA) exec $(PY) -m benchmarks.peers $(ARGS)
