@@ -61,6 +61,8 @@ final class AcidFileReader {
   private final RowIdColumn rowIds = new RowIdColumn();
   private final ColumnarBatch all;
   private final ColumnarBatch some;
+  /** The columns of `some` whose kept rows are moved to the front; null for others. */
+  private final ColumnVector[] moved;
   private final int[] kept;
 
   AcidFileReader(
@@ -126,6 +128,7 @@ final class AcidFileReader {
     org.apache.spark.sql.vectorized.ColumnVector[] columns = new org.apache.spark.sql.vectorized.ColumnVector[width];
     org.apache.spark.sql.vectorized.ColumnVector[] selected = new org.apache.spark.sql.vectorized.ColumnVector[width];
     orcColumns = new OrcColumnVector[width];
+    moved = new ColumnVector[width];
     ColumnVector[] fields = raw ? decoded.cols : ((StructColumnVector) decoded.cols[ROW]).fields;
     TypeDescription inFile = raw ? reader.getSchema() : SchemaEvolution.getBaseRow(reader.getSchema());
     for (int i = 0; i < place.length; i++) {
@@ -151,7 +154,12 @@ final class AcidFileReader {
       } else {
         columns[i] = constant(capacity, type, WRITE_ID + place[i] == BUCKET ? file.bucket : file.writeId);
       }
-      selected[i] = KeptRows.of(columns[i], kept);
+      if (place[i] < 0 && MovedRows.canMove(fields[-1 - place[i]])) {
+        moved[i] = fields[-1 - place[i]];
+        selected[i] = columns[i];
+      } else {
+        selected[i] = KeptRows.of(columns[i], kept);
+      }
     }
     InternalRow values = part.partitionValues();
     for (int i = 0; i < partition.length(); i++) {
@@ -172,11 +180,6 @@ final class AcidFileReader {
         return null;
       }
       int count = decoded.size;
-      for (int i = 0; i < orcColumns.length; i++) {
-        if (orcColumns[i] != null) {
-          orcColumns[i].setBatchSize(count);
-        }
-      }
       int live;
       if (decodesKeys) {
         live = tested(count);
@@ -187,6 +190,14 @@ final class AcidFileReader {
       }
       if (live > 0) {
         ColumnarBatch batch = live == count ? all : some;
+        for (int i = 0; i < moved.length; i++) {
+          if (moved[i] != null && live < count) {
+            MovedRows.move(moved[i], kept, live);
+          }
+          if (orcColumns[i] != null) {
+            orcColumns[i].setBatchSize(moved[i] == null ? count : live);
+          }
+        }
         batch.setNumRows(live);
         return batch;
       }
