@@ -525,6 +525,7 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     table.written("d1", [(1, P, row, row) for row in range(5)])
     table.deletes("D2", [(1, P, 2)], current=2)
     monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
+    monkeypatch.setattr(acid_format, "_classes", type(acid_format._classes)())
     monkeypatch.setattr(acid_format, "_SOURCES", tmp_path / "java")
     monkeypatch.setattr(cache, "_kept", type(cache._kept)())
     (tmp_path / "java").mkdir()
@@ -541,6 +542,17 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
     monkeypatch.setenv(READER_VARIABLE, "spark")
     assert not has_acid_format(spark)
+
+
+def test_a_later_session_of_a_process_has_the_format_too(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM has the classes already, and the new session's executors need them."""
+    monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
+    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+    assert has_acid_format(spark)
+    table = AcidTable(tmp_path, "v int").written("d1", [(1, P, row, row) for row in range(5)])
+    assert read(spark, proven(scans(table))).count() == 5
 
 
 def test_P15_a_million_deleted_rows_take_a_bitmap(tmp_path: Path, spark: SparkSession) -> None:

@@ -34,6 +34,9 @@ _RESOURCES = "org.codehaus.commons.compiler.util.resource"
 
 _log = logging.getLogger(__name__)
 _loaded: WeakKeyDictionary[SparkContext, bool] = WeakKeyDictionary()
+_classes: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
+"""The class files of each JVM, by the client of its gateway. A JVM that has loaded them can't
+compile their sources once more, and a later session of it starts without them."""
 
 
 def has_acid_format(spark: SparkSession) -> bool:
@@ -64,7 +67,10 @@ def _load(spark: SparkSession) -> None:
     """Makes the classes known to the driver and to the executors. Raises Py4JError, OSError."""
     context: Any = spark.sparkContext
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
-    classes = _compiled(spark, loader)
+    client = spark._jvm._gateway_client  # type: ignore[union-attr]
+    if client not in _classes:
+        _classes[client] = _compiled(spark, loader)
+    classes = _classes[client]
     name = f"acidplatform-{hashlib.sha256(b''.join(classes.values())).hexdigest()[:16]}.jar"
     jar = Path(context._temp_dir, name)
     with zipfile.ZipFile(jar, "w") as archive:
