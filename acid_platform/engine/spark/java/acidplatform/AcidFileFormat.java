@@ -24,8 +24,8 @@ import scala.reflect.ClassTag$;
 /** Spark's file format for the ACID files of a snapshot, whose live rows it reads as flat columns. */
 public final class AcidFileFormat extends OrcFileFormat {
   /**
-   * Matches the text of filters that are not pushed into ORC: with a NULL its builder fails, and a timestamp with
-   * digits below the millisecond is compared wrongly.
+   * Matches the text of filters that are not pushed into ORC: with a NULL its builder fails. Timestamps with digits
+   * below the millisecond are left out as a precaution, since the statistics of old writers end there.
    */
   private static final Pattern INEXACT = Pattern.compile("\\bnull\\b|:\\d\\d\\.\\d{4}");
 
