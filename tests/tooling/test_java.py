@@ -65,9 +65,11 @@ def test_bad_JAVA_HOME_falls_through_to_PATH_then_to_the_usual_places(tmp_path: 
 
 
 def test_among_usual_places_tested_versions_come_first(tmp_path: Path) -> None:
+    # Numbers in the last four names count: pytest's own directory may be called pytest-21.
+    homes = tmp_path / "usr" / "lib" / "jvm"
     for version in ("11", "99", "25", "21"):
-        fake_java(tmp_path / f"jdk-{version}-openjdk", version)
-    found = java.candidates({"PATH": ""}, (str(tmp_path / "*"),))
+        fake_java(homes / f"jdk-{version}-openjdk", version)
+    found = java.candidates({"PATH": ""}, (str(homes / "*"),))
     order = [path.parent.parent.name for path, _ in found if path.is_relative_to(tmp_path)]
     assert order == ["jdk-21-openjdk", "jdk-25-openjdk", "jdk-11-openjdk", "jdk-99-openjdk"]
 
