@@ -1,6 +1,6 @@
 """The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
 
-Our own format reads ACID files, where the session can load it; Spark's readers read the others. The
+Our own format reads what it can, where the session can load it; Spark's readers read the others. The
 readers leave out rows of invalid write ids. The reader's predicate comes next, last the delete test
 where the reader has none.
 """
@@ -31,8 +31,8 @@ from acid_platform.snapshot.sources import SourceKind
 class ScanBuilder:
     """Builds the frame of a TableScan with the wanted columns and the rows that `where` accepts.
 
-    `wanted` None: all columns. Columns that `where` reads are added. The predicate is applied
-    before the delete test, and as a search argument before decoding. Without `identities` there
+    `wanted` None: all columns. Columns that `where` reads are added. ORC skips rows
+    by the predicate before it decodes them. Without `identities` there
     are no `KEYS`; `file_names` adds FILE_NAME_COLUMN.
     """
 

@@ -1,7 +1,7 @@
 """The files of a scan that Spark's own readers read, or Arrow in Spark's tasks.
 
-These are files without ACID columns, files that end at a flush length, and ACID files in sessions
-without our format. Files are grouped by the tests that their rows need. The validity of write ids
+These are files of insert-only tables, original files whose columns match by position, and in sessions
+without our format all others. Files are grouped by the tests that their rows need. The validity of write ids
 is tested first; the reader's predicate and the delete test come later.
 """
 

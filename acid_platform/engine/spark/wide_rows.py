@@ -73,9 +73,13 @@ def _without_limit(spark: SparkSession) -> Iterator[None]:
     """Inside, jobs of this session send batches of any size; other threads' jobs too."""
     with _guard:
         running, before = _unlimited.get(spark) or (0, str(spark.conf.get(LIMIT)))
-        if not running:
+        ours = running > 0 or before != _NO_LIMIT
+        if ours:
             spark.conf.set(LIMIT, _NO_LIMIT)
-        _unlimited[spark] = running + 1, before
+            _unlimited[spark] = running + 1, before
+    if not ours:  # somebody else has set it, and takes it back
+        yield
+        return
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ public final class AcidFileFormat extends OrcFileFormat {
    * Matches the text of filters that are not pushed into ORC: with a NULL its builder fails. Timestamps with digits
    * below the millisecond are left out as a precaution, since the statistics of old writers end there.
    */
-  private static final Pattern INEXACT = Pattern.compile("\\bnull\\b|:\\d\\d\\.\\d{4}");
+  private static final Pattern NOT_PUSHED = Pattern.compile("\\bnull\\b|:\\d\\d\\.\\d{4}");
 
   private final SnapshotFiles snapshot;
   private final String[] virtual;
@@ -85,7 +85,7 @@ public final class AcidFileFormat extends OrcFileFormat {
     Iterator all = CollectionConverters.asJava(filters).iterator();
     while (settings.orcFilterPushDown() && all.hasNext()) {
       Object filter = all.next();
-      if (!INEXACT.matcher(filter.toString()).find()) {
+      if (!NOT_PUSHED.matcher(filter.toString()).find()) {
         usable.add(filter);
       }
     }

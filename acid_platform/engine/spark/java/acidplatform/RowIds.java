@@ -24,7 +24,7 @@ final class RowIds implements Serializable {
     return rowId >= values[0] && rowId <= values[values.length - 1] && Arrays.binarySearch(values, rowId) >= 0;
   }
 
-  /** Whether the set has none of the row ids first .. first + count - 1; false also if that takes long to tell. */
+  /** Whether the set has none of the row ids first .. first + count - 1; a bitmap answers false also for row ids near them. */
   boolean hasNone(long first, int count) {
     if (bitmap) {
       long from = Math.max(first - low, 0) >> 6;

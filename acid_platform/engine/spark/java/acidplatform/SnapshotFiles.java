@@ -51,7 +51,7 @@ public final class SnapshotFiles implements FileIndex {
   private transient PartitionDirectory[] directories;
 
   /**
-   * `identity`: equal for equal rows. `texts`: the values of the partition columns of each partition in turn: `=` and
+   * `identity`: a digest of all that the rows depend on. `texts`: the values of the partition columns of each partition in turn: `=` and
    * the value as the directory's name has it, or `-` for NULL. `numbers`: what live_rows.py writes.
    */
   public SnapshotFiles(
