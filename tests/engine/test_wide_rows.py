@@ -102,3 +102,15 @@ def test_the_limit_is_back_when_the_last_of_several_statements_ends(
     with pytest.raises(ZeroDivisionError), wide_rows._without_limit(spark):
         1 / 0  # noqa: B018
     assert spark.conf.get(LIMIT) == before
+
+
+def test_a_limit_that_somebody_else_has_lifted_is_left_to_them(spark: SparkSession) -> None:
+    """Such as a statement that has another Python object for the same session."""
+    before = spark.conf.get(LIMIT)
+    spark.conf.set(LIMIT, wide_rows._NO_LIMIT)
+    try:
+        with wide_rows._without_limit(spark):
+            spark.conf.set(LIMIT, str(before))
+        assert spark.conf.get(LIMIT) == before
+    finally:
+        spark.conf.set(LIMIT, str(before))

@@ -1,8 +1,8 @@
 """The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
 
-Our own format reads what it can, where the session can load it; Spark's readers read the others. The
-readers leave out rows of invalid write ids. The reader's predicate comes next, last the delete test
-where the reader has none.
+Our own format reads what it can, where the session can load it; Spark's readers read the other
+files. Both leave out rows of invalid write ids. The reader's predicate comes next, last the delete
+test where the reader has none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The files of a scan that Spark's own readers read, or Arrow in Spark's tasks.
 
-These are files of insert-only tables, original files whose columns match by position, and in sessions
-without our format all others. Files are grouped by the tests that their rows need. The validity of write ids
-is tested first; the reader's predicate and the delete test come later.
+These are files of insert-only tables, files without ACID columns whose columns match by position,
+and all others in sessions without our format. Files are grouped by the tests that their rows need.
+The validity of write ids is tested first; the reader's predicate and the delete test come later.
 """
 
 from __future__ import annotations
