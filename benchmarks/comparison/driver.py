@@ -84,6 +84,10 @@ class Worker:
         self.process.wait()
 
 
+SHORT_READS = 4
+"""How much more often the reads that don't take seconds are repeated: else chance decides them."""
+
+
 class Run:
     """All contenders through all phases, each time on new tables.
 
@@ -183,7 +187,7 @@ class Run:
 
     def reads(self, phase: str, label: str, table: str, times: int) -> None:
         for read, text in queries("{table}", self.size).items():
-            for _ in range(times):
+            for _ in range(times if read == "wide" else times * SHORT_READS):
                 for name in self.turns():
                     answer = self.ask(name, "query", table=table, text=text)
                     wanted = self.wanted(name, phase)[read]
@@ -196,8 +200,9 @@ class Run:
     def all_phases(
         self, table: str, reads: int, changed: str = "delete_5pct", cleaned: bool = False
     ) -> None:
-        """Reads `reads` times after the load, the phase `changed`, the inserts, the compaction.
+        """Reads after the load, the phase `changed`, the inserts and the compaction.
 
+        Each time it makes `reads` wide scans, and SHORT_READS times as many of the other reads.
         `cleaned`: also remove the files that compaction replaced, and weigh the table.
         """
         self.step("load", "load", table=table, source="base")

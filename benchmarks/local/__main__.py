@@ -120,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 6_000_000])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reads", type=int, default=3, help="repetitions of a read in a round")
+    parser.add_argument("--reads", type=int, default=3, help="wide scans after a phase")
     parser.add_argument(
         "--contenders",
         nargs="+",

@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 2_000_000, 20_000_000])
     parser.add_argument("--warm", type=int, default=WARM_ROWS, help="rows of the warm-up")
     parser.add_argument("--rounds", type=int, default=3, help="after one that warms up")
-    parser.add_argument("--reads", type=int, default=3, help="repetitions of a read in a round")
+    parser.add_argument("--reads", type=int, default=3, help="wide scans after a phase")
     parser.add_argument("--contenders", nargs="+", default=DEFAULT, choices=DEFAULT)
     parser.add_argument("--baselines", nargs="+", default=BASELINES, choices=BASELINES)
     parser.add_argument(

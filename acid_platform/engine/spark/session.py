@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from acid_platform.engine.spark import cluster, jvm
 from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.engine.spark.store_settings import executor_variables, store_settings
+from acid_platform.engine.spark.worker_sockets import socket_settings
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
 OLDEST_JAVA = 17
@@ -60,6 +61,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **cluster.executor_settings(master),
+        **socket_settings(master),
         **store_settings(),
         **({} if cluster.is_local(master) else executor_variables()),
     }
