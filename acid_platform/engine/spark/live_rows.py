@@ -55,7 +55,7 @@ def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]
     for entity in scan.entities:
         parts: tuple[list[Source], list[Source]] = ([], [])
         for source in entity.sources.inserts:
-            parts[not _readable(source)].append(source)
+            parts[not readable(source)].append(source)
         for part, entities in zip(parts, (ours, others), strict=True):
             if part:
                 sources = replace(entity.sources, inserts=tuple(part))
@@ -63,7 +63,7 @@ def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]
     return replace(scan, entities=tuple(ours)), replace(scan, entities=tuple(others))
 
 
-def _readable(source: Source) -> bool:
+def readable(source: Source) -> bool:
     """Whether our format reads the file: not where columns match by position."""
     return source.kind is SourceKind.ACID or (
         source.kind is SourceKind.RAW and not source.positional

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.acid_format import has_acid_format
 from acid_platform.engine.spark.delete_test import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.live_rows import LiveFiles, divided
+from acid_platform.engine.spark.live_rows import LiveFiles, divided, readable
 from acid_platform.engine.spark.prepared import prepared
 from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, KEYS, ROW_ID, WRITE_ID, key_fields
 from acid_platform.engine.spark.spark_readers import SparkReaders
@@ -130,7 +131,7 @@ def read_frame(
     """
     names = None if columns is None else tuple(name.lower() for name in columns)
     chosen = None
-    if names is not None and where is None and _pruned_by_spark(scan):
+    if names is not None and where is None and _pruned_by_spark(spark, scan):
         # One frame for all columns: a query that reads others needs no frame of its own.
         virtual = [ROW_ID_COLUMN] * row_id + [FILE_NAME_COLUMN] * file_name
         chosen = (*names, *virtual)
@@ -145,13 +146,16 @@ def read_frame(
 _FEW_COLUMNS = 64
 
 
-def _pruned_by_spark(scan: TableScan) -> bool:
+def _pruned_by_spark(spark: SparkSession, scan: TableScan) -> bool:
     """Whether Spark leaves out by itself, and soon, the columns that a query does not use.
 
     It does not where rows come through Arrow, and takes long where there are many columns.
     """
-    return len(scan.columns) <= _FEW_COLUMNS and all(
-        source.kind is SourceKind.ACID and source.length is None
+    if len(scan.columns) > _FEW_COLUMNS:
+        return False
+    by_spark = not has_acid_format(spark)
+    return all(
+        source.kind is SourceKind.ACID and source.length is None if by_spark else readable(source)
         for entity in scan.entities
         for source in entity.sources.inserts
     )

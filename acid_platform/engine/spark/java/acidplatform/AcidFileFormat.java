@@ -93,9 +93,7 @@ public final class AcidFileFormat extends OrcFileFormat {
     return new OpenFile(
         tests(session),
         SerializableConfiguration.broadcast(session.sparkContext(), conf),
-        required,
-        partition,
-        virtual,
+        new AskedColumns(required, partition, virtual),
         SnapshotFiles.seq(usable),
         batches.isDefined() && batches.get().equals("true"),
         settings.orcVectorizedReaderBatchSize());
