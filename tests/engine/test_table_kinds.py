@@ -14,6 +14,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.spark import scan
 from acid_platform.errors import (
     BucketColumnUpdate,
     InvalidDefinition,
@@ -302,3 +303,24 @@ def test_directories_may_hold_blanks_and_what_uris_escape(
         assert found.read().collect() == [(2, "a b")]
         found.compact("major", partition="p=a b")
         assert found.read().collect() == [(2, "a b")]
+
+
+def test_queries_of_other_columns_of_files_without_acid_columns_share_a_frame(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    originals = tmp_path / "originals"
+    originals.mkdir()
+    orc.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}), str(originals / "000000_0"))
+    built: list[object] = []
+    make = scan._built
+
+    def spied(*arguments: object) -> object:
+        built.append(arguments[2])
+        return make(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(scan, "_built", spied)
+    with temporary_warehouse(tmp_path / "wh", spark, "spark") as opened:
+        opened.adopt_table("db.o", originals, "id bigint, v string")
+        assert opened.sql("SELECT max(v) FROM db.o").collect() == [("b",)]
+        assert opened.sql("SELECT sum(id) FROM db.o").collect() == [(3,)]
+    assert built == [None]
