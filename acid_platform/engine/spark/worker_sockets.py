@@ -23,7 +23,7 @@ def socket_settings(master: str) -> dict[str, str]:
     """Spark's settings, and the private directory that they name; none for a cluster.
 
     Executors on other machines have no such directory. The directory is removed when this process
-    ends.
+    ends; it stays, empty, if the process becomes another one, as a Spark Connect server does.
     """
     directory = _directory(os.getpid()) if is_local(master) and os.name == "posix" else None
     if directory is None:
