@@ -153,7 +153,9 @@ def _of_decimals(operator: str, left: Typed, right: Typed) -> Typed:
             return Typed(f"CAST({x} {operator} {y} AS {duckdb_type(kind)})", kind, fails)
     if operator == "*" and p1 + p2 + 1 <= MOST_DIGITS:
         kind = decimal(p1 + p2 + 1, s1 + s2)
-        return Typed(f"CAST({left.sql} * {right.sql} AS {duckdb_type(kind)})", kind, fails)
+        # DuckDB computes in 64 bits, and fails, unless a factor has more than 18 digits.
+        factor = cast(left, decimal(p1 + p2 + 1, s1))
+        return Typed(f"CAST({factor.sql} * {right.sql} AS {duckdb_type(kind)})", kind, fails)
     if operator == "/" and (ratio := quotient_type(a, b)) is not None:
         return _divided(left, right, ratio)
     raise _unknown(operator, left, right)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +68,20 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def local() -> list[Local]:
     return computed(LocalTable(), samples.scalar())
+
+
+def test_P33_products_of_the_largest_decimals_are_exact() -> None:
+    table = LocalTable()
+    kinds = [(p, s) for p in (1, 5, 9, 10, 17, 18, 19, 28) for s in {0, p // 2, p}]
+    for (p, s), (q, r) in itertools.product(kinds, kinds):
+        if p + q + 1 > 38:
+            continue
+        for sign in ("", "-"):
+            a, b = Decimal(f"{sign}{'9' * p}E-{s}"), Decimal(f"{'9' * q}E-{r}")
+            factors = f"CAST('{a:f}' AS decimal({p},{s}))", f"CAST('{b:f}' AS decimal({q},{r}))"
+            found = table.compute(" * ".join(factors))
+            with localcontext(prec=76):
+                assert set(found.rows.values()) == {a * b}, (found.expression, found.errors)
 
 
 @pytest.mark.spark
