@@ -536,7 +536,8 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert read(spark, proven(scans(table))).count() == 4
-    (said,) = [one.message for one in caplog.records if "Spark's own reader" in one.message]
+    told = [one.getMessage() for one in caplog.records]
+    (said,) = [one for one in told if "Spark's own reader" in one]
     assert "Broken.java" in said
     (leaf,) = leaves(read(spark, proven(scans(table))))
     assert leaf.relation().fileFormat().toString() == "ORC"

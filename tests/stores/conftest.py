@@ -53,15 +53,20 @@ def server() -> Iterator[S3Server]:
 @contextmanager
 def a_bucket(server: S3Server, directory: Path) -> Iterator[Bucket]:
     """A new bucket, which the environment names during the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield named_bucket(server, directory, patch)
+
+
+def named_bucket(server: S3Server, directory: Path, patch: pytest.MonkeyPatch) -> Bucket:
+    """A new bucket, which the environment names until `patch` is undone."""
     made = Bucket(server, f"bucket-{_RUN}-{next(_NUMBERS)}", directory / "metastore")
     server.make_bucket(made.name)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        patch.delenv("AWS_PROFILE", raising=False)
-        patch.setenv("ACID_WAREHOUSE", made.uri)
-        patch.setenv("ACID_METASTORE", str(made.metastore))
-        yield made
+    for name, value in server.environment.items():
+        patch.setenv(name, value)
+    patch.delenv("AWS_PROFILE", raising=False)
+    patch.setenv("ACID_WAREHOUSE", made.uri)
+    patch.setenv("ACID_METASTORE", str(made.metastore))
+    return made
 
 
 @contextmanager
@@ -74,9 +79,9 @@ def opened(spark: SparkSession | None = None, engine: str = "local") -> Iterator
 
 
 @pytest.fixture
-def bucket(server: S3Server, tmp_path: Path) -> Iterator[Bucket]:
-    with a_bucket(server, tmp_path) as made:
-        yield made
+def bucket(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    # With a patch of its own, a test that changes the variables would restore them after this did.
+    return named_bucket(server, tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import duckdb
+import pyarrow as pa
 
 from acid_platform.engine.local.types import text
 from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
+_OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")
+"""What DuckDB's errors of these kinds begin with."""
 
 
 def wrong_type(reason: str) -> str:
@@ -54,8 +57,8 @@ def translated(error: BaseException) -> AcidError | None:
                     " or CASE, or let try_divide, get, try_cast or their like give NULL"
                 )
         return NeedsSpark(f"{reason}, which needs Spark; use engine='spark'")
-    if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException):
-        return _out_of_range(str(error).partition("\n")[0].partition(": ")[2])
+    if found := _OUT_OF_RANGE.match(str(error)):
+        return _out_of_range(found[1])
     return None
 
 
@@ -64,6 +67,17 @@ def _out_of_range(reason: str) -> WrongType:
         f"a value does not fit its column: {reason}; cast it to a type that holds it, or let"
         " try_cast, try_add or their like give NULL"
     )
+
+
+def batches_of(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches, which DuckDB computes meanwhile.
+
+    Raises duckdb.Error, which Arrow would raise as an OSError.
+    """
+    try:
+        yield from reader
+    except OSError as error:
+        raise duckdb.Error(str(error)) from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from acid_platform.engine.local.connection import reading
+from acid_platform.engine.local.failures import batches_of
 from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import VOID, of_value
 from acid_platform.engine.results import EngineName, Result
@@ -127,7 +128,7 @@ class LocalResult(Result):
         sql = self.sql if limit is None else f"SELECT * FROM ({self.sql}) LIMIT {limit}"
         schema = self.schema
         with reading(self.sources) as connection:
-            for batch in connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH):
+            for batch in batches_of(connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH)):
                 arrays = [
                     array.cast(field.type)
                     for array, field in zip(batch.columns, schema, strict=True)

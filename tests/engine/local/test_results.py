@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from acid_platform.engine.local.results import LocalResult
-from acid_platform.errors import CorruptFile, NeedsSpark
+from acid_platform.errors import CorruptFile, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
@@ -51,6 +53,26 @@ def test_each_computation_sees_the_same_snapshot(warehouse: Warehouse, table: st
     assert sum(batch.num_rows for batch in result.batches()) == 3
     assert result.to_duckdb().fetchall() == [(1,), (2,), (3,)]
     assert "FROM" not in result.plan() and "Arrow Scan" in result.plan()
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "told"),
+    [
+        ("1 / (id - 299999)", InvalidExpression, "Division by zero"),
+        ("CAST(id * 10000 AS int)", WrongType, "does not fit"),
+        ("ceil(if(id = 299999, 9223372036854775807e0, double(id)))", NeedsSpark, "ceil of NaN"),
+    ],
+)
+def test_P33_an_error_in_a_late_batch_is_that_of_an_early_one(
+    warehouse: Warehouse, expression: str, kind: type[Exception], told: str
+) -> None:
+    """Arrow raises an OSError where DuckDB computes batches while they are read."""
+    name = f"r.late_{kind.__name__}".lower()
+    warehouse.create_table(name, "id bigint").insert(pa.table({"id": range(300_000)}))
+    result = select(warehouse, f"SELECT {expression} AS v FROM {name}")
+    result = replace(result, instead=None)
+    with pytest.raises(kind, match=told):
+        result.to_arrow()
 
 
 def test_columns_have_the_types_of_sparks_result(warehouse: Warehouse, table: str) -> None:
