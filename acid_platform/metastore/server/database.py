@@ -25,7 +25,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore import schema
-from acid_platform.metastore.server import blocks, state_rows
+from acid_platform.metastore.server import blocks, state_rows, wal
 
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
@@ -179,9 +179,18 @@ class Database:
         sync_path(self.path.parent)
 
 
+def _opened(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(str(path), config=_CONFIG)
+    except Error as error:
+        if not wal.cut(path, str(error)):
+            raise
+    return duckdb.connect(str(path), config=_CONFIG)
+
+
 def _connect(path: Path) -> duckdb.DuckDBPyConnection:
     try:
-        connection = duckdb.connect(str(path), config=_CONFIG)
+        connection = _opened(path)
     except Error as error:
         holder = re.search(r"PID (\d+)", str(error))
         if holder:

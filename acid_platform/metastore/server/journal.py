@@ -147,11 +147,17 @@ class Log:
 
     def rewind(self) -> None:
         """Makes the next record overwrite the first; the tables must have all events."""
-        if self._end > _KEPT_SIZE:
+        self._end, self._folded = _HEADER_SIZE, self._last
+
+    def shrink(self) -> None:
+        """Truncates a log that has grown long, if the tables have all events.
+
+        Only once DuckDB has checkpointed them: the records stand in for a torn write-ahead log.
+        """
+        if self._end == _HEADER_SIZE and os.fstat(self._file).st_size > _KEPT_SIZE:
             # Otherwise the records stay, and their numbers tell readers to skip them.
             with suppress(OSError):
                 os.ftruncate(self._file, _HEADER_SIZE)
-        self._end, self._folded = _HEADER_SIZE, self._last
 
     def close(self) -> None:
         if self._file >= 0:

@@ -20,7 +20,7 @@ from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import blocks, journal, state_rows
+from acid_platform.metastore.server import blocks, journal, state_rows, wal
 from acid_platform.metastore.server.archive import Archive, Item, batches, moment_of
 from acid_platform.metastore.server.coverage import Chain, chains
 from acid_platform.metastore.server.journal import Record
@@ -113,7 +113,7 @@ def rebuild(archive: Archive, until: Until, file: Path, history: str = "") -> Re
         os.link(draft, file)
         sync_path(file.parent)
     finally:
-        for leftover in (draft, draft.with_name(draft.name + ".wal")):
+        for leftover in (draft, wal.beside(draft)):
             leftover.unlink(missing_ok=True)
         for beside in (journal.beside, blocks.beside):
             beside(draft).unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.schema import MADE
-from acid_platform.metastore.server import blocks, journal
+from acid_platform.metastore.server import blocks, journal, wal
 from acid_platform.metastore.server.store import GROUND, HISTORY, Store
 
 
@@ -127,7 +127,7 @@ def restore_metastore(
             home.unfinished.unlink()
             sync_path(home.path)
         finally:
-            for leftover in (draft, _wal(draft), journal.beside(draft), blocks.beside(draft)):
+            for leftover in (draft, wal.beside(draft), journal.beside(draft), blocks.beside(draft)):
                 with suppress(FileNotFoundError):
                     leftover.unlink()
     return Restored(
@@ -218,11 +218,7 @@ def put_aside(home: Home) -> str:
         return ""
     kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
     os.rename(home.database, kept)
-    for beside in (_wal, journal.beside, blocks.beside):
+    for beside in (wal.beside, journal.beside, blocks.beside):
         with suppress(FileNotFoundError):
             os.rename(beside(home.database), beside(kept))
     return str(kept)
-
-
-def _wal(path: Path) -> Path:
-    return path.with_name(path.name + ".wal")

@@ -16,7 +16,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system
 from acid_platform.metastore.schema import MADE
-from acid_platform.metastore.server import blocks, journal
+from acid_platform.metastore.server import blocks, journal, wal
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.restore import put_aside
 from acid_platform.metastore.server.store import GROUND, Store
@@ -101,8 +101,7 @@ def _clean(draft: Path) -> None:
 
 
 def _files(database: Path) -> tuple[Path, ...]:
-    wal = database.with_name(database.name + ".wal")
-    return (database, wal, journal.beside(database), blocks.beside(database))
+    return (database, *(part.beside(database) for part in (wal, journal, blocks)))
 
 
 def _suffix() -> str:

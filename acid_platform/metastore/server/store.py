@@ -28,7 +28,7 @@ from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.server import blocks, journal, state_rows
+from acid_platform.metastore.server import blocks, journal, state_rows, wal
 from acid_platform.metastore.server.database import Database, Error
 from acid_platform.metastore.server.export import Export
 from acid_platform.metastore.server.manifest_table import Manifests
@@ -52,7 +52,7 @@ class Store:
         if begun.exists():  # created in part, so nobody used it, and DuckDB may refuse it
             for left in (
                 path,
-                path.with_name(f"{path.name}.wal"),
+                wal.beside(path),
                 self._log_path,
                 blocks.beside(path),
             ):
@@ -206,8 +206,9 @@ class Store:
         )
 
     def checkpoint(self) -> None:
-        """See `Database.checkpoint`."""
+        """See `Database.checkpoint`. Also truncates a journal that has grown long."""
         self._database.checkpoint()
+        self._log.shrink()
 
     def query(self, sql: str) -> tuple[list[str], Values]:
         """See `Database.query`."""
