@@ -172,10 +172,12 @@ def test_P42_random_streams_lead_to_the_rows_of_the_table(
             elif action in ("read", "crash"):
                 run(action == "crash")
             elif action == "late":  # a copy of the process that still lives
-                late = SinkBatch("s", "db.copy", "q", batch - 1, 1)
+                # More rows than any batch has: with as many it would be a repetition.
+                others = [row(999)] * 100
+                late = SinkBatch("s", "db.copy", "q", batch - 1, len(others))
                 if batch > 1:
                     with pytest.raises(StreamRefused):
-                        put(here, "db.copy", [row(999)], late)
+                        put(here, "db.copy", others, late)
         assert here.rows("db.copy") == sorted(inserted)
         stream.stop()
         require_healthy(here)
