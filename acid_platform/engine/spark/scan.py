@@ -32,9 +32,9 @@ from acid_platform.snapshot.sources import SourceKind
 class ScanBuilder:
     """Builds the frame of a TableScan with the wanted columns and the rows that `where` accepts.
 
-    `wanted` None: all columns. Columns that `where` reads are added. ORC skips rows
-    by the predicate before it decodes them. Without `identities` there
-    are no `KEYS`; `file_names` adds FILE_NAME_COLUMN.
+    `wanted` None: all columns. Columns that `where` reads are added. ORC skips rows by the
+    predicate before it decodes them. Without `identities` there are no `KEYS`; `file_names` adds
+    FILE_NAME_COLUMN.
     """
 
     def __init__(

@@ -16,11 +16,11 @@ from functools import cache
 from acid_platform.engine.spark.cluster import is_local
 
 _LONGEST = 57
-"""Bytes of the directory's path: a socket's has 43 more, and macOS takes 103."""
+"""Bytes of the directory's path: that of a socket in it is 43 longer, and macOS allows 103."""
 
 
 def socket_settings(master: str) -> dict[str, str]:
-    """Spark's settings, and the private directory that they name; none for a cluster.
+    """Spark's settings for the sockets, in a private directory of this process; none for a cluster.
 
     Executors on other machines have no such directory. The directory is removed when this process
     ends; it stays, empty, if the process becomes another one, as a Spark Connect server does.

@@ -113,10 +113,8 @@ def rebuild(archive: Archive, until: Until, file: Path, history: str = "") -> Re
         os.link(draft, file)
         sync_path(file.parent)
     finally:
-        for leftover in (draft, wal.beside(draft)):
+        for leftover in (draft, *(part.beside(draft) for part in (wal, journal, blocks))):
             leftover.unlink(missing_ok=True)
-        for beside in (journal.beside, blocks.beside):
-            beside(draft).unlink(missing_ok=True)
     return Rebuilt(str(file), chain.base.history, chain.base.name, last, made, len(chain.parts))
 
 
