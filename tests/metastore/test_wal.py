@@ -87,6 +87,16 @@ def test_P3_damage_to_a_fold_that_the_journal_no_longer_holds_is_refused(
         Store(metastore.path)
 
 
+def test_a_refusal_after_a_cut_names_the_file_with_what_was_cut_off(metastore: Metastore) -> None:
+    metastore.commit()
+    start = metastore.fold()
+    metastore.commit()  # overwrites the record of the event that was folded
+    metastore.tear(start, TEARS["a bit"])
+    for _ in range(2):
+        with pytest.raises(MetastoreDamaged, match=r"event 1.* \(metastore\.duckdb\.wal\.torn has"):
+            Store(metastore.path)
+
+
 def test_what_was_cut_off_is_put_aside(metastore: Metastore) -> None:
     metastore.commit()
     start = metastore.fold()

@@ -95,6 +95,13 @@ class Store:
                 # Checkpointed, since knowing of the log must not depend on DuckDB's own log.
                 self._database.checkpoint()
             self._log = journal.Log(self._log_path, identity, folded)
+        except MetastoreDamaged as error:
+            self._database.close()
+            if not (torn := wal.aside(self._path)).exists():
+                raise
+            raise MetastoreDamaged(
+                f"{error} ({torn.name} has what was last cut off from DuckDB's log)"
+            ) from error
         except BaseException:
             self._database.close()
             raise
