@@ -266,9 +266,9 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
     copy, home = f"s3://{bucket.name}/copy", str(tmp_path / "other")
     with pytest.raises(WarehouseMismatch, match=f"copy of {bucket.name}/warehouse"):
         Warehouse.open(copy, engine="local")
-    monkeypatch.setenv("ACID_METASTORE", home)
-    run("metastore", "restore", str(backup), "--warehouse", copy)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setenv("ACID_METASTORE", home)
+        run("metastore", "restore", str(backup), "--warehouse", copy)
     with Warehouse.open(copy, metastore=home, engine="local") as copied:
         copied.table("db.t").insert(some(2))
         assert [row[0] for row in rows(copied.table("db.t"))] == [1, 2]
