@@ -211,8 +211,9 @@ class DagsterProcesses:
 
     def _kill_all(self) -> None:
         """Kills all processes, including runs and their steps."""
-        for one in psutil.process_iter():
+        for pid in psutil.pids():  # process_iter remembers an ended one whose number is used again
             with suppress(psutil.Error):
+                one = psutil.Process(pid)
                 if one.environ().get("DAGSTER_HOME") == str(self.home):
                     one.kill()
         for process in self._running.values():
