@@ -337,19 +337,28 @@ class TransactionState:
 
 
 def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
-    """The layout with the files and partitions that the transaction itself has written."""
+    """The layout with the files and partitions that the transaction itself has written.
+
+    Of a partition that the snapshot does not see, only these: the recorded files of one that was
+    dropped are kept for older snapshots (P22).
+    """
     mine = [report for report in reports if report.table == layout.name]
     if not mine:
         return layout
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
+        seen = [name for name in partitions if not name or name in layout.partitions]
+        known = dict(zip(seen, layout.listings(seen), strict=True))
+        listed = [
+            known.get(name, EntityListing(f"{layout.path}/{name}", ())) for name in partitions
+        ]
         return [
             listing.joined(
                 directory_listing(listing.location, report.directory, report.contents)
                 for report in mine
                 if report.partition == (name or None) and report.contents
             )
-            for name, listing in zip(partitions, layout.listings(partitions), strict=True)
+            for name, listing in zip(partitions, listed, strict=True)
         ]
 
     partitions = {report.partition: () for report in mine if report.partition}

@@ -37,8 +37,10 @@ def test_P26_P28_P29_P30_no_read_is_wrong_in_a_short_run() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run() -> None:
+def test_P26_P28_P29_P30_no_read_is_wrong_in_a_long_run(tmp_path: Path) -> None:
     done = run(
+        "--keep",
+        str(tmp_path),
         "--commits",
         "250",
         "--kills",
