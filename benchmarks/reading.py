@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reading", description=__doc__)
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument(
-        "--rounds", type=int, default=5, help="measured wide reads; others four times"
+        "--rounds", type=int, default=5, help="of the wide read; short reads get four times as many"
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     chosen = parser.parse_args(argv)

@@ -295,7 +295,7 @@ class Chaos:
             while "o" in (states := metastore.txn_states(asked)).values():
                 assert time.monotonic() < deadline, f"open transactions of the dead: {states}"
                 time.sleep(0.2)
-            # A declarer that was killed after a drop leaves no partition that has the drop's floor.
+            # If a declarer was killed after a drop, no partition has the drop's floor yet.
             metastore.add_partitions(PARTITIONED, [f"m={number}" for number in range(PARTITIONS)])
             actor.floors()
             for table in warehouse.tables():
