@@ -59,7 +59,10 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class ViewRecord:
-    """A view. `query` is Hive's SQL in which every table has its database."""
+    """A view. `query` is Hive's SQL in which every table has its database.
+
+    `reads` has the columns that it reads of each table and view, with their types of then.
+    """
 
     name: str
     query: str
@@ -67,6 +70,7 @@ class ViewRecord:
     created: int = 0
     version: int = 0
     """The moment at which it got this query (P28)."""
+    reads: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

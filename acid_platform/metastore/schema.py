@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-VERSION = 16
+VERSION = 17
 
 MADE = "backup_made"
 """Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
@@ -65,7 +65,14 @@ _TABLE: Columns = {
     "anchor": _I,
     "held": _J,
 }
-_VIEW: Columns = {"name": _S, "query": _S, "columns": _J, "created": _I, "version": _I}
+_VIEW: Columns = {
+    "name": _S,
+    "query": _S,
+    "columns": _J,
+    "created": _I,
+    "version": _I,
+    "reads": _J,
+}
 _PARTITION: Columns = {"table_id": _I, "name": _S, "floors": _J, "added": _I}
 _DIRECTORY: Columns = {
     **_ENTITY,
@@ -314,7 +321,7 @@ _LATER = {
         "held",
     ),
     "partitions": ("floors", "added"),
-    "views": ("version",),
+    "views": ("version", "reads"),
     "open_txns": ("taken", "closed", "pins", "unfinished"),
     "directories": ("recorded", "compacted", "versioned"),
     "writes": ("engine", "reason"),
@@ -458,6 +465,12 @@ _VERSION_15 = (_create("sinks", LIVE["sinks"]),)
 # Of open transactions of other engines, nobody knows whether their files are complete (P47).
 _VERSION_16 = ("ALTER TABLE open_txns ADD COLUMN unfinished BOOLEAN DEFAULT false",)
 
+# Views made before follow their tables.
+_VERSION_17 = tuple(
+    f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS reads VARCHAR DEFAULT '[]'"
+    for name in ("views", "earlier_views")
+)
+
 MIGRATIONS: tuple[Sequence[str], ...] = (
     _version_1(),
     _VERSION_2,
@@ -475,5 +488,6 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     _VERSION_14,
     _VERSION_15,
     _VERSION_16,
+    _VERSION_17,
 )
 """The statements that lead from version n to n + 1, each in one DuckDB transaction."""

@@ -13,6 +13,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.sql.time_travel import changes_between, unmarked
+from acid_platform.sql.views import query_now
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan
@@ -81,9 +82,16 @@ class Catalog:
         """Whether all the full names are known to be tables."""
         return all(name in self._tables for name in names)
 
+    def view(self, full: str) -> ViewRecord | None:
+        return None if full in self._tables else self.views.get(full)
+
     def view_query(self, full: str) -> str | None:
-        view = None if full in self._tables else self.views.get(full)
-        return view.query if view else None
+        """The query of a view over the present tables; None for any other name.
+
+        Raises NoSuchTable, UnknownColumn, InvalidDefinition: see query_now.
+        """
+        view = self.view(full)
+        return query_now(view, self.declared) if view else None
 
     def record(self, name: str) -> TableRecord:
         """The record of a table to read; of the past, if the name is marked (P36).
@@ -170,8 +178,14 @@ class Catalog:
         changes = self.changes(full)
         if changes is not None:
             return tuple(column.name for column in changes.columns)
+        return tuple(name for name, _ in self.declared(full))
+
+    def declared(self, full: str) -> tuple[tuple[str, str], ...]:
+        """The names and types of the columns of a table or view. Raises NoSuchTable."""
+        if (view := self.view(full)) is not None:
+            return view.columns
         record = self.record(full)
-        return tuple(name for name, _ in (*record.columns, *record.partition_columns))
+        return (*record.columns, *record.partition_columns)
 
     def require_database(self, name: str) -> str:
         """Raises InvalidDefinition, which suggests a similar name, if there is no such database."""

@@ -79,8 +79,11 @@ def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> C
     )
 
 
-def view_declaration(tree: exp.Create, name: str, query: exp.Query) -> CreateView:
-    """The declaration of a view. Raises UnsupportedStatement for clauses that are not supported."""
+def view_declaration(tree: exp.Create, name: str, query: str) -> CreateView:
+    """The declaration of a view; `query` is its text.
+
+    Raises UnsupportedStatement for clauses that are not supported.
+    """
     for clause in _properties(tree):
         raise _unsupported("CREATE VIEW", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []

@@ -35,7 +35,7 @@ from acid_platform.sql.statements import (
     RollBack,
     SetProperties,
 )
-from acid_platform.sql.views import expand, stored_query, with_databases
+from acid_platform.sql.views import columns_read, expand, named, parsed, self_contained
 from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:
@@ -212,9 +212,10 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
     catalog.require_database(full.partition(".")[0])
     if statement.if_not_exists and full in catalog.views:
         return
-    query = with_databases(statement.query, catalog.current_database)
-    expand(query, catalog.current_database, catalog.view_query, (full,))
-    columns = _run(warehouse, catalog, query).declared()
+    query = self_contained(statement.query, catalog.current_database, catalog.declared)
+    expand(parsed(query), catalog.current_database, catalog.view_query, (full,))
+    result = _run(warehouse, catalog, parsed(query))
+    columns = result.declared()
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
         raise InvalidDefinition(
@@ -224,8 +225,9 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
         raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
     warehouse.metastore.create_view(
         full,
-        stored_query(query, statement.columns),
+        query if list(names) == result.columns else named(query, names),
         [(name, str(column.type)) for name, column in zip(names, columns, strict=True)],
+        columns_read(query, catalog.declared),
         statement.if_not_exists,
         statement.or_replace,
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.engine.merge_clauses import MergeAction
@@ -77,7 +77,7 @@ def parse(text: str | Written) -> Statement:
         case exp.Create(kind="TABLE"):
             return _create_table(tree)
         case exp.Create(kind="VIEW"):
-            return _create_view(tree)
+            return _create_view(tree, written.text)
         case exp.Query() if tree.find(exp.Select):
             return Query(_require_read_only(tree))
     raise unsupported(written)
@@ -291,9 +291,20 @@ def _create_table(tree: exp.Create) -> CreateTable:
     return table_declaration(tree, table_name(target), query and _require_read_only(query))
 
 
-def _create_view(tree: exp.Create) -> CreateView:
+def _create_view(tree: exp.Create, text: str) -> CreateView:
     if not isinstance(tree.expression, exp.Query):
         raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
     refuse_marks(tree.expression, "a view")
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    return view_declaration(tree, table_name(target), _require_read_only(tree.expression))
+    _require_read_only(tree.expression)
+    return view_declaration(tree, table_name(target), _after_as(text))
+
+
+def _after_as(text: str) -> str:
+    """The query of CREATE VIEW … AS, as it is written."""
+    depth = 0
+    for token in sqlglot.tokenize(text, dialect="hive"):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if not depth and token.token_type is TokenType.ALIAS:
+            return text[token.end + 1 :].strip()
+    raise InvalidExpression("CREATE VIEW … AS needs a SELECT")

@@ -172,7 +172,7 @@ def count_from_footers(
     counted = counted_table(query)
     if counted is None or changes_between(counted.table) is not None:
         return None
-    if catalog.view_query(catalog.full(counted.table)) is not None:
+    if catalog.view(catalog.full(counted.table)) is not None:
         return None
     (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
     rows = by_arrow(scan, ()).count()

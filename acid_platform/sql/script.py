@@ -37,7 +37,7 @@ def split(script: str) -> tuple[Written, ...]:
 
 def _split(script: str) -> Iterator[Written]:
     start, plain = 0, ""
-    for piece in _PIECE.finditer(f"{script};"):
+    for piece in _PIECE.finditer(f"{script}\n;"):
         if piece["end"]:
             if plain.strip():
                 yield Written(script[start : piece.start()].strip(), plain.strip())

@@ -174,7 +174,7 @@ class SqlSession:
                 try:
                     read = stack.enter_context(leases.fresh(*named))
                 except NoSuchTable:  # a view, or misspelt
-                    self._views |= {name for name in named if catalog.view_query(name)}
+                    self._views |= set(named) & set(catalog.views)
             if read is None:
                 tables = reading.tables_of(catalog, query) if query is not None else ()
                 read = stack.enter_context(leases.fresh(*tables))

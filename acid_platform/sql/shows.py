@@ -68,7 +68,7 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
             return _described(_columns(catalog.record(statement.name)))
     rows = [(name, kind, "") for name, kind in view.columns]
     if statement.listing is Listing.FORMATTED:
-        rows += [*_heading("# View Information"), ("View Original Text:", view.query, "")]
+        rows += [*_heading("# View Information"), ("View Expanded Text:", view.query, "")]
     return _described(rows)
 
 

@@ -150,7 +150,7 @@ class CreateTable:
 @dataclass(frozen=True, slots=True)
 class CreateView:
     name: str
-    query: exp.Query
+    query: str
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     or_replace: bool = False

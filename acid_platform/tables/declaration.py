@@ -224,7 +224,7 @@ def change_column(
     if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
         raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
     given = parse_type(columns[old])
-    if new.type != given and not _wider(given, new.type):
+    if new.type != given and not wider(given, new.type):
         raise InvalidDefinition(
             f"{record.name}: {old} {given} can't become {new.type}: existing rows may not"
             " fit; CREATE TABLE … AS SELECT with a CAST"
@@ -247,7 +247,8 @@ def change_column(
     return changed
 
 
-def _wider(given: HiveType, wanted: HiveType) -> bool:
+def wider(given: HiveType, wanted: HiveType) -> bool:
+    """Whether every reader converts values of the first type into the second (F18)."""
     if given.kind == wanted.kind == "decimal":
         (precision, scale), (digits, places) = given.sizes, wanted.sizes
         return places >= scale and digits - places >= precision - scale

@@ -130,6 +130,12 @@ def test_P34_views_are_shown_with_their_query(client: Any, warehouse: Warehouse)
     warehouse.sql("CREATE VIEW db.above AS SELECT id FROM db.below WHERE id > 3")
     view = client.get_table("db", "above")
     assert view.tableType == "VIRTUAL_VIEW" and "below" in view.viewExpandedText
+    warehouse.sql("CREATE VIEW db.all (k) AS SELECT * FROM db.below")
+    warehouse.sql("ALTER TABLE db.below ADD COLUMNS (n int)")
+    view = client.get_table("db", "all")
+    assert [column.name for column in view.sd.cols] == ["k"]
+    assert "(SELECT `id` FROM `db`.`below`)" in view.viewExpandedText, "* means what it meant"
+    warehouse.sql("DROP VIEW db.all")
     assert client.get_tables_by_type("db", "*", "VIRTUAL_VIEW") == ["above"]
     kinds = {one.tableName: one.tableType for one in client.get_table_meta("db", "*", None)}
     assert kinds["above"] == "VIRTUAL_VIEW" and kinds["below"] == "MANAGED_TABLE"

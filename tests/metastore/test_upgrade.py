@@ -201,3 +201,19 @@ def test_P47_a_file_of_version_15_keeps_the_transactions_of_other_engines(tmp_pa
     with temporary_warehouse(tmp_path, engine="local") as warehouse:
         warehouse.metastore.commit_id(txn, [])
         assert warehouse.metastore.outcome_of(txn).state == "c"
+
+
+def test_views_of_version_16_follow_their_tables(tmp_path: Path) -> None:
+    """Nobody knows which columns they had."""
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        warehouse.sql("CREATE TABLE t (a int); CREATE VIEW v AS SELECT a FROM t")
+        warehouse.sql("CREATE OR REPLACE VIEW v AS SELECT a FROM t AS x")
+    with duckdb.connect(str(tmp_path / "_metastore" / "metastore.duckdb")) as raw:
+        for table in ("views", "earlier_views"):
+            raw.execute(f"ALTER TABLE {table} DROP COLUMN reads")
+        raw.execute("UPDATE meta SET value = '16' WHERE key = 'schema_version'")
+    with temporary_warehouse(tmp_path, engine="local") as warehouse:
+        assert warehouse.sql("SELECT * FROM v").columns == ["a"]  # type: ignore[union-attr]
+        warehouse.sql("CREATE OR REPLACE VIEW v AS SELECT a FROM t")
+        (view,) = warehouse.metastore.views()
+        assert view.reads == (("default.t", (("a", "int"),)),)

@@ -57,9 +57,10 @@ def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
 
 def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
     machine = Machine()
-    view = ViewRecord("v", "SELECT 1 AS x", (("x", "int"),))
+    reads = (("default.t", (("id", "int"),)),)
+    view = ViewRecord("v", "SELECT 1 AS x", (("x", "int"),), reads=reads)
     machine.handle(CreateView(view, False, False), "r1", Moment(7, 0))
     kept = restore(live_rows(machine.state), {})
     assert kept.views == {
-        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1)
+        "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1, reads)
     }

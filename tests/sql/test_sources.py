@@ -8,7 +8,7 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.sql.parse import parse
 from acid_platform.sql.sources import Source, bind
 from acid_platform.sql.statements import Query
-from acid_platform.sql.views import expand, stored_query, with_databases
+from acid_platform.sql.views import columns_read, expand, named, self_contained
 
 TABLES = {
     "default.t": ("id", "v", "month", "day"),
@@ -182,13 +182,21 @@ def test_only_what_changes_no_result_goes_down_to_a_scan(
 
 
 def test_a_view_keeps_its_meaning_wherever_it_is_used() -> None:
-    query = parse("WITH x AS (SELECT 1 AS a) SELECT x.a, t.id FROM t JOIN x ON t.id = x.a")
-    assert isinstance(query, Query)
-    text = stored_query(with_databases(query.tree, "db"), ("one", "two"))
-    assert text == (
-        "WITH x AS (SELECT 1 AS a) SELECT * FROM (SELECT x.a, t.id FROM db.t AS t"
-        " JOIN x ON t.id = x.a) AS v(one, two)"
+    def columns(table: str) -> list[tuple[str, str]]:
+        return [(name, "int") for name in TABLES[table]]
+
+    text = self_contained(
+        "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\nFROM t JOIN x ON db.t.id = x.a",
+        "db",
+        columns,
     )
+    assert text == (
+        "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\n"
+        "FROM (SELECT `id` FROM `db`.`t`) AS `t` JOIN x ON `t`.id = x.a"
+    )
+    assert columns_read(text, columns) == (("db.t", (("id", "int"),)),)
+    assert named(text, ["one", "two"]) == f"SELECT * FROM (\n{text}\n) AS `v` (`one`, `two`)"
+    assert self_contained("SELECT v, id FROM t", "db", columns) == "SELECT v, id FROM `db`.`t`"
 
 
 def test_a_view_that_reads_itself_is_an_error() -> None:

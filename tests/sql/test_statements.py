@@ -316,6 +316,14 @@ def test_a_script_ends_statements_at_semicolons_outside_of_quotes_and_comments()
     assert isinstance(parse(split(script)[2]), Query)
 
 
+@pytest.mark.parametrize("end", ["-- done", "--", "/* done */", "; -- done", " -- 'done; "])
+def test_a_comment_at_the_end_of_a_script_belongs_to_its_last_statement(end: str) -> None:
+    for before in ("", "DELETE FROM t; "):
+        statements = split(f"{before}INSERT INTO t SELECT 1 {end}")
+        assert statements[-1].plain == "INSERT INTO t SELECT 1"
+        assert len(statements) == 1 + bool(before)
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "wanted"),
     [

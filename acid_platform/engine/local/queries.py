@@ -1,7 +1,8 @@
 """From a SELECT in Spark's SQL to one in DuckDB's: clause by clause, names resolved as Spark does.
 
 A block whose expressions may fail for some rows is only translated where both engines evaluate it
-for the same rows: not below LIMIT, HAVING or another block.
+for the same rows: not below LIMIT, HAVING or another block, unless
+that does nothing but cast columns.
 """
 
 from __future__ import annotations
@@ -199,7 +200,19 @@ class Select:
         names = (name for name, _ in self.items)
         types = (value.declared or value.type for value in values)
         alone = self.grouped and not keys and not having and not limit
-        return Block(sql, tuple(zip(names, types, strict=True)), self.fails, alone)
+        failing = self._failing(values) if self.fails else None
+        return Block(sql, tuple(zip(names, types, strict=True)), self.fails, failing, alone)
+
+    def _failing(self, values: Sequence[Typed]) -> frozenset[int] | None:
+        """See Block: a SELECT that does nothing but cast columns of one relation."""
+        clauses = {name for name, value in self.node.args.items() if value}
+        if not clauses <= {"expressions", "from_"} or self.relation.joined:
+            return None
+        for _, item in self.items:
+            value = item.this if isinstance(item, exp.Cast) else item
+            if not isinstance(value, ScopeColumn | exp.Column):
+                return None
+        return frozenset(i for i, value in enumerate(values) if value.fails)
 
     # --- the select list -----------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ class Block:
     columns: tuple[tuple[str, HiveType], ...]
     fails: bool = False
     """Whether an expression of it may fail for some rows."""
+    failing: frozenset[int] | None = None
+    """If nothing but these columns may fail, and both engines compute them only for the rows of
+    the block around this one, they are as if they stood there."""
     one_row: bool = False
     """Whether it is an aggregate without GROUP BY, which has exactly one row."""
 
@@ -62,13 +65,13 @@ def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Rela
 
 def subquery(alias: str, name: str, block: Block, renamed: Sequence[str]) -> Relation:
     """A subquery or CTE, whose columns the alias may rename."""
-    if block.fails:
+    if block.fails and block.failing is None:
         raise NeedsSpark("a subquery with an expression that may fail for some rows")
     if renamed and len(renamed) != len(block.columns):
         raise NeedsSpark(f"{len(renamed)} names for {len(block.columns)} columns")
     names = renamed or [column for column, _ in block.columns]
     columns = tuple(
-        ScopeColumn(column, kind, f"{alias}.c{i}")
+        ScopeColumn(column, kind, f"{alias}.c{i}", i in (block.failing or ()))
         for i, (column, (_, kind)) in enumerate(zip(names, block.columns, strict=True))
     )
     return _single(f"({block.sql}) AS {alias}", name, columns)

@@ -19,11 +19,13 @@ class ScopeColumn:
     name: str
     type: HiveType
     sql: str
+    fails: bool = False
+    """Whether it is an expression that may fail for some rows."""
 
     @property
     def value(self) -> Typed:
         declared = self.type if self.type.kind in CHAR_TYPES else None
-        return Typed(self.sql, of_value(self.type), declared=declared)
+        return Typed(self.sql, of_value(self.type), self.fails, declared=declared)
 
 
 @dataclass(frozen=True, slots=True)

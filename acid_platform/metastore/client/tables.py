@@ -155,11 +155,12 @@ class TableCalls(Caller):
         name: str,
         query: str,
         columns: Sequence[tuple[str, str]],
+        reads: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (),
         if_not_exists: bool = False,
         or_replace: bool = False,
     ) -> None:
-        """`query`: see ViewRecord. Raises TableExists, InvalidDefinition."""
-        view = ViewRecord(name, query, tuple(columns))
+        """`query` and `reads`: see ViewRecord. Raises TableExists, InvalidDefinition."""
+        view = ViewRecord(name, query, tuple(columns), reads=reads)
         self._call(CreateView(view, if_not_exists, or_replace))
 
     def drop_view(self, name: str) -> None:
