@@ -15,7 +15,7 @@ from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import OverwriteThenWrite, Transient, TxnAborted, WriteConflict
+from acid_platform.errors import OverwriteThenWrite, Transient, WriteConflict
 from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
@@ -259,14 +259,8 @@ class TransactionState:
             self._chosen = choice
             return done
 
-        try:
+        with self.begun.checked(again=False):
             return self.context.engines.run(statement, self.begun.settings, rows, read_bytes)
-        except Exception as error:
-            if self.begun.lost and not isinstance(error, TxnAborted):
-                raise TxnAborted(
-                    f"{self.begun.lost}; its statement was stopped, begin again"
-                ) from error
-            raise
 
     def stop(self) -> None:
         """Stops what the transaction's statements are computing."""

@@ -202,7 +202,8 @@ class TransactionTable:
                 raise NoSuchPartition(f"{self.name} has no partition {name}")
             partitions = [name]
         self._work.refuse_after_overwrite(self._record, partitions)
-        written = write_truncation(self._work.target(self._record, layout), partitions)
+        with self._work.begun.checked(again=False):
+            written = write_truncation(self._work.target(self._record, layout), partitions)
         self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
 
     def merge(

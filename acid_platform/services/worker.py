@@ -31,6 +31,7 @@ from acid_platform.errors import (
     CompactionLost,
     CompactionMismatch,
     CompactionRefused,
+    LockNotAcquired,
     LockTimeout,
     NeedsSpark,
     PublicationWaited,
@@ -69,7 +70,7 @@ class Outcome:
 
     task: CompactionTask
     state: str
-    """`published`, `ready for cleaning`, `refused`, `failed` or `lost`."""
+    """`published`, `ready for cleaning`, `refused`, `failed`, `put back` or `lost`."""
     reason: str
     plan: CompactionPlan | None = None
     outputs: tuple[Written, ...] = ()
@@ -183,7 +184,8 @@ class CompactionRun:
 
     def _executed(self, choice: CompactionChoice) -> StagedCompaction:
         assert self.plan and self._work
-        with choice.engine.running():
+        assert self.txn
+        with self.txn.checked(again=False), choice.engine.running():
             return compaction.execute(choice.engine, self.plan, self._work)
 
     def differences(self) -> tuple[Measure, ...]:
@@ -283,10 +285,15 @@ class CompactionRun:
         deviations = self.deviations() if outputs else ()
         return Outcome(self.task, state, reason, self.plan, outputs, deviations, self.choice)
 
+    def held_up(self, error: BaseException) -> bool:
+        """Whether a lock kept the task from beginning, or its transaction ended before the Worker
+        heard of it: then nothing has failed."""
+        return self.txn is None and isinstance(error, LockNotAcquired | LockTimeout | TxnAborted)
+
     def fail(self, error: BaseException) -> None:
         """Removes the output, aborts the transaction and marks the task as failed (C32).
 
-        What was refused ends as refused.
+        What was refused ends as refused, and a task that was held up before it began is put back.
         """
         if self.choice is not None:
             self.choice.engine.cancel()
@@ -302,7 +309,9 @@ class CompactionRun:
                     self.task, self.txn, False, text, again
                 )
             else:
-                self.context.metastore.fail_compaction(self.task, self.txn, text)
+                self.context.metastore.fail_compaction(
+                    self.task, self.txn, text, self.held_up(error)
+                )
                 if gone:
                     self._end_publication()
         except CompactionLost:
@@ -337,7 +346,7 @@ def work_once(
         return run.ended("refused", str(error))
     except AcidError as error:
         run.fail(error)
-        return run.ended("failed", str(error))
+        return run.ended("put back" if run.held_up(error) else "failed", str(error))
     except Exception as error:  # such as a full disk: as in Hive, it fails only this task
         run.fail(error)
         return run.ended("failed", f"{type(error).__name__}: {error}")

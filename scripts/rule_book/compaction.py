@@ -234,9 +234,13 @@ GROUP = Group(
         ),
         Rule(
             "C26",
-            "Tasks are taken in the order of their ids, each by one Worker.",
+            "Tasks are taken in the order of their ids, each by one Worker. One whose table is"
+            " locked EXCLUSIVE waits in the queue.",
             ("metastore.rules.compaction_queue",),
-            ("test_C26_tasks_are_taken_in_order_and_once",),
+            (
+                "test_C26_tasks_are_taken_in_order_and_once",
+                "test_C26_a_task_waits_while_a_lock_keeps_it_from_its_own",
+            ),
         ),
         Rule(
             "C27",
@@ -258,7 +262,8 @@ GROUP = Group(
             ("metastore.rules.compactions",),
             (
                 "test_C28_the_transaction_of_a_compaction",
-                "test_C28_exclusive_lock_fails_the_task",
+                "test_C28_exclusive_lock_puts_the_task_back",
+                "test_C28_a_table_that_is_locked_waits_and_is_compacted_then",
             ),
         ),
         Rule(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +14,19 @@ from hypothesis import strategies as st
 
 from acid_platform.compaction.initiator import EntitySize, LiveDirectory, entity_size
 from acid_platform.config import Settings
-from acid_platform.errors import AcidError, LeaseHeld, NoSuchPartition
+from acid_platform.errors import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.rules.candidates import _bytes, live_size
 from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
 from acid_platform.services.worker import job_setting
+from acid_platform.tables.context import Context
 from tests.metastore.local import local_metastore
-from tests.metastore.world import INSERT, UPDATE, W, World
+from tests.metastore.world import INSERT, UPDATE, E, W, World
 
 ONE_DELTA = {"compactorthreshold.hive.compactor.delta.num.threshold": "0"}
 MINUTE = 60_000
@@ -41,6 +43,36 @@ def world() -> World:
 def metastore(world: World) -> Iterator[Metastore]:
     with local_metastore(world) as joined:
         yield joined
+
+
+def test_C28_a_table_that_is_locked_waits_and_is_compacted_then(
+    world: World, metastore: Metastore
+) -> None:
+    """A DROP or RENAME that is held up must not make the Initiator leave the table alone (C9)."""
+    world.insert()
+    world.insert()
+    for _ in range(4):
+        holder = world.begin(LockRequest("t", E))
+        cycle(world, metastore)
+        assert metastore.take_compaction("host-1") is None
+        world.abort(holder)
+        world.insert()
+    task = metastore.take_compaction("host-1")
+    assert task is not None
+    holder = world.begin(LockRequest("t", E))
+    run = worker.CompactionRun(context_of(metastore), task)
+    with pytest.raises(LockNotAcquired) as held:
+        run.prepare()
+    run.fail(held.value)
+    assert metastore.take_compaction("host-1") is None
+    world.abort(holder)
+    again = metastore.take_compaction("host-1")
+    assert again is not None and again.id == task.id
+    assert [row["state"] for row in metastore.compactions()] == ["working"]
+
+
+def context_of(metastore: Metastore) -> Context:
+    return cast(Context, SimpleNamespace(metastore=metastore, info=ClientInfo))
 
 
 def looked_at(metastore: Metastore, since: int = 0) -> list[str]:

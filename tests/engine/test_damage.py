@@ -224,6 +224,22 @@ def aborted(subject: Subject) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def reaped(subject: Subject) -> Iterator[None]:
+    """The writer was stopped for so long that the Cleaner has removed what it staged."""
+    run = write._written
+
+    def meanwhile(*args: Any) -> Any:
+        done = run(*args)
+        subject.warehouse.abort_transactions([args[1].txn_id])
+        for staged in subject.root.glob("_tmp_*"):
+            shutil.rmtree(staged)
+        return done
+
+    with mock.patch.object(write, "_written", meanwhile):
+        yield
+
+
 LONG = "sha2(CAST(id AS string), 512)"
 HALF_WAY: dict[
     str, tuple[Callable[[Subject], AbstractContextManager[object]], type[AcidError], str]
@@ -236,6 +252,7 @@ HALF_WAY: dict[
     ),
     "the directory of the statement is there": (taken, PublicationFailed, "already exists"),
     "the transaction is aborted while Spark writes": (aborted, TxnAborted, "abort"),
+    "the transaction was reaped and cleaned meanwhile": (reaped, TxnAborted, "abort"),
 }
 
 

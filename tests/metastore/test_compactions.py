@@ -16,7 +16,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.records import CompactionTask, LockRequest
 from acid_platform.transactions import ValidTxnList
-from tests.metastore.world import DELETE, INSERT, UPDATE, E, World, X
+from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, World, X
 
 
 def taken(world: World) -> CompactionTask:
@@ -102,17 +102,32 @@ def test_C28_the_transaction_of_a_compaction(world: World) -> None:
     assert world.state.queue[task.id].txn_id == own
 
 
-def test_C28_exclusive_lock_fails_the_task(world: World) -> None:
+def test_C28_exclusive_lock_puts_the_task_back(world: World) -> None:
     world.insert()
     world.request()
     task = taken(world)
     dropping = world.begin(LockRequest("t", E))
     with pytest.raises(LockNotAcquired):
         world.begin_compaction(task)
-    world.call("fail_compaction", **world.owner(task), txn=None, error="locked")
-    assert world.states() == ["failed"]
+    world.call("fail_compaction", **world.owner(task), txn=None, error="locked", again=True)
+    assert world.states() == ["initiated"]
     world.commit(dropping)
     assert world.entity().directories[0].obsolete is False
+    assert taken(world).attempt == 2
+
+
+def test_C26_a_task_waits_while_a_lock_keeps_it_from_its_own(world: World) -> None:
+    world.insert()
+    world.request()
+    reader = world.begin(LockRequest("t", R))
+    world.begin_request(LockRequest("t", E))  # waits for the reader
+    for _ in range(3):
+        assert world.call("take_compaction", worker="w")["task"] is None
+    assert world.states() == ["initiated"]
+    world.commit(reader)
+    assert world.call("take_compaction", worker="w")["task"] is None  # now it is granted
+    world.tick(301_000)  # its client has died
+    assert taken(world).attempt == 1
 
 
 def test_C30_commit_is_one_step(world: World) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from acid_platform.errors import (
@@ -15,7 +18,9 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
+from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.rules.state import Ended
 from acid_platform.transactions import TxnType
 from tests.metastore.world import DELETE, INSERT, UPDATE, R, W, World, X
 
@@ -109,6 +114,57 @@ def test_P7_a_restart_gives_one_fresh_timeout(world: World) -> None:
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "o"
     world.tick(180_000)
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "a"
+
+
+def requests_of_a_transaction(world: World) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Operations whose whole answer is built anew when it was lost, with their arguments."""
+    world.insert()
+    world.request()
+    task = world.take_task()
+    assert task is not None
+    begin = {"locks": [], "wait": 60, "zero_wait": None, "info": {}, "tables": []}
+    lock = [encode(LockRequest("t", W, INSERT))]
+    return {
+        "begin": ("begin", {**begin, "kind": TxnType.DEFAULT.value}),
+        "begin with locks": ("begin", {**begin, "kind": TxnType.DEFAULT.value, "locks": lock}),
+        "lease": ("begin", {**begin, "kind": TxnType.READ_ONLY.value, "tables": ["t"]}),
+        "lock": ("lock", {"txn": world.begin().id, "locks": lock, "wait": 60, "zero_wait": False}),
+        "compaction": ("begin_compaction", {**world.owner(task), "info": {}}),
+    }
+
+
+@pytest.mark.parametrize("what", ["begin", "begin with locks", "lease", "lock", "compaction"])
+@pytest.mark.parametrize("folded", [False, True])
+def test_P3_a_lost_answer_of_a_transaction_that_was_reaped_may_be_asked_for_again(
+    world: World, what: str, folded: bool
+) -> None:
+    op, args = requests_of_a_transaction(world)[what]
+    request_id = world.send(op, **args)
+    assert "value" in world.answers[request_id]
+    kept = world.state.outcomes[request_id]
+    world.tick()
+    world.tick(TIMEOUT + 1)
+    if folded:  # memory keeps only aborted transactions that left files
+        world.machine._past = Folded(world.state.ended)
+        world.state.ended = {}
+    world.take(world.handle(op, args, request_id))
+    expected = SnapshotExpired if what == "lease" else TxnAborted
+    with pytest.raises(expected, match="no heartbeat for 300 s"):
+        world.answer(request_id)
+    assert world.machine.expand(kept.op, kept.reply) == world.answers[request_id]
+
+
+class Folded:
+    """The transactions that are no longer in memory."""
+
+    def __init__(self, ended: dict[int, Ended]) -> None:
+        self._ended = ended
+
+    def past_txn(self, txn_id: int) -> Ended | None:
+        return self._ended.get(txn_id)
+
+    def recorded(self, table_id: int, partitions: Sequence[str | None]) -> dict[Any, str]:
+        return {}
 
 
 def test_T8_range_heartbeat_never_raises(world: World) -> None:

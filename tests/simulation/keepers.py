@@ -126,7 +126,7 @@ class Worker(Actor):
             if reply["error"][0] == "LockNotAcquired":
                 owner = self.owner
                 self._forget()
-                self.plan(None, "fail_compaction", **owner, txn=None, error="locked")
+                self.plan(None, "fail_compaction", **owner, txn=None, error="locked", again=True)
             else:
                 self._forget()
             return

@@ -773,6 +773,14 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "",
     ),
     Edit(
+        "C26",
+        "a compaction is taken that a lock keeps from its own",
+        compaction_queue,
+        "take",
+        " or locking.held_up(state, row)",
+        "",
+    ),
+    Edit(
         "P21",
         "a cleaning begins while a compaction works",
         cleaning_survey,

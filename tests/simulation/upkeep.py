@@ -17,6 +17,8 @@ class Upkeep(Line):
             busy = {self.busy[compaction_id] for compaction_id in self.working}
             claim("C26 P21", task["id"] not in self.working and entity not in busy, task)
             claim("P21", not self._cleans(entity, clock), "a Cleaner is at work on", task)
+            lock = self._lock_of(0, request_id, task)
+            claim("C26", not self._blocked(lock, lock.resources[0]), "takes what is locked", task)
             self.busy[task["id"]] = entity
             self.working[task["id"]] = (task["worker"], task["attempt"], 0)
 
@@ -35,21 +37,19 @@ class Upkeep(Line):
         answer = value("C28", own)
         claim("C28", answer["txn"] == txn.id and not answer["write_ids"], answer)
         task = answer["task"]
-        db, short = task["table"].split(".")
-        lock = Lock(
-            txn.id,
-            request_id,
-            False,
-            [Resource(db, short, task["partition"], "r")],
-            [],
-            {task["table"]: task["table_id"]},
-            0,
-            0,
-        )
+        lock = self._lock_of(txn.id, request_id, task)
         claim("C28", not self._blocked(lock, lock.resources[0]), "compacts what is locked", task)
         self._join(txn, lock)
         self._grant(lock)
         self.working[task["id"]] = (task["worker"], task["attempt"], txn.id)
+
+    @staticmethod
+    def _lock_of(txn: int, request_id: str, task: Json) -> Lock:
+        """The lock with which a compaction begins."""
+        db, short = task["table"].split(".")
+        wanted = [Resource(db, short, task["partition"], "r")]
+        tables = {task["table"]: task["table_id"]}
+        return Lock(txn, request_id, False, wanted, [], tables, 0, 0)
 
     def on_publish_compaction(
         self, request_id: str, args: Json, own: Json | None, clock: int

@@ -182,12 +182,17 @@ class CompactionCalls(Caller):
         )
         txn.forget()
 
-    def fail_compaction(self, task: CompactionTask, txn: Transaction | None, error: str) -> None:
-        """Marks the task as failed and aborts its transaction (C32). Raises CompactionLost."""
+    def fail_compaction(
+        self, task: CompactionTask, txn: Transaction | None, error: str, again: bool = False
+    ) -> None:
+        """Marks the task as failed and aborts its transaction (C32). Raises CompactionLost.
+
+        `again`: it did not begin, since something held it up, and goes back into the queue.
+        """
         if txn is not None:
             txn.forget()
         txn_id = txn.id if txn else None
-        self._call(FailCompaction(task.id, task.worker, task.attempt, txn_id, error))
+        self._call(FailCompaction(task.id, task.worker, task.attempt, txn_id, error, again))
 
     def abort_compactions(self, ids: Sequence[int]) -> dict[int, str]:
         """Aborts the rows that are initiated; returns a message for each id (C60)."""

@@ -294,7 +294,7 @@ class Metastore(
         """Opens the COMPACTION transaction, with `compactor_list` (S16), its lock and `task` (C28).
 
         `valid_txns` lists the transaction itself as open. Raises CompactionLost and
-        LockNotAcquired; the Worker then calls `fail_compaction`.
+        LockNotAcquired; the Worker then calls `fail_compaction`, which puts the task back.
         """
         begun = self._call(BeginCompaction(task.id, worker, task.attempt, _info(info)))
         return CompactionTransaction(self._link, self._beats, begun, self.places)

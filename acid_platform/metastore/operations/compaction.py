@@ -304,6 +304,8 @@ class FailCompaction(Operation[None], Owned):
     attempt: int
     txn: int | None
     error: str
+    again: bool = field(default=False, metadata=BRIEF)
+    """The task did not begin, since something held it up: it goes back into the queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from acid_platform.metastore.operations.compaction import (
     Wished,
 )
 from acid_platform.metastore.records import CompactionTask, DropTask, EndedCompaction
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import refuse_foreign
@@ -161,16 +161,18 @@ def _aborted_dynamic(state: State, table: Table) -> bool:
 
 
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
-    """Assigns the first initiated row whose entity is not being compacted or cleaned (C26, P21)."""
+    """Assigns the first initiated row whose entity is not being compacted or cleaned, and that
+    nobody keeps from its lock (C26, C28, P21)."""
     state = turn.state
     busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
     for row in sorted(state.queue.values(), key=lambda queued: queued.id):
         entity = entity_of(row)
         table = state.tables.get(row.table_id)
-        if table is not None and table.record.foreign:
+        if row.state is not _I or operation.table not in (None, row.table):
             continue
-        free = entity not in busy and not being_cleaned(state, entity)
-        if row.state is _I and free and operation.table in (None, row.table):
+        if table is not None and (table.record.foreign or locking.held_up(state, row)):
+            continue
+        if entity not in busy and not being_cleaned(state, entity):
             turn.record(events.CompactionTaken(id=row.id, worker=operation.worker))
             return state.queue[row.id]
     return None

@@ -21,7 +21,7 @@ from acid_platform.metastore.rules import events, history, locking
 from acid_platform.metastore.rules.commits import close, end, place
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
@@ -49,8 +49,8 @@ def owned(state: State, operation: Owned) -> CompactionTask:
 def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     """Opens the COMPACTION transaction with its lock and lists (C28).
 
-    Raises CompactionLost, and LockNotAcquired if the entity is locked EXCLUSIVE: the Worker then
-    fails the task.
+    Raises CompactionLost, and LockNotAcquired if the entity was locked EXCLUSIVE since it was
+    taken: the Worker then puts the task back.
     """
     row = owned(turn.state, operation)
     if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
@@ -70,13 +70,13 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     return CompactionTicket(txn.txn_id, ext, row.id)
 
 
-def begun(state: State, ticket: CompactionTicket) -> CompactionBegun:
+def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionBegun:
     """What the Worker receives.
 
     Its own transaction counts as open: an earlier output of the same transaction must not become an
-    input. Raises NoSuchTxn if the transaction has ended.
+    input. Raises TxnAborted if the transaction has ended.
     """
-    answer = granted(state, ticket)
+    answer = granted(state, past, ticket)
     row = state.queue[ticket.id]
     seen = answer.valid_txns
     return CompactionBegun(
@@ -147,11 +147,17 @@ def _finish(
 
 
 def fail(turn: Turn, operation: FailCompaction) -> None:
-    """Marks the task as failed and aborts its transaction (C32). Raises CompactionLost."""
+    """Marks the task as failed, or puts it back, and aborts its transaction (C32).
+
+    Raises CompactionLost.
+    """
     txn = turn.state.txns.get(operation.txn or 0)
     if txn is not None and txn.is_open and txn.kind is TxnType.COMPACTION:
         end(turn, txn.txn_id, f"compaction failed: {operation.error}")
     row = owned(turn.state, operation)
+    if operation.again:
+        turn.record(events.CompactionRevoked(id=row.id))
+        return
     turn.record(
         events.CompactionEnded(id=row.id, state=CompactionState.FAILED, error=operation.error)
     )

@@ -29,7 +29,7 @@ from acid_platform.metastore.operations.transactions import (
     Ticket,
     Unlock,
 )
-from acid_platform.metastore.records import LockRequest, LockState
+from acid_platform.metastore.records import CompactionTask, LockRequest, LockState
 from acid_platform.metastore.rules import events, write_set
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
@@ -151,6 +151,14 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
                     told = f"{reason} (lock {other.ext}, transaction {other.txn_id})"
                     return Block(component, existing, told)
     return None
+
+
+def held_up(state: State, row: CompactionTask) -> Block | None:
+    """What keeps a compaction from the lock with which it begins (C28)."""
+    db, _, short = state.name_of(row.table_id).partition(".")
+    asked = LockComponent(db, short, row.partition, LockType.SHARED_READ, Operation.COMPACT)
+    entry = LockEntry(state.next_lock, state.next_txn, False, (asked,), (), "", False, 0, 0, {})
+    return first_block(state, entry)
 
 
 def _holds_locks(state: State, txn_id: int) -> bool:

@@ -223,7 +223,7 @@ class Machine:
         if kind is None or kind.kept is None or "value" not in reply:
             return reply
         try:
-            whole = EXPAND[kind](self.state, decode(kind.kept, reply["value"]))
+            whole = EXPAND[kind](self.state, self._past, decode(kind.kept, reply["value"]))
         except AcidError as error:
             return error_reply(error)
         return {"value": write_answer(kind, whole)}

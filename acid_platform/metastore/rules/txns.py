@@ -37,7 +37,7 @@ from acid_platform.metastore.rules.lock_requests import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
 from acid_platform.transactions import TxnState, TxnType
 
 # --- open and list ------------------------------------------------------------------------------
@@ -148,15 +148,15 @@ def lock(turn: Turn, operation: Lock) -> Ticket:
     return Ticket(txn.txn_id, turn.state.next_lock - 1)
 
 
-def granted(state: State, ticket: Ticket) -> Granted:
+def granted(state: State, past: Past, ticket: Ticket) -> Granted:
     """What the client of `begin` or `lock` receives, rebuilt each time it asks.
 
-    Raises NoSuchTxn if the transaction has ended.
+    Its first answer may have been lost, and the transaction reaped since. Raises TxnAborted,
+    SnapshotExpired (a lease), NoSuchTxn.
     """
-    txn = state.txns.get(ticket.txn)
-    seen = snapshot(state, txn) if txn is not None and txn.is_open else None
-    if txn is None or seen is None:
-        raise NoSuchTxn(f"transaction {ticket.txn} has ended; call outcome() to learn how")
+    txn = open_now(state, past, ticket.txn)
+    seen = snapshot(state, txn)
+    assert seen is not None, "every granted request has a snapshot"
     entry = state.locks.get(ticket.ext)
     written = [state.tables[table_id] for table_id in txn.wrote if table_id in state.tables]
     needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
@@ -175,7 +175,7 @@ def granted(state: State, ticket: Ticket) -> Granted:
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
     """The answer of `begin` again, for an open transaction."""
     require_open(turn, operation.txn)
-    return granted(turn.state, Ticket(operation.txn, 0))
+    return granted(turn.state, turn.past, Ticket(operation.txn, 0))
 
 
 def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
@@ -254,19 +254,24 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
 
 def require_open(turn: Turn, txn_id: int) -> Txn:
     """The open transaction. Raises TxnAborted, SnapshotExpired (a lease), NoSuchTxn (T7)."""
-    txn = turn.state.txns.get(txn_id)
+    return open_now(turn.state, turn.past, txn_id)
+
+
+def open_now(state: State, past: Past, txn_id: int) -> Txn:
+    """What `require_open` does, without a turn."""
+    txn = state.txns.get(txn_id)
     if txn is not None and txn.is_open:
         return txn
     if txn is not None:
         raise TxnAborted(f"transaction {txn_id} was aborted: {txn.reason}; begin again")
-    past = turn.ended(txn_id)
-    if past is None:
+    ended = state.ended.get(txn_id) or past.past_txn(txn_id)
+    if ended is None:
         raise NoSuchTxn(f"there is no transaction {txn_id}; begin one")
-    if past.state is TxnState.COMMITTED:
+    if ended.state is TxnState.COMMITTED:
         raise NoSuchTxn(f"transaction {txn_id} is already committed; begin another")
-    if past.kind is TxnType.READ_ONLY:
-        raise SnapshotExpired(f"read lease {txn_id} has ended: {past.reason}; call read() again")
-    raise TxnAborted(f"transaction {txn_id} was aborted: {past.reason}; begin again")
+    if ended.kind is TxnType.READ_ONLY:
+        raise SnapshotExpired(f"read lease {txn_id} has ended: {ended.reason}; call read() again")
+    raise TxnAborted(f"transaction {txn_id} was aborted: {ended.reason}; begin again")
 
 
 def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from acid_platform.engine import publishing
 from acid_platform.engine.local import event_files, running
 from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
 from acid_platform.engine.local.running import Statement
@@ -37,6 +38,7 @@ from acid_platform.storage.orc import open_orc
 from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.table import Table
+from acid_platform.transaction import TransactionTable
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.finishing import stripe_ends
@@ -379,6 +381,42 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
     other.join()
     assert checks < 10
     assert list(Path(table.location).iterdir()) == []
+
+
+VERBS: dict[str, Callable[[TransactionTable], object]] = {
+    "insert": lambda table: table.insert([{"id": 3, "v": "c"}]),
+    "overwrite": lambda table: table.overwrite([{"id": 3, "v": "c"}]),
+    "update": lambda table: table.update({"v": "'x'"}, "id = 1"),
+    "delete": lambda table: table.delete("id = 1"),
+    "merge": lambda table: table.merge([{"id": 1, "v": "y"}], "t.id = s.id", {"v": "s.v"}),
+    "truncate": lambda table: table.truncate(),
+    "rollback": lambda table: table.rollback_to(1),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("ended", [True, False])
+def test_P4_an_error_in_a_transaction_that_has_ended_is_reported_as_that(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, verb: str, ended: bool
+) -> None:
+    """A process that was stopped for too long finds its files gone, or others in their place."""
+    kept = {"acid.history.retention": "1h"}
+    name = f"db.reaped_{verb}_{ended}"
+    table = warehouse.create_table(name, "id bigint, v string", properties=kept)
+    table.insert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    table.insert([{"id": 4, "v": "d"}])
+    txn = warehouse.transaction()
+
+    def publish(*_: Any) -> None:
+        if ended:
+            warehouse.metastore.abort_transactions([txn.id], "the reaper")
+        raise OSError("a file is gone")
+
+    monkeypatch.setattr(publishing.Staging, "publish", publish)
+    expected, said = (TxnAborted, "the reaper") if ended else (PublicationFailed, "a file is gone")
+    with pytest.raises(expected, match=said), txn:
+        VERBS[verb](txn.table(table.name))
+    assert table.count() == 3
 
 
 def test_P4_a_lost_transaction_interrupts_duckdb(warehouse: Warehouse) -> None:
