@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from acid_platform.engine.merge_clauses import MergeClause
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.types import Column
 from acid_platform.reading.known_columns import require_columns, unknown_column
+from acid_platform.reading.predicates import columns_of
+from acid_platform.storage.change_rows import CHANGE_COLUMNS
 
 
 def wanted_assignments(
@@ -40,19 +43,44 @@ def wanted_assignments(
 
 
 def inserted_values(
-    values: Mapping[str, str] | None,
+    clause: MergeClause,
     source: Iterable[str],
     known: Sequence[Column],
     table: str,
+    expressions: Iterable[str],
 ) -> dict[str, str]:
     """The SQL of the columns that a clause WHEN NOT MATCHED gives, by name in lower case.
 
-    `values` None: the columns of the source, by name. Raises UnknownColumn.
+    A clause without values takes the columns of the source, by name. The source may have more
+    columns: those that one of the statement's `expressions` reads, and those of a change feed. Any
+    other is probably a column of the table, misspelt. Raises UnknownColumn.
     """
-    given = (
-        {name.lower(): f"`{name}`" for name in source}
-        if values is None
-        else {name.lower(): text for name, text in values.items()}
-    )
-    require_columns(given, known, table)
-    return given
+    if clause.values is not None:
+        values = {name.lower(): text for name, text in clause.values.items()}
+        require_columns(values, known, table)
+        return values
+    names = {column.name for column in known}
+    own = [name for name in source if name.lower() in names]
+    others = [name for name in source if name.lower() not in names]
+    if others:
+        read = {column.name for column in CHANGE_COLUMNS}
+        for text in expressions:
+            columns = columns_of(text)
+            read |= {name.lower() for name in others} if columns is None else columns
+        for name in others:
+            if name.lower() not in read:
+                raise unknown_column(name, table, known)
+    return {name.lower(): quoted_name(name) for name in own}
+
+
+def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:
+    """All SQL texts of a MERGE."""
+    texts = [on]
+    for clause in clauses:
+        texts += [clause.condition] if clause.condition is not None else []
+        texts += (clause.values or {}).values()
+    return texts
+
+
+def quoted_name(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

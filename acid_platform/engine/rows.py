@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pyarrow as pa
 
+from acid_platform.engine.arrow_values import exact, fitted
+from acid_platform.engine.python_values import array_of, is_missing
+from acid_platform.engine.struct_fields import Unfit
 from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
-from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 
@@ -104,95 +105,69 @@ def _kind_of(rows: object) -> str:
     return f"a {type(rows).__name__}"
 
 
-def local_table(rows: Rows, columns: Sequence[Column], table: str) -> pa.Table:
+def local_table(rows: Rows, columns: Sequence[Column], table: str, more: bool = False) -> pa.Table:
     """Rows in this process with the table's types, for those of its columns that they have.
 
-    The names are in lower case. Raises UnknownColumn, WrongType if a value would change.
+    The names are in lower case. With `more`, the rows may have columns that the table lacks, which
+    keep their own types. Raises UnknownColumn, also for a field of a struct; WrongType if a value
+    would change; InvalidDefinition for a column of `more` whose type no table has.
     """
     names = column_names(rows)
     known = {column.name: column for column in columns}
-    for name in names:
-        if name.lower() not in known:
-            raise unknown_column(name, table, columns)
-    if not (isinstance(rows, pa.Table) or is_pandas_frame(rows)):
-        return _from_dicts(rows, names, columns, table)  # type: ignore[arg-type]
-    arrays = []
-    for name in names:
-        column = known[name.lower()]
-        values = rows.column(name) if isinstance(rows, pa.Table) else rows[name]  # type: ignore[index, call-overload]
-        if isinstance(values, pa.ChunkedArray) and _surprising(values.type, column):
-            raise WrongType(
-                f"column {name!r} of {table} is {column.type}, the rows have {values.type};"
-                " convert it first"
-            )
-        arrays.append(_array(values, column, table))
-    return pa.table(dict(zip([name.lower() for name in names], arrays, strict=True)))
-
-
-def _from_dicts(
-    rows: Sequence[Mapping[str, object]],
-    names: Sequence[str],
-    columns: Sequence[Column],
-    table: str,
-) -> pa.Table:
-    known = {column.name: column for column in columns}
-    arrays = [_array([row.get(name) for row in rows], known[name.lower()], table) for name in names]
+    others = [name for name in names if name.lower() not in known]
+    if others and not more:
+        raise unknown_column(others[0], table, columns)
+    known |= {column.name: column for column in _others(rows, others)}
+    arrays = {
+        name.lower(): _array(_values(rows, name), known[name.lower()], table) for name in names
+    }
     if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
-        return pa.table({columns[0].name: pa.nulls(len(rows), arrow_type(columns[0].type))})
-    return pa.table(dict(zip([name.lower() for name in names], arrays, strict=True)))
+        first = columns[0]
+        arrays = {first.name: pa.nulls(len(rows), arrow_type(first.type))}  # type: ignore[arg-type]
+    return pa.table(arrays)
 
 
-def _array(values: object, column: Column, table: str) -> pa.Array:
-    wanted = arrow_type(column.type)
+def _others(rows: Rows, names: Sequence[str]) -> tuple[Column, ...]:
+    """Columns that the table lacks; those of nothing but NULL are strings."""
+    columns: list[Column] = []
+    for name in names:
+        if pa.types.is_null(_schema_of(rows, name).field(0).type):
+            columns.append(Column(name.lower(), HiveType("string")))
+        else:
+            columns += columns_of_rows(rows, [name])
+    return tuple(columns)
+
+
+def _values(rows: Any, name: str) -> Sequence[object] | pa.ChunkedArray:
+    """A column of rows in this process: an Arrow array if its type is known, else Python values."""
+    if isinstance(rows, pa.Table):
+        return rows.column(name)
+    if not is_pandas_frame(rows):
+        return [row.get(name) for row in rows]
+    series = rows[name]
+    if series.dtype.kind == "O" and series.dtype == object:
+        # pandas writes a missing value of any type as NaN.
+        return [None if is_missing(value) else value for value in series]
     try:
-        if isinstance(values, pa.ChunkedArray):
-            return values.cast(wanted)
-        array = pa.array(values, type=wanted, from_pandas=True)
-        # Arrow silently cuts Python values: 1.5 to 1, a datetime to a date.
-        if _may_be_cut(column) and getattr(getattr(values, "dtype", None), "kind", "O") in "OM":
-            for given, stored in zip(values, array.to_pylist(), strict=True):  # type: ignore[call-overload]
-                if not _kept(given, stored):
-                    raise pa.ArrowInvalid(f"{given!r} would be stored as {stored!r}")
-        return array
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-        pa.ArrowNotImplementedError,
-        OverflowError,
-    ) as error:
-        raise WrongType(
-            f"column {column.name!r} of {table} is {column.type}: {error}; convert it first"
-        ) from error
+        array = pa.array(series, from_pandas=True)
+    except (pa.ArrowException, ValueError):  # such as half of a character in a text
+        return list(series)
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _may_be_cut(column: Column) -> bool:
-    return any(kind.kind in (*INTEGRAL, "date", "float") for kind in column.type.walk())
-
-
-def _kept(given: object, stored: object) -> bool:
-    """Whether Arrow stored a Python value without loss; a NaN may become NULL."""
-    match stored:
-        case None | bool():
-            return True
-        case int():
-            return given == stored
-        case float():
-            return math.isfinite(stored) or not math.isfinite(given)  # type: ignore[arg-type]
-        case datetime.datetime():
-            return True
-        case datetime.date():
-            midnight = datetime.time()
-            return not isinstance(given, datetime.datetime) or given.time() == midnight
-        case dict() if isinstance(given, Mapping):
-            return all(_kept(given.get(name), one) for name, one in stored.items())
-        case list() if isinstance(given, Mapping):  # a map, stored as pairs
-            return all(_kept(pair, one) for pair, one in zip(given.items(), stored, strict=True))
-        case list() | tuple():
-            return all(_kept(left, right) for left, right in zip(given, stored, strict=True))  # type: ignore[call-overload]
-    return True
-
-
-def _surprising(given: pa.DataType, column: Column) -> bool:
-    """Whether Arrow would parse text into another type: the rows are probably a mistake then."""
-    text = pa.types.is_string(given) or pa.types.is_large_string(given)
-    return text and column.type.kind not in ("string", "char", "varchar")
+def _array(values: Sequence[object] | pa.ChunkedArray, column: Column, table: str) -> Any:
+    """The values as the column's type. Raises WrongType, UnknownColumn."""
+    try:
+        if not isinstance(values, pa.ChunkedArray):
+            return array_of(values, column.type)
+        chunks, before = [], 0
+        for chunk in values.chunks:
+            try:
+                chunks.append(fitted(chunk, column.type, exact))
+            except Unfit as fault:
+                fault.row = None if fault.row is None else fault.row + before
+                raise
+            before += len(chunk)
+        return pa.chunked_array(chunks, arrow_type(column.type))
+    except Unfit as fault:
+        raise fault.error(column, table) from fault

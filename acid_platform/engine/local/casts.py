@@ -108,6 +108,10 @@ def _constant(value: Typed, wanted: HiveType) -> Typed | None:
         except InvalidExpression:
             raise NeedsSpark(f"CAST of {text(value.literal)} to {wanted}") from None
         return Typed(f"CAST({text(moment)} AS {shown})", wanted)
+    if isinstance(value.literal, str) and wanted.kind in FLOATING:
+        special = _SPECIAL.get(value.literal.strip(_BLANKS).lower())
+        if special is not None:
+            return Typed(f"CAST({text(special)} AS {shown})", wanted)
     if (
         isinstance(value.literal, str)
         and wanted.kind in (*FLOATING, "decimal")
@@ -190,6 +194,12 @@ _TEXTS = {
     "timestamp": r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?",
 }
 """Texts that both engines read alike. Spark knows more forms of some; only Spark judges those."""
+_SPECIAL = {
+    "nan": "nan",
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), "inf"),
+    **dict.fromkeys(("-inf", "-infinity"), "-inf"),
+}
+"""Texts that Spark reads as a double without digits, and DuckDB's names for them."""
 
 
 def _parsed(value: Typed, wanted: HiveType) -> str:
@@ -212,5 +222,6 @@ def _parsed(value: Typed, wanted: HiveType) -> str:
     return f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {matches} THEN {done} ELSE {failure} END"
 
 
+_BLANKS = "".join(map(chr, range(33)))
 _CONTROLS = " || ".join(f"chr({code})" for code in (*range(1, 33), 127))
 """What Spark strips from a text before it reads a value: blanks and control characters."""

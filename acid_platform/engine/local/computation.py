@@ -16,7 +16,7 @@ from acid_platform.engine.local.failures import translated
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.storing import stored
-from acid_platform.engine.local.types import identifier
+from acid_platform.engine.local.types import identifier, of_value
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.storage.arrow_numpy import from_numpy
@@ -99,7 +99,11 @@ def value_sql(text: str, column: Column, scope: Scope, table: str) -> str:
     Raises WrongType, UnknownColumn, InvalidExpression, NeedsSpark.
     """
     if column.type.nested:
-        raise NeedsSpark(f"an expression for {column}")
+        given = translate_value(text, scope)
+        zones = any(kind.kind == LOCAL_ZONE for kind in column.type.walk())
+        if zones or given.type != of_value(column.type):
+            raise NeedsSpark(f"an expression for {column}")
+        return f"{given.sql} AS {identifier(column.name)}"
     value = stored(translate_value(text, scope), column, table, text)
     return f"{value} AS {identifier(column.name)}"
 

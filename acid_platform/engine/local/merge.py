@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.arrow_reads import ENTITY, by_arrow
-from acid_platform.engine.assignments import inserted_values, wanted_assignments
+from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
     Computation,
@@ -113,7 +113,7 @@ class Merge:
                 values = given.column(place).cast(arrow_type(column.type))
                 given = given.set_column(place, column.name, values)
             return given, columns
-        given = local_table(rows, self.target.all_columns, self.target.table)
+        given = local_table(rows, self.target.all_columns, self.target.table, more=True)
         return given, declared_columns(given.schema)
 
     def _table(self) -> pa.Table:
@@ -266,7 +266,11 @@ class _Work:
             for place, clause in enumerate(clauses):
                 mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
                 values = inserted_values(
-                    clause.values, self.source.column_names, self._own, merge.target.table
+                    clause,
+                    self.source.column_names,
+                    self._own,
+                    merge.target.table,
+                    expressions_of(merge.on, merge.clauses),
                 )
                 given = unmatched.take(from_numpy(mine))
                 copied = self._copied(given) if clause.values is None else {}
@@ -288,8 +292,12 @@ class _Work:
         own = {column.name: column for column in self._own}
         copied = {}
         for name in given.column_names:
+            if name.lower() not in own:
+                continue
             with suppress(NeedsSpark):  # an expression may still convert it
-                copied[name.lower()] = assigned(given.column(name), own[name.lower()])
+                copied[name.lower()] = assigned(
+                    given.column(name), own[name.lower()], self.merge.target.table
+                )
         return copied
 
     def _sql(self, texts: Mapping[str, str], scope: Scope) -> dict[str, str]:

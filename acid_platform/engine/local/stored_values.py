@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.engine.arrow_values import fitted
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
 from acid_platform.engine.local.types import of_value
 from acid_platform.engine.refusals import (
@@ -16,6 +17,7 @@ from acid_platform.engine.refusals import (
     refuse_timestamp,
     refuse_too_long,
 )
+from acid_platform.engine.struct_fields import Unfit
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
 from acid_platform.reading.known_columns import unknown_column
@@ -52,7 +54,7 @@ def conform(
     for column in columns:
         name = column.name
         if name in given:
-            values = assigned(rows.column(given[name]), column)
+            values = assigned(rows.column(given[name]), column, table)
             if name in fixed:
                 values = _agreeing(values, fixed_value(fixed[name], column), column, table)
         else:
@@ -100,33 +102,42 @@ def _agreeing(
 # --- conversion ----------------------------------------------------------------------------------
 
 
-def assigned(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def assigned(values: pa.ChunkedArray, column: Column, table: str = "the table") -> pa.ChunkedArray:
     """The values in the column's type, for the conversions that are exact or as in Spark.
 
-    Raises NeedsSpark for all others, such as a decimal that has to be rounded or a number that is
-    too large: Spark converts the value, or says why it can't.
+    Raises UnknownColumn for a field that a struct lacks, WrongType, and NeedsSpark for all other
+    conversions, such as a decimal that has to be rounded or a number that is too large: Spark
+    converts the value, or says why it can't.
     """
-    source, target = values.type, arrow_type(column.type)
-    if source == target:
+    target = arrow_type(column.type)
+    if values.type == target:
         return values
-    if pa.types.is_null(source):
-        return pa.chunked_array([pa.nulls(len(values), target)])
-    convert = _conversion(source, target, column.type)
-    if convert is None:
-        raise NeedsSpark(f"{source} as {column}")
+
+    def converted(array: pa.Array, kind: HiveType) -> pa.Array:
+        convert = _conversion(array.type, arrow_type(kind), kind)
+        if convert is None:
+            raise NeedsSpark(f"{values.type} as {column}")
+        try:
+            return convert(array)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise NeedsSpark(f"{values.type} as {column}: {error}") from error
+
     try:
-        return convert(values)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise NeedsSpark(f"{source} as {column}: {error}") from error
+        chunks = [fitted(chunk, column.type, converted) for chunk in values.chunks]
+    except Unfit as fault:
+        raise fault.error(column, table) from fault
+    return pa.chunked_array(chunks, target)
 
 
 def _conversion(
     source: pa.DataType, target: pa.DataType, kind: HiveType
-) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
-    def cast(values: pa.ChunkedArray) -> pa.ChunkedArray:
+) -> Callable[[pa.Array], pa.Array] | None:
+    """The conversion of values that are not nested, if it is exact or as in Spark."""
+
+    def cast(values: pa.Array) -> pa.Array:
         return values.cast(target)
 
-    if _hive_type(source) == of_value(kind):
+    if source == target or _hive_type(source) == of_value(kind):
         return cast
     if pa.types.is_integer(source) and str(source) in _DIGITS:
         if kind.kind in INTEGRAL or kind.kind == "string":
@@ -157,7 +168,7 @@ def _hive_type(arrow: pa.DataType) -> HiveType | None:
         return None
 
 
-def _as_double(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_double(values: pa.Array) -> pa.Array:
     """Decimals of at most fifteen digits as doubles, rounded once as in Java; ArrowInvalid for
     longer ones."""
     scale = values.type.scale

@@ -18,9 +18,8 @@ from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
-from acid_platform.engine.spark.spark_types import cast_text, quoted, refusal
+from acid_platform.engine.spark.spark_types import cast_text, quoted, require_assignable
 from acid_platform.engine.spark.write import StatementRows, arranged
-from acid_platform.errors import WrongType
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.task_files import RowKind
@@ -110,8 +109,7 @@ def computed(
     values = {}
     for column, given in zip(chosen, kinds, strict=True):
         text = texts[column.name]
-        if why := refusal(given, column.type):
-            raise WrongType(f"column {column.name!r} of {table} = {text}: {why}")
+        require_assignable(given, column, table, text)
         values[column.name] = cast_text(enclosed(text), given, column.type)
     return values
 

@@ -78,7 +78,7 @@ class SparkEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[Written], MergeCounts]:
-        frame = as_frame(self.spark, source, target.all_columns, target.table)
+        frame = as_frame(self.spark, source, target.all_columns, target.table, more=True)
         return Merge(self.spark, scan, target, target.table, on, clauses, *aliases).write(frame)
 
 

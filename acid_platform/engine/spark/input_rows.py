@@ -16,14 +16,15 @@ from acid_platform.engine.spark.spark_types import (
     cast_text,
     hive_type,
     quoted,
-    refusal,
+    require_assignable,
     spark_schema,
     type_text,
 )
-from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
+from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
+from acid_platform.storage.arrow_types import declared_columns
 
 ROWS_PER_LOCAL_TASK = 1_000_000
 
@@ -57,8 +58,7 @@ def conform(
         value = _fixed(fixed.get(column.name), column)
         if column.name in given:
             field = given[column.name]
-            if why := refusal(field.dataType, column.type):
-                raise WrongType(f"column {column.name!r} of {table}: {why}")
+            require_assignable(field.dataType, column, table)
             own = cast_text(quoted(field.name), field.dataType, column.type)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
         chosen.append(value)
@@ -106,15 +106,19 @@ def column_of(field: T.StructField) -> TableColumn:
 
 
 def as_frame(
-    spark: SparkSession, rows: Rows, columns: Sequence[TableColumn], table: str
+    spark: SparkSession,
+    rows: Rows,
+    columns: Sequence[TableColumn],
+    table: str,
+    more: bool = False,
 ) -> DataFrame:
-    """As Spark sees the rows. Raises what `column_names` raises."""
+    """As Spark sees the rows; `more` as in `local_table`, which says what is raised."""
     if isinstance(rows, DataFrame):
         return rows
     if isinstance(rows, Result):
         return rows.to_spark()
-    local = local_table(rows, columns, table)
-    known = {column.name: column for column in columns}
+    local = local_table(rows, columns, table, more)
+    known = {column.name: column for column in (*declared_columns(local.schema), *columns)}
     frame = spark.createDataFrame(
         local, schema=spark_schema([known[name] for name in local.column_names])
     )

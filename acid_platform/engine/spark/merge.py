@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 
-from acid_platform.engine.assignments import inserted_values, wanted_assignments
+from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.refusals import source_rows_ambiguous
@@ -188,7 +188,8 @@ class Merge:
         An inserted row has no key but a bucket property, for the task that writes it.
         """
         known = (*self.scan.columns, *self.scan.partition_columns)
-        wanted = [inserted_values(clause.values, names, known, self.table) for clause in clauses]
+        texts = expressions_of(self.on, self.clauses)
+        wanted = [inserted_values(one, names, known, self.table, texts) for one in clauses]
         unmatched = rows.alias(self.source_alias)
         given = [computed(unmatched, one, known, self.table) for one in wanted]
         first = len(self.clauses)

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from pyspark.sql import types as T
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.engine.struct_fields import Unfit, spelled_fields
+from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout import schema
+from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 
 _SPARK: dict[str, T.DataType] = {
@@ -68,9 +70,56 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def cast_text(value: str, given: T.DataType, hive: HiveType) -> str:
-    """SQL of a value of type `given` as the column's type."""
-    return value if given == spark_type(hive) else f"CAST({value} AS {type_text(hive)})"
+def cast_text(value: str, given: T.DataType, hive: HiveType, depth: int = 0) -> str:
+    """SQL of a value of type `given`, which `refusal` accepts, as the column's type.
+
+    A cast alone would match the fields of structs by their position.
+    """
+    if given == spark_type(hive):
+        return value
+    if _same_fields(given, hive):
+        return f"CAST({value} AS {type_text(hive)})"
+    each = f"__v{depth}"
+
+    def transformed(array: str, kind: T.DataType, child: HiveType) -> str:
+        return f"transform({array}, {each} -> {cast_text(each, kind, child, depth + 1)})"
+
+    match given:
+        case T.ArrayType():
+            return transformed(value, given.elementType, hive.children[0][1])
+        case T.MapType():
+            (_, key), (_, item) = hive.children
+            keys = transformed(f"map_keys({value})", given.keyType, key)
+            items = transformed(f"map_values({value})", given.valueType, item)
+            return f"map_from_arrays({keys}, {items})"
+        case T.StructType():
+            kinds = {field.name: field.dataType for field in given.fields}
+            spelled = spelled_fields(tuple(kinds), hive)
+            fields = []
+            for name, child in hive.children:
+                own = f"CAST(NULL AS {type_text(child)})"
+                if name in spelled:
+                    field = f"{value}.{quoted(spelled[name])}"
+                    own = cast_text(field, kinds[spelled[name]], child, depth)
+                fields.append(f"{sql_string(name)}, {own}")
+            return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
+    return f"CAST({value} AS {type_text(hive)})"
+
+
+def _same_fields(given: T.DataType, hive: HiveType) -> bool:
+    """Whether structs have the fields of the declared type in its order, at every depth."""
+    if isinstance(given, T.ArrayType):
+        return _same_fields(given.elementType, hive.children[0][1])
+    if isinstance(given, T.MapType):
+        pairs = zip((given.keyType, given.valueType), hive.children, strict=True)
+        return all(_same_fields(kind, child) for kind, (_, child) in pairs)
+    if isinstance(given, T.StructType):
+        names = [field.name.lower() for field in given.fields]
+        return names == [name for name, _ in hive.children] and all(
+            _same_fields(field.dataType, child)
+            for field, (_, child) in zip(given.fields, hive.children, strict=True)
+        )
+    return True
 
 
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
@@ -106,28 +155,25 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
 
     The rules are those of Spark's ANSI store assignment, except that fractions may not go into
     integers. Narrowing that may overflow is allowed here; each value is checked when the job runs.
+    Raises Unfit for a field of a struct that `target` lacks.
     """
     wanted = spark_type(target)
     if source == wanted or isinstance(source, T.NullType):
         return None
     verdict = f"{source.simpleString()} does not fit {target}; cast it explicitly"
     if target.kind == "array" and isinstance(source, T.ArrayType):
-        return refusal(source.elementType, target.children[0][1])
+        return _refusal(source.elementType, target.children[0][1], "[]")
     if target.kind == "map" and isinstance(source, T.MapType):
-        return refusal(source.keyType, target.children[0][1]) or refusal(
-            source.valueType, target.children[1][1]
+        (_, key), (_, value) = target.children
+        return _refusal(source.keyType, key, "[key]") or _refusal(
+            source.valueType, value, "[value]"
         )
     if target.kind == "struct" and isinstance(source, T.StructType):
-        if [f.name.lower() for f in source.fields] != [name for name, _ in target.children]:
-            return verdict
-        return next(
-            (
-                why
-                for field, (_, child) in zip(source.fields, target.children, strict=True)
-                if (why := refusal(field.dataType, child))
-            ),
-            None,
-        )
+        kinds = {field.name: field.dataType for field in source.fields}
+        spelled = spelled_fields(tuple(field.name for field in source.fields), target)
+        children = dict(target.children)
+        whys = (_refusal(kinds[own], children[name], f".{name}") for name, own in spelled.items())
+        return next((why for why in whys if why), None)
     if target.nested or isinstance(source, T.ArrayType | T.MapType | T.StructType):
         return verdict
     if target.kind in ("string", "varchar", "char"):
@@ -142,6 +188,28 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
     if target.kind == "timestamp":
         return None if isinstance(source, T.TimestampNTZType | T.DateType) else verdict
     return verdict
+
+
+def _refusal(source: T.DataType, target: HiveType, part: str) -> str | None:
+    """As `refusal` of a type around them sees it."""
+    try:
+        return refusal(source, target)
+    except Unfit as fault:
+        raise fault.below(part, None) from fault
+
+
+def require_assignable(source: T.DataType, column: Column, table: str, text: str = "") -> None:
+    """Raises WrongType or UnknownColumn if values of the type can't be stored in the column.
+
+    `text`: the expression that the values come from, for the message.
+    """
+    try:
+        why = refusal(source, column.type)
+    except Unfit as fault:
+        raise fault.error(column, table) from fault
+    if why:
+        given = f" = {text}" if text else ""
+        raise WrongType(f"column {column.name!r} of {table}{given}: {why}")
 
 
 def event_schema(row: T.StructType) -> T.StructType:

@@ -1,0 +1,233 @@
+"""Arrow's values as a declared Hive type holds them, without loss."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.struct_fields import Unfit, spelled_fields
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of, values_of
+from acid_platform.storage.arrow_types import arrow_type, nulls_of
+
+Leaf: TypeAlias = Callable[[pa.Array, HiveType], pa.Array]
+"""Converts values that are not nested; raises Unfit."""
+TEXTS = ("string", *CHAR_TYPES)
+_DIGITS = {"int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10}
+_MOST_DIGITS = 20
+_DAY = 86_400_000_000
+
+
+def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
+    """The values in the declared type; what is nested is taken apart, the rest goes to `leaf`.
+
+    Raises Unfit.
+    """
+    array = _plain(array)
+    target = arrow_type(hive)
+    kinds = {part.kind for part in hive.walk()}
+    if array.type == target and "map" not in kinds:
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    match hive.kind:
+        case "struct" if pa.types.is_struct(array.type):
+            return _struct(array, hive, leaf)
+        case "array" if _is_list(array.type):
+            dense = _dense(array)
+            values = _inner(dense, dense.values, hive.children[0][1], "[]", leaf)
+            offsets = dense.offsets.cast(pa.int32())
+            return pa.ListArray.from_arrays(offsets, values, mask=nulls_of(array))
+        case "map" if pa.types.is_map(array.type):
+            dense = _dense(array)
+            (_, key), (_, item) = hive.children
+            keys = _inner(dense, dense.keys, key, "[key]", leaf)
+            items = _inner(dense, dense.items, item, "[value]", leaf)
+            require_keys(dense.offsets, keys)
+            return pa.MapArray.from_arrays(dense.offsets, keys, items, mask=nulls_of(array))
+    if hive.nested or pa.types.is_nested(array.type):
+        raise Unfit(f"the rows have {array.type}")
+    return leaf(array, hive)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Without an encoding that no table has."""
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    if pa.types.is_dictionary(array.type):
+        return _plain(array.dictionary_decode())
+    if pa.types.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    return array
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
+
+
+def _dense(array: pa.Array) -> pa.Array:
+    """A list or map array whose offsets begin at 0, without values below a NULL."""
+    if not pa.types.is_list(array.type) and not pa.types.is_map(array.type):
+        array = array.cast(pa.large_list(array.type.value_field))
+    return array.take(from_numpy(np.arange(len(array))))
+
+
+def _inner(parent: pa.Array, values: pa.Array, hive: HiveType, part: str, leaf: Leaf) -> pa.Array:
+    try:
+        return fitted(values, hive, leaf)
+    except Unfit as fault:
+        raise fault.below(part, row_of(parent.offsets, fault.row)) from fault
+
+
+def row_of(offsets: pa.Array, position: int | None) -> int | None:
+    """The row of a list or map array that holds the value at a position; None stays None."""
+    if position is None:
+        return None
+    return bisect_right(values_of(offsets), position) - 1
+
+
+def _struct(array: pa.StructArray, hive: HiveType, leaf: Leaf) -> pa.StructArray:
+    names = tuple(field.name for field in array.type)
+    spelled = spelled_fields(names, hive)
+    target = arrow_type(hive)
+    children = []
+    for (name, kind), field in zip(hive.children, target, strict=True):
+        if name not in spelled:
+            children.append(pa.nulls(len(array), field.type))
+            continue
+        try:
+            child = pc.struct_field(array, [names.index(spelled[name])])
+            children.append(fitted(child, kind, leaf))
+        except Unfit as fault:
+            raise fault.below(f".{name}", fault.row) from fault
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls_of(array))
+
+
+def require_keys(offsets: pa.Array, keys: pa.Array) -> None:
+    """Raises Unfit for a map with a NULL as key, or a key twice: engines keep different ones."""
+    if keys.null_count:
+        position = int(values_of(keys.is_null()).argmax())
+        raise Unfit("a map has NULL as a key", row_of(offsets, position))
+    bounds = values_of(offsets).astype(np.int64)
+    rows = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    if len(rows) < 2 or np.diff(bounds).max() < 2:
+        return
+    if pa.types.is_nested(keys.type):
+        texts = {text: number for number, text in enumerate(map(repr, keys.to_pylist()))}
+        codes = np.array([texts[repr(key)] for key in keys.to_pylist()], np.int64)
+    else:
+        plain = (
+            pc.add(keys, scalar_of(0.0, keys.type)) if pa.types.is_floating(keys.type) else keys
+        )  # -0.0 is 0.0
+        codes = values_of(pc.dictionary_encode(plain).indices).astype(np.int64)
+    pairs = rows * (int(codes.max(initial=0)) + 1) + codes
+    _, first = np.unique(pairs, return_index=True)
+    if len(first) < len(pairs):
+        again = np.ones(len(pairs), bool)
+        again[first] = False
+        position = int(again.argmax())
+        raise Unfit(f"a map has the key {keys[position].as_py()!r} twice", int(rows[position]))
+
+
+# --- values that are not nested -------------------------------------------------------------------
+
+
+def exact(array: pa.Array, hive: HiveType) -> pa.Array:
+    """A leaf for rows that callers give: values that would change or be parsed are refused."""
+    kind, source, target = hive.kind, array.type, arrow_type(hive)
+    if source == target:
+        return array
+    try:
+        converted = _converted(array, kind, source, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Unfit(str(error)) from error
+    if converted is None:
+        raise Unfit(f"the rows have {source}")
+    return converted
+
+
+def _converted(
+    array: pa.Array, kind: str, source: pa.DataType, target: pa.DataType
+) -> pa.Array | None:
+    whole = pa.types.is_integer(source)
+    if kind in TEXTS:
+        if _is_text(source) or whole or pa.types.is_boolean(source):
+            return array.cast(target)
+    elif kind == "binary":
+        if _is_bytes(source):
+            return array.cast(target)
+    elif kind in INTEGRAL:
+        if whole or pa.types.is_floating(source) or pa.types.is_decimal(source):
+            return array.cast(target)
+    elif kind in ("float", "double"):
+        if whole:
+            return array.cast(target)
+        if pa.types.is_floating(source):
+            return _finite(array, array.cast(target))
+        if pa.types.is_decimal(source):
+            numbers = [None if one is None else float(one) for one in array.to_pylist()]
+            doubles = pa.array(numbers, pa.float64())
+            return _finite(doubles, doubles.cast(target))
+    elif kind == "decimal":
+        if whole:
+            digits = _DIGITS.get(str(source), _MOST_DIGITS)
+            array = array.cast(pa.decimal128(digits, 0))
+        if whole or pa.types.is_decimal(source):
+            return array.cast(target)
+    elif kind == "date":
+        if pa.types.is_date(source):
+            return array.cast(target)
+        if pa.types.is_timestamp(source) and source.tz is None:
+            return _days(array.cast(pa.timestamp("us")))
+    elif kind in TIMESTAMPS:
+        if pa.types.is_timestamp(source):
+            return array.cast(target)
+        if pa.types.is_date(source):
+            return array.cast(pa.timestamp("us")).cast(target)
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _finite(given: pa.Array, stored: pa.Array) -> pa.Array:
+    """`stored`. Raises Unfit for a number that became infinite."""
+    lost = filled(pc.and_(pc.is_inf(stored), pc.invert(pc.is_inf(given))), False)
+    if lost.any():
+        position = int(lost.argmax())
+        raise Unfit(f"{given[position].as_py()!r} is too large", position)
+    return stored
+
+
+def _days(moments: pa.Array) -> pa.Array:
+    """Midnights as days. Raises Unfit for another time."""
+    micros = moments.cast(pa.int64())
+    days = pc.divide(micros, scalar_of(_DAY, pa.int64()))
+    odd = filled(pc.not_equal(pc.multiply(days, scalar_of(_DAY, pa.int64())), micros), False)
+    if odd.any():
+        position = int(odd.argmax())
+        raise Unfit(f"{moments[position].as_py()} is not the beginning of a day", position)
+    return moments.cast(pa.date32())

@@ -1,0 +1,299 @@
+"""Python's values as a declared Hive type holds them, without loss.
+
+Arrow itself would cut some in silence: 1.5 to 1, a datetime to a date, the nanoseconds of a
+timestamp; and it would ignore the fields of a dict that the struct doesn't have.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.engine.arrow_values import TEXTS, require_keys, row_of
+from acid_platform.engine.struct_fields import Unfit, spelled_fields
+from acid_platform.layout.types import INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.arrow_types import arrow_type
+
+_EXACT: dict[str, type] = {
+    "boolean": bool,
+    **dict.fromkeys(INTEGRAL, int),
+    "double": float,
+    **dict.fromkeys(TEXTS, str),
+    "binary": bytes,
+    "date": datetime.date,
+    **dict.fromkeys(TIMESTAMPS, datetime.datetime),
+}
+"""The type of which Arrow takes each value of a kind as it is, or refuses it."""
+_FLOATING = ("float", "double")
+_MISSING = ("NAType", "NaTType")
+"""The types of pandas' own values for a missing one."""
+
+
+def array_of(values: Sequence[object], hive: HiveType) -> pa.Array:
+    """The values as an array of the declared type.
+
+    None and pandas' NA and NaT are NULL, and so is NaN where the type has no NaN. Raises Unfit.
+    """
+    match hive.kind:
+        case "struct":
+            return _structs(values, hive)
+        case "array":
+            items = [_items(value, row) for row, value in enumerate(values)]
+            offsets, inner, nulls = _flat(items)
+            elements = _inner(offsets, inner, hive.children[0][1], "[]")
+            return pa.ListArray.from_arrays(offsets, elements, mask=nulls)
+        case "map":
+            pairs = [_pairs(value, row) for row, value in enumerate(values)]
+            offsets, inner, nulls = _flat(pairs)
+            (_, key), (_, item) = hive.children
+            keys = _inner(offsets, [pair[0] for pair in inner], key, "[key]")
+            elements = _inner(offsets, [pair[1] for pair in inner], item, "[value]")
+            require_keys(offsets, keys)
+            return pa.MapArray.from_arrays(offsets, keys, elements, mask=nulls)
+    return _leaves(values, hive)
+
+
+def is_missing(value: object) -> bool:
+    """Whether the value stands for NULL in a column that has no NaN."""
+    if value is None or type(value).__name__ in _MISSING:
+        return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return isinstance(value, float | np.floating | Decimal) and bool(value != value)
+
+
+# --- nested values --------------------------------------------------------------------------------
+
+
+def _structs(values: Sequence[object], hive: HiveType) -> pa.StructArray:
+    names = [name for name, _ in hive.children]
+    columns: list[list[object]] = [[] for _ in names]
+    nulls = np.zeros(len(values), bool)
+    for row, value in enumerate(values):
+        fields = _fields(value, hive, row)
+        nulls[row] = fields is None
+        for name, column in zip(names, columns, strict=True):
+            column.append(None if fields is None else fields.get(name))
+    children = []
+    for (name, kind), column in zip(hive.children, columns, strict=True):
+        try:
+            children.append(array_of(column, kind))
+        except Unfit as fault:
+            raise fault.below(f".{name}", fault.row) from fault
+    mask = from_numpy(nulls) if nulls.any() else None
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(hive)), mask=mask)
+
+
+def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | None:
+    """The value of a struct by the names of its fields; None is NULL."""
+    given: Any = value.as_py() if isinstance(value, pa.Scalar) else value
+    if is_missing(given):
+        return None
+    if isinstance(given, tuple):
+        own = getattr(given, "_fields", None) or getattr(given, "__fields__", None)
+        if own is None and len(given) == len(hive.children):
+            own = [name for name, _ in hive.children]
+        given = dict(zip(own, given, strict=True)) if own is not None else given
+    if not isinstance(given, Mapping):
+        raise Unfit(f"{_shown(value)} is not a struct", row)
+    try:
+        spelled = spelled_fields(tuple(str(name) for name in given), hive)
+    except Unfit as fault:
+        fault.row = row
+        raise
+    return {field: given[name] for field, name in spelled.items()}
+
+
+def _items(value: object, row: int) -> list[object] | None:
+    """The elements of an array; None is NULL."""
+    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    if is_missing(given):
+        return None
+    plain = (str, bytes, bytearray, memoryview, Mapping)
+    if isinstance(given, plain) or not isinstance(given, Iterable):
+        raise Unfit(f"{_shown(value)} is not an array", row)
+    if isinstance(given, np.ndarray) and not given.ndim:
+        raise Unfit(f"{_shown(value)} is not an array", row)
+    return list(given)
+
+
+def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
+    """The entries of a map, given as a dict or as pairs; None is NULL."""
+    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    if isinstance(given, Mapping):
+        return list(given.items())
+    entries = _items(given, row) if isinstance(given, list | tuple | np.ndarray) else None
+    if entries is None and not is_missing(given):
+        raise Unfit(f"{_shown(value)} is not a map", row)
+    pairs: list[tuple[object, object]] = []
+    for entry in entries or ():
+        if isinstance(entry, Mapping) and set(entry) == {"key", "value"}:
+            pairs.append((entry["key"], entry["value"]))
+        elif isinstance(entry, tuple | list | np.ndarray) and len(entry) == 2:
+            pairs.append((entry[0], entry[1]))
+        else:
+            raise Unfit(f"{_shown(entry)} is not an entry of a map", row)
+    return None if entries is None else pairs
+
+
+def _flat(lists: Sequence[list[Any] | None]) -> tuple[pa.Array, list[Any], pa.Array | None]:
+    """The offsets, all elements, and which lists are NULL."""
+    lengths = np.array([len(one) if one else 0 for one in lists], np.int64)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int32)
+    nulls = np.array([one is None for one in lists], bool)
+    inner = [element for one in lists if one for element in one]
+    return from_numpy(offsets), inner, from_numpy(nulls) if nulls.any() else None
+
+
+def _inner(offsets: pa.Array, values: Sequence[object], hive: HiveType, part: str) -> pa.Array:
+    try:
+        return array_of(values, hive)
+    except Unfit as fault:
+        raise fault.below(part, row_of(offsets, fault.row)) from fault
+
+
+# --- values that are not nested -------------------------------------------------------------------
+
+
+def _leaves(values: Sequence[object], hive: HiveType) -> pa.Array:
+    kind, target = hive.kind, arrow_type(hive)
+    if not {type(value) for value in values} <= {_EXACT.get(kind), type(None)}:
+        values = [_leaf(value, kind, row) for row, value in enumerate(values)]
+    try:
+        stored = pa.array(values, target, from_pandas=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
+        raise _first_refused(values, target, error) from error
+    except OverflowError as error:
+        raise _first_refused(values, target, error) from error
+    if kind == "float":
+        _require_finite(values, stored)
+    return stored
+
+
+def _first_refused(values: Sequence[object], target: pa.DataType, error: Exception) -> Unfit:
+    """The first value that Arrow does not take."""
+    for row, value in enumerate(values):
+        try:
+            pa.array([value], target, from_pandas=False)
+        except UnicodeEncodeError:
+            return Unfit(f"{ascii(value)[:80]} holds half of a character (a lone surrogate)", row)
+        except (pa.ArrowException, ValueError, OverflowError) as refusal:
+            return Unfit(str(refusal), row)
+    return Unfit(str(error))
+
+
+def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
+    numbers = stored.to_pylist()
+    for row, (value, number) in enumerate(zip(values, numbers, strict=True)):
+        if number is not None and abs(number) == float("inf") and abs(value) != number:  # type: ignore[arg-type]
+            raise Unfit(f"{value!r} is too large", row)
+
+
+def _leaf(value: object, kind: str, row: int) -> object:
+    """The value as the type of Python that Arrow takes for the kind. Raises Unfit."""
+    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    if is_missing(given) and (kind not in _FLOATING or not isinstance(given, float | np.floating)):
+        return None
+    stored = _CONVERSIONS[kind](given)
+    if stored is None:
+        raise Unfit(f"{_shown(given)} is no {kind}, or would change", row)
+    return stored
+
+
+def _shown(value: object) -> str:
+    text = ascii(value)
+    return f"{text[:80]}… ({type(value).__name__})" if len(text) > 80 else text
+
+
+def _boolean(value: object) -> bool | None:
+    return bool(value) if isinstance(value, bool | np.bool_) else None
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating | Decimal) and np.isfinite(float(value)):
+        return int(value) if int(value) == value else None
+    return None
+
+
+def _real(value: object) -> float | None:
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, int | np.integer):
+        try:
+            return float(value) if float(value) == int(value) else None
+        except OverflowError:
+            return None
+    return float(value) if isinstance(value, float | np.floating | Decimal) else None
+
+
+def _single(value: object) -> float | None:
+    number = _real(value)
+    whole = isinstance(value, int | np.integer)
+    exact = number is None or not whole or abs(number) < 1 << 24 or np.float32(number) == number
+    return number if exact else None
+
+
+def _decimal(value: object) -> Decimal | None:
+    if isinstance(value, Decimal):
+        return value
+    number = None if isinstance(value, float | np.floating) else _whole(value)
+    return None if number is None else Decimal(number)
+
+
+def _text(value: object) -> str | None:
+    """Whole numbers and booleans become text, as in SQL."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, int | np.integer) else None
+
+
+def _bytes(value: object) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else None
+
+
+def _moment(value: object) -> datetime.datetime | None:
+    """A date is its first moment; a datetime with a zone is written in UTC."""
+    if isinstance(value, np.datetime64):
+        micros = value.astype("datetime64[us]")
+        item = micros.item() if micros == value else None
+        return item if isinstance(item, datetime.datetime) else None
+    if isinstance(value, datetime.datetime):
+        if getattr(value, "nanosecond", 0):
+            return None
+        to_python: Callable[..., datetime.datetime] | None = getattr(value, "to_pydatetime", None)
+        return value if to_python is None else to_python()
+    if isinstance(value, datetime.date):
+        return datetime.datetime.combine(value, datetime.time())
+    return None
+
+
+def _day(value: object) -> datetime.date | None:
+    moment = _moment(value)
+    if moment is None or moment.tzinfo is not None or moment.time() != datetime.time():
+        return None
+    return moment.date()
+
+
+_CONVERSIONS: dict[str, Callable[[object], object]] = {
+    "boolean": _boolean,
+    **dict.fromkeys(INTEGRAL, _whole),
+    "float": _single,
+    "double": _real,
+    "decimal": _decimal,
+    **dict.fromkeys(TEXTS, _text),
+    "binary": _bytes,
+    "date": _day,
+    **dict.fromkeys(TIMESTAMPS, _moment),
+}
