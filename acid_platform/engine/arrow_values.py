@@ -21,6 +21,20 @@ TEXTS = ("string", *CHAR_TYPES)
 _DIGITS = {"int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10}
 _MOST_DIGITS = 20
 _DAY = 86_400_000_000
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES_TYPES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
 
 
 def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
@@ -67,13 +81,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-    )
+    return any(is_one(kind) for is_one in _LISTS)
 
 
 def _dense(array: pa.Array) -> pa.Array:
@@ -199,18 +207,11 @@ def _converted(
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return any(is_one(kind) for is_one in _TEXT_TYPES)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
+    return any(is_one(kind) for is_one in _BYTES_TYPES)
 
 
 def _finite(given: pa.Array, stored: pa.Array) -> pa.Array:

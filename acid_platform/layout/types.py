@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from acid_platform.errors import InvalidDefinition
@@ -22,7 +23,9 @@ UNNAMED = ("char", LOCAL_ZONE)
 values are not reproduced."""
 _LONGEST = {"char": 255, "varchar": 65535}
 
-_TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|`[^`]+`|\d+|[<>(),:])")
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|`(?:[^`]|``)*`|\d+|[<>(),:])")
+_FIELD = re.compile(r"\s*(`(?:[^`]|``)*`|[^`<>(),:]+)\s*(?=:)")
+"""A field of a struct, which stands without backticks in Hive's texts, whatever it is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,35 @@ class HiveType:
         return self.kind + (f"({','.join(map(str, self.sizes))})" if self.sizes else "")
 
 
+def struct_of(fields: Iterable[tuple[str, HiveType]]) -> HiveType:
+    """A struct with these fields, whose names become lower case.
+
+    Hive writes types as texts without backticks. Its releases 3 and 4 read back letters, digits,
+    `_`, `.` and blanks in names. Raises InvalidDefinition for another name, and for one twice.
+    """
+    children = tuple((name.lower(), kind) for name, kind in fields)
+    names = [name for name, _ in children]
+    for name in names:
+        if name != name.strip() or not name or not all(map(_is_name_character, name)):
+            raise InvalidDefinition(
+                f"a field of a struct can't be called {name!r}: Hive reads back only letters,"
+                " digits, '_', '.' and blanks inside of its name; rename the field"
+            )
+        if names.count(name) > 1:
+            raise InvalidDefinition(
+                f"a struct has the field {name!r} twice, as letter case is ignored; rename one"
+            )
+    return HiveType("struct", (), children)
+
+
+def _is_name_character(character: str) -> bool:
+    """As Java's Character.isLetterOrDigit, for a char of 16 bits."""
+    kinds = ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")
+    return character in "_. " or (
+        ord(character) < 1 << 16 and unicodedata.category(character) in kinds
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A table or partition column; names are lower case, as in Hive."""
@@ -67,39 +99,42 @@ class Column:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens: list[str] = []
-        at = 0
-        while at < len(text.rstrip()):
-            match = _TOKEN.match(text, at)
-            if not match:
-                raise self.error(f"can't read {text[at:].strip()!r}")
-            self.tokens.append(match[1])
-            at = match.end()
+        self.text = text.rstrip()
         self.at = 0
+        """The place of the next token."""
 
     def error(self, why: str) -> InvalidDefinition:
         return InvalidDefinition(f"{self.text!r}: {why}; write e.g. 'id int, v decimal(7,2)'")
 
+    def _match(self) -> re.Match[str] | None:
+        if self.at >= len(self.text):
+            return None
+        match = _TOKEN.match(self.text, self.at)
+        if not match:
+            raise self.error(f"can't read {self.text[self.at :].strip()!r}")
+        return match
+
     def peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+        match = self._match()
+        return match[1] if match else ""
 
     def next(self) -> str:
-        token = self.peek()
-        if not token:
+        match = self._match()
+        if not match:
             raise self.error("unexpected end")
-        self.at += 1
-        return token
+        self.at = match.end()
+        return match[1]
 
     def expect(self, token: str) -> None:
+        start = self.at
         if self.next() != token:
-            raise self.error(f"{token!r} expected before {' '.join(self.tokens[self.at - 1 :])!r}")
+            raise self.error(f"{token!r} expected before {self.text[start:].strip()!r}")
 
     def name(self) -> str:
         token = self.next()
         if token in "<>(),:" or token.isdigit():
             raise self.error(f"a name expected, found {token!r}")
-        return token.strip("`").lower()
+        return _unquoted(token).lower()
 
     def type(self) -> HiveType:
         kind = self.name()
@@ -114,7 +149,7 @@ class _Parser:
             self.expect(">")
             return HiveType("map", (), (("key", key), ("value", value)))
         if kind == "struct":
-            return HiveType("struct", (), tuple(self._fields()))
+            return struct_of(list(self._fields()))
         if kind == "decimal":
             return self._decimal()
         if kind in ("char", "varchar"):
@@ -140,12 +175,16 @@ class _Parser:
     def _fields(self) -> Iterator[tuple[str, HiveType]]:
         self.expect("<")
         while True:
-            name = self.name()
+            match = _FIELD.match(self.text, self.at)
+            if not match:
+                raise self.error(f"a field expected before {self.text[self.at :].strip()!r}")
+            self.at = match.end()
             self.expect(":")
-            yield name, self.type()
-            if self.next() == ">":
+            yield _unquoted(match[1]), self.type()
+            token = self.next()
+            if token == ">":
                 return
-            if self.tokens[self.at - 1] != ",":
+            if token != ",":
                 raise self.error("',' or '>' expected in a struct")
 
     def _sizes(self) -> tuple[int, ...]:
@@ -167,6 +206,10 @@ class _Parser:
         if not (1 <= precision <= 38 and 0 <= scale <= precision):
             raise self.error("decimal takes (precision 1 to 38, scale 0 to precision)")
         return HiveType("decimal", (precision, scale))
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name.strip()
 
 
 def parse_type(text: str) -> HiveType:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
-from acid_platform.layout.types import Column, HiveType, parse_type
+from acid_platform.layout.types import Column, HiveType, parse_type, struct_of
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -74,8 +74,7 @@ def hive_type(arrow: pa.DataType) -> HiveType:
         key, value = hive_type(arrow.key_type), hive_type(arrow.item_type)
         return HiveType("map", (), (("key", key), ("value", value)))
     if pa.types.is_struct(arrow):
-        fields = ((field.name.lower(), hive_type(field.type)) for field in arrow)
-        return HiveType("struct", (), tuple(fields))
+        return struct_of((field.name, hive_type(field.type)) for field in arrow)
     for name, kind in _ARROW.items():
         if kind == arrow:
             return HiveType(name)

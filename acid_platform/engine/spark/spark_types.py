@@ -10,7 +10,7 @@ from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout import schema
 from acid_platform.layout.sql_text import sql_string
-from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
 
 _SPARK: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
@@ -140,9 +140,7 @@ def hive_type(spark: T.DataType) -> HiveType:
                 (("key", hive_type(spark.keyType)), ("value", hive_type(spark.valueType))),
             )
         case T.StructType():
-            return HiveType(
-                "struct", (), tuple((f.name.lower(), hive_type(f.dataType)) for f in spark.fields)
-            )
+            return struct_of((field.name, hive_type(field.dataType)) for field in spark.fields)
         case T.TimestampNTZType():
             return HiveType("timestamp")
         case _ if type(spark) in _HIVE:
