@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.partitions import LONGEST_NAME
+from acid_platform.layout.sql_text import has_half_character
 
 
 def refuse_path_trouble(what: str, name: str) -> None:
@@ -24,5 +26,30 @@ def refuse_path_trouble(what: str, name: str) -> None:
         trouble = "is longer than 240 bytes"
     if trouble:
         raise InvalidDefinition(
-            f"{what} {name!r} {trouble}, so it can't be part of a path; choose another name"
+            f"{what} {_short(name)} {trouble}, so it can't be part of a path; choose another name"
         )
+
+
+def refuse_names(table: str, location: str | None = None) -> None:
+    """Checks the name `db.table` of a new table, and its location, before a path is looked at.
+
+    Raises InvalidDefinition.
+    """
+    database, _, short = table.partition(".")
+    refuse_path_trouble("the name of a database", database)
+    refuse_path_trouble("the name of a table", short)
+    for part in (location or "").split("/"):
+        if has_half_character(part):
+            raise InvalidDefinition(
+                f"{table}: the location {_short(part)} holds half of a character (a lone"
+                " surrogate); choose another"
+            )
+        if len(part.encode()) > LONGEST_NAME:
+            raise InvalidDefinition(
+                f"{table}: the location has a name of {len(part.encode())} bytes,"
+                f" {_short(part)}, and file systems take {LONGEST_NAME}; choose a shorter one"
+            )
+
+
+def _short(name: str) -> str:
+    return repr(name) if len(name) <= 80 else f"{name[:60]!a}… ({len(name)} characters)"

@@ -8,13 +8,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
-from acid_platform.errors import NoSuchPartition
+from acid_platform.errors import NoSuchPartition, WrongType
 from acid_platform.layout.types import INTEGRAL, Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^") | {chr(c) for c in (*range(32), 127)}
 _SEQUENCE = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+LONGEST_NAME = 255
+"""Bytes of one name in a path, on all usual file systems."""
 
 
 def escape(text: str) -> str:
@@ -31,11 +35,32 @@ def partition_name(values: Mapping[str, str | None]) -> str:
     """`month=3/day=4`; NULL and the empty string become the default partition.
 
     `values` maps partition columns, in order, to their texts; keys are written in lower case.
+    Raises WrongType for a value that makes a longer name than file systems take.
     """
-    return "/".join(
-        f"{escape(key.lower())}={escape(value) if value else DEFAULT_PARTITION}"
-        for key, value in values.items()
-    )
+    segments = []
+    for key, value in values.items():
+        segment = f"{escape(key.lower())}={escape(value) if value else DEFAULT_PARTITION}"
+        if len(segment) * 4 > LONGEST_NAME or not segment.isascii():
+            _require_directory_name(segment, key)
+        segments.append(segment)
+    return "/".join(segments)
+
+
+def _require_directory_name(segment: str, key: str) -> None:
+    """Raises WrongType."""
+    try:
+        size = len(segment.encode())
+    except UnicodeEncodeError as error:
+        raise WrongType(
+            f"a value of the partition column {key!r} holds half of a character (a lone"
+            f" surrogate): {ascii(segment)[:80]}; correct the text"
+        ) from error
+    if size > LONGEST_NAME:
+        raise WrongType(
+            f"a value of the partition column {key!r} makes a directory name of {size} bytes, and"
+            f" file systems take {LONGEST_NAME}: {ascii(segment)[:60]}…; shorten it, or partition"
+            " by another column"
+        )
 
 
 def partition_segment(segment: str) -> tuple[str, str | None] | None:

@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import refuse_half_characters, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.reading import literals
 from acid_platform.storage.arrow_types import partition_value
@@ -45,6 +45,7 @@ class _Number:
 
 def parse(text: str) -> exp.Expr:
     """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
+    refuse_half_characters(text)
     try:
         return sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
     except SqlglotError as error:

@@ -11,6 +11,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.layout.sql_text import refuse_half_characters
 from acid_platform.sql.commands import command, partition_spec
 from acid_platform.sql.declarations import table_declaration, view_declaration
 from acid_platform.sql.script import Written, split
@@ -56,6 +57,7 @@ def parse(text: str | Written) -> Statement:
     exactly one statement; InvalidExpression for text that is not SQL.
     """
     written = text if isinstance(text, Written) else _only(text)
+    refuse_half_characters(written.text)
     known_command = command(written.plain)
     if known_command is not None:
         return known_command

@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.layout.declared import refuse_names
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition
@@ -131,6 +132,7 @@ def adopt(
 
     Raises TableExists, InvalidDefinition, MalformedName, UnsupportedLayout, CorruptFile.
     """
+    refuse_names(table, location)
     where = absolute(location)
     refuse_overlap(metastore, table, where)
     surveyed = survey(table, where, len(partitioned_by), properties, progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from acid_platform.layout.declared import refuse_names
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -26,6 +27,7 @@ def create(
     `location`: see `adoption.new_location`. Raises InvalidDefinition, TableExists,
     WarehouseNotWritable.
     """
+    refuse_names(name, location)
     metastore.create_database(name.partition(".")[0], if_not_exists=True)
     where = new_location(metastore, name, location)
     make_root(*Files.of(where))  # before anybody can commit into it (P27)

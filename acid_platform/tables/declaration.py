@@ -12,6 +12,7 @@ from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.sql_text import has_half_character
 from acid_platform.layout.types import (
     CHAR_TYPES,
     UNNAMED,
@@ -134,7 +135,12 @@ def _check_properties(table: str, given: Mapping[str, str]) -> None:
 
 
 def _check_values(given: Mapping[str, str]) -> None:
-    """Raises SettingRefused."""
+    """Raises SettingRefused, InvalidDefinition."""
+    for name, text in given.items():
+        if has_half_character(f"{name}{text}"):
+            raise InvalidDefinition(
+                f"the property {name!a} holds half of a character (a lone surrogate)"
+            )
     for known in (setting(CONFLICT_DETECTION), GROUP_COMMIT):
         if known.name in given:
             known.parse(given[known.name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform.layout.declared import refuse_path_trouble
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
     CreateView,
@@ -26,6 +27,7 @@ def create_view(turn: Turn, operation: CreateView) -> None:
         if operation.if_not_exists:
             return
         raise TableExists(f"view {name} exists; CREATE OR REPLACE VIEW, or use another name")
+    refuse_path_trouble("the name of a view", name.partition(".")[2])
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
     turn.record(events.ViewCreated(replace(record, name=name, created=turn.now)))
