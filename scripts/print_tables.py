@@ -139,7 +139,8 @@ These go to Spark before anything is published: the other formats of insert-only
 in Parquet, and a codec that is not written here; days before 15 October 1582, which ORC's Java
 writers count in the Julian calendar; `binary` partition columns, and `float` and `double` ones
 unless the value is 0 or a whole number below 10,000,000; rows of more than 4,096 partitions; maps
-that hold timestamps or CHAR; expressions for columns of nested types; results that grow beyond
+that hold timestamps or CHAR; expressions for columns of nested types, other than a column or a
+field of exactly that type; results that grow beyond
 `acid.local.max.bytes`.
 """
 

@@ -191,7 +191,7 @@ def _first_refused(values: Sequence[object], target: pa.DataType, error: Excepti
 def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
     numbers = stored.to_pylist()
     for row, (value, number) in enumerate(zip(values, numbers, strict=True)):
-        if number is not None and abs(number) == float("inf") and abs(value) != number:  # type: ignore[arg-type]
+        if number is not None and abs(number) == float("inf") and abs(value) != float("inf"):  # type: ignore[arg-type]
             raise Unfit(f"{value!r} is too large", row)
 
 
@@ -239,7 +239,9 @@ def _real(value: object) -> float | None:
 def _single(value: object) -> float | None:
     number = _real(value)
     whole = isinstance(value, int | np.integer)
-    exact = number is None or not whole or abs(number) < 1 << 24 or np.float32(number) == number
+    exact = (
+        number is None or not whole or abs(number) < 1 << 24 or float(np.float32(number)) == number
+    )
     return number if exact else None
 
 

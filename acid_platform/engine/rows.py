@@ -85,7 +85,7 @@ def columns_of_rows(rows: Rows, names: Sequence[str] | None = None) -> tuple[Col
     for name in chosen:
         try:
             columns += declared_columns(_schema_of(rows, name))
-        except InvalidDefinition as error:
+        except (InvalidDefinition, pa.ArrowException, UnicodeEncodeError) as error:
             raise InvalidDefinition(f"column {name!r}: {error}") from error
     return tuple(columns)
 
@@ -131,10 +131,14 @@ def _others(rows: Rows, names: Sequence[str]) -> tuple[Column, ...]:
     """Columns that the table lacks; those of nothing but NULL are strings."""
     columns: list[Column] = []
     for name in names:
-        if pa.types.is_null(_schema_of(rows, name).field(0).type):
-            columns.append(Column(name.lower(), HiveType("string")))
-        else:
-            columns += columns_of_rows(rows, [name])
+        text = Column(name.lower(), HiveType("string"))
+        try:
+            nothing = pa.types.is_null(_schema_of(rows, name).field(0).type)
+        except UnicodeEncodeError:
+            nothing = True  # the conversion to a text says which value is wrong
+        except pa.ArrowException as error:
+            raise InvalidDefinition(f"column {name!r}: {error}") from error
+        columns += [text] if nothing else columns_of_rows(rows, [name])
     return tuple(columns)
 
 

@@ -105,3 +105,28 @@ def test_F8_user_metadata_has_hives_exact_forms() -> None:
         "hive.acid.stats": b"3,0,0",
         "hive.acid.version": b"2",
     }
+
+
+@pytest.mark.parametrize("name", ["a b", "a.b", "1a", "1", "é", "имя", "select", "int", "struct"])
+def test_fields_may_have_each_name_that_the_type_texts_of_hive_carry(name: str) -> None:
+    hive = parse_type(f"array<struct<`{name.upper()}`: int, ok:string>>")
+    assert hive.children[0][1].children[0][0] == name
+    assert str(hive) == f"array<struct<{name}:int,ok:string>>"
+    assert parse_type(str(hive)) == hive
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("$id", "a-b", "a,b", "a:b", "a<b", "a>b", "a(b)", "@x", "a'b", 'a"b', "a``b", "a/b"),
+        *("😎", "", " a", "a ", "a\n", "a\u0301", "\ud800"),
+    ],
+)
+def test_other_fields_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidDefinition, match="a field of a struct can't be called"):
+        parse_type(f"map<string,struct<ok:int,`{name}`:int>>")
+
+
+def test_two_fields_that_differ_by_case_are_refused() -> None:
+    with pytest.raises(InvalidDefinition, match="the field 'a' twice"):
+        parse_type("struct<a:int,`A`:string>")

@@ -1,0 +1,454 @@
+"""Rows of callers: one table of declared types and values decides, for both engines alike."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.engine.rows import local_table
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    NeedsSpark,
+    UnknownColumn,
+    WrongType,
+)
+from acid_platform.layout.types import Column, HiveType, parse_columns, parse_type
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+from tests.engine.generated_rows import (
+    LEAVES,
+    NAN,
+    REFUSED,
+    Maker,
+    comparable,
+    random_type,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from acid_platform.table import Table
+
+NOON = datetime.datetime(2024, 1, 1, 12)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("given"), engine="local") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def with_spark(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[Warehouse]:
+    with temporary_warehouse(tmp_path_factory.mktemp("given"), spark, "spark") as opened:
+        yield opened
+
+
+# --- each type with each kind of value ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in LEAVES if not kind.startswith(("char", "varch"))]
+)
+def test_each_value_is_stored_whole_or_refused(kind: str) -> None:
+    """At the top and below, as dicts and in a column of Python objects in pandas."""
+    wrong = []
+    for value, expected in LEAVES[kind]:
+        nested = [{"F": value}]
+        forms: dict[str, tuple[str, Any, object]] = {
+            "dict": (kind, [{"c": value}], expected),
+            "nested": (f"array<struct<f:{kind}>>", [{"c": nested}], [{"f": expected}]),
+            "nested in pandas": (
+                f"array<struct<f:{kind}>>",
+                pd.DataFrame({"c": pd.Series([nested], dtype=object)}),
+                [{"f": expected}],
+            ),
+        }
+        for form, (declared, rows, stored) in forms.items():
+            [column] = parse_columns(f"c {declared}")
+            try:
+                got: object = local_table(rows, [column], "db.t").column(0).to_pylist()[0]
+            except (WrongType, UnknownColumn):
+                got = REFUSED
+            right = REFUSED if expected is REFUSED else stored
+            if comparable(got) != comparable(right):
+                wrong.append((form, value, got, right))
+    assert not wrong
+
+
+ARROW: list[tuple[str, pa.DataType, object, object]] = [
+    ("int", pa.int64(), 7, 7),
+    ("int", pa.int64(), 1 << 40, REFUSED),
+    ("int", pa.float64(), 2.0, 2),
+    ("int", pa.float64(), 2.5, REFUSED),
+    ("int", pa.float64(), NAN, REFUSED),
+    ("int", pa.string(), "7", REFUSED),
+    ("int", pa.bool_(), True, REFUSED),
+    ("int", pa.date32(), datetime.date(2024, 1, 1), REFUSED),
+    ("int", pa.decimal128(5, 1), 1, 1),
+    ("boolean", pa.int8(), 1, REFUSED),
+    ("boolean", pa.string(), "yes", REFUSED),
+    ("float", pa.float64(), 1e300, REFUSED),
+    ("float", pa.float64(), 0.5, 0.5),
+    ("double", pa.int64(), (1 << 53) + 1, REFUSED),
+    ("double", pa.float32(), NAN, NAN),
+    ("decimal(5,2)", pa.int64(), 7, Decimal("7.00")),
+    ("decimal(5,2)", pa.float64(), 1.25, REFUSED),
+    ("string", pa.large_string(), "x", "x"),
+    ("string", pa.dictionary(pa.int8(), pa.string()), "x", "x"),
+    ("string", pa.int16(), 7, "7"),
+    ("string", pa.float64(), 7.0, REFUSED),
+    ("string", pa.timestamp("us"), NOON, REFUSED),
+    ("string", pa.binary(), b"x", REFUSED),
+    ("binary", pa.string(), "x", REFUSED),
+    ("date", pa.timestamp("us"), datetime.datetime(2024, 1, 1), datetime.date(2024, 1, 1)),
+    ("date", pa.timestamp("us"), NOON, REFUSED),
+    ("date", pa.string(), "2024-01-01", REFUSED),
+    ("timestamp", pa.timestamp("ns"), pd.Timestamp(1), REFUSED),
+    ("timestamp", pa.timestamp("s"), NOON, NOON),
+    ("timestamp", pa.timestamp("us", "Asia/Tokyo"), NOON, NOON),
+    ("timestamp", pa.date32(), datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1)),
+    ("timestamp", pa.int64(), 5, REFUSED),
+    ("timestamp", pa.time64("us"), datetime.time(1), REFUSED),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "value", "expected"), ARROW)
+def test_arrow_values_are_stored_whole_or_refused(
+    kind: str, given: pa.DataType, value: object, expected: object
+) -> None:
+    """At the top, and below a large list of structs whose field is spelled in another case."""
+    plain = pa.table({"c": pa.array([None, value], given)})
+    field = pa.struct([("F", given)])
+    deep = pa.table({"c": pa.array([None, [{"F": value}, None]], pa.large_list(field))})
+    cut = pa.concat_tables([deep.slice(0, 0), deep, deep]).slice(1, 1)
+    for declared, rows, stored in (
+        (kind, plain.slice(1), expected),
+        (f"array<struct<f:{kind}>>", cut, [{"f": expected}, None]),
+    ):
+        [column] = parse_columns(f"c {declared}")
+        if expected is REFUSED:
+            with pytest.raises(WrongType, match=r"column 'c' of db\.t is "):
+                local_table(rows, [column], "db.t")
+        else:
+            made = local_table(rows, [column], "db.t").column(0).to_pylist()
+            assert comparable(made) == comparable([stored])
+
+
+def test_a_fault_is_told_with_its_path_and_row() -> None:
+    columns = parse_columns("id int, s struct<o:array<map<string,struct<name:string,n:int>>>>")
+    with pytest.raises(
+        UnknownColumn,
+        match=r"column 's\.o\[\]\[value\]' of db\.t: no field 'nmae'; its fields are name, n;"
+        r" did you mean 'name'\?",
+    ):
+        local_table([{"s": {"o": [{"k": {"nmae": "x"}}]}}], columns, "db.t")
+    rows = [{"id": 1}, {"id": 2, "s": {"o": [{}, {"k": {"n": 1}, "l": {"n": "x"}}]}}]
+    with pytest.raises(WrongType, match=r"'x' is no int.*at s\.o\[\]\[value\]\.n, in row 2"):
+        local_table(rows, columns, "db.t")
+
+
+def test_missing_values_of_pandas_are_null_and_nan_of_python_is_nan() -> None:
+    columns = parse_columns("d double, o double, n double, l array<double>")
+    frame = pd.DataFrame(
+        {
+            "d": [NAN],
+            "o": pd.Series([NAN], dtype=object),
+            "n": pd.array([None], "Float64"),
+            "l": pd.Series([[NAN, None]], dtype=object),
+        }
+    )
+    made = local_table(frame, columns, "db.t").to_pylist()
+    assert comparable(made) == comparable([{"d": None, "o": None, "n": None, "l": [NAN, None]}])
+    [made_of_dict] = local_table([{"d": NAN}], columns, "db.t").to_pylist()
+    assert comparable(made_of_dict) == comparable({"d": NAN})
+
+
+# --- nested values that are generated -------------------------------------------------------------
+
+
+def _frames(seed: int, kinds: int, each: int) -> Iterator[tuple[int, HiveType, list[Any]]]:
+    """Types with frames of rows, as (value, expectation) for each row."""
+    chosen = random.Random(seed)
+    for number in range(kinds):
+        hive = random_type(chosen)
+        for at in range(each):
+            maker = Maker(chosen, 0 if at % 2 else 60)
+            yield number, hive, [maker.value(hive) for _ in range(chosen.randint(1, 4))]
+
+
+def _stored(table: Table, rows: Any, count: int) -> object:
+    """The column as the table has it after it held nothing else, or REFUSED."""
+    try:
+        table.overwrite(rows)
+    except NeedsSpark:
+        raise
+    except (WrongType, UnknownColumn):
+        return REFUSED
+    made = table.to_arrow(["id", "c"]).sort_by("id").column("c").to_pylist()
+    assert len(made) == count
+    return comparable(made)
+
+
+def _check(warehouses: list[Warehouse], seed: int, kinds: int, each: int) -> None:
+    tables: dict[int, list[Table]] = {}
+    seen = {"stored": 0, "refused": 0}
+    for number, hive, rows in _frames(seed, kinds, each):
+        if number not in tables:
+            tables[number] = [
+                one.create_table(f"g{seed}.t{number}", f"id int, c {hive}") for one in warehouses
+            ]
+        expectations = [expected for _, expected in rows]
+        refused = any(one is REFUSED for one in expectations)
+        right = REFUSED if refused else comparable(expectations)
+        seen["refused" if refused else "stored"] += 1
+        dicts = [{"id": at, "c": value} for at, (value, _) in enumerate(rows)]
+        objects = pd.Series([value for value, _ in rows], dtype=object)
+        frame = pd.DataFrame({"id": range(len(rows)), "c": objects})
+        top_missing = any(isinstance(value, float) for value, _ in rows)  # NaN at the top: NULL
+        for table in tables[number]:
+            for given in (dicts,) if top_missing else (dicts, frame):
+                try:
+                    assert _stored(table, given, len(rows)) == right, (str(hive), given)
+                except NeedsSpark:
+                    kinds_inside = {part.kind for part in hive.walk()}
+                    assert kinds_inside & {"map"} and kinds_inside & {
+                        "char",
+                        "varchar",
+                        "timestamp",
+                    }
+    assert min(seen.values()) > kinds * each // 8, seen
+
+
+def test_generated_rows_are_stored_as_the_model_says(local: Warehouse) -> None:
+    _check([local], 1, 15, 4)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_generated_rows_are_stored_alike_by_both_engines(
+    local: Warehouse, with_spark: Warehouse
+) -> None:
+    _check([local, with_spark], 2, 50, 10)
+
+
+@pytest.mark.spark
+def test_a_few_generated_rows_are_stored_alike_by_both_engines(
+    local: Warehouse, with_spark: Warehouse
+) -> None:
+    _check([local, with_spark], 3, 4, 2)
+
+
+# --- frames of Spark ------------------------------------------------------------------------------
+
+DEEP = "struct<o:array<struct<name:string,n:int>>,m:map<string,struct<a:int,b:int>>>"
+
+
+@pytest.mark.spark
+def test_fields_of_frames_match_by_name(with_spark: Warehouse) -> None:
+    spark = with_spark.spark
+    table = with_spark.create_table("f.t", f"id int, s {DEEP}")
+    frame = spark.sql(
+        "SELECT 1 AS id, named_struct('m', map('k', named_struct('B', 2, 'a', 1)),"
+        " 'O', array(named_struct('n', 5S, 'Name', 'x'), NULL)) AS S"
+        " UNION ALL SELECT 2, NULL UNION ALL SELECT 3, named_struct('m', NULL, 'O', NULL)"
+    )
+    right = {
+        1: {"o": [{"name": "x", "n": 5}, None], "m": [("k", {"a": 1, "b": 2})]},
+        2: None,
+        3: {"o": None, "m": None},
+    }
+    table.insert(frame)
+    assert {row["id"]: row["s"] for row in table.to_arrow().to_pylist()} == right
+    table.overwrite(frame)
+    table.merge(frame, "t.id = s.id + 10", when_not_matched_insert="*")
+    table.merge(frame, "t.id = s.id", {"s": "s.s"})
+    assert table.count() == 6
+    assert [row["s"] for row in table.to_arrow().to_pylist() if row["id"] == 1] == [right[1]] * 2
+    table.update({"s": "named_struct('M', map('z', named_struct('b', 4)))"}, "id = 2")
+    made = table.to_arrow(where="id = 2").to_pylist()[0]["s"]
+    assert made == {"o": None, "m": [("z", {"a": None, "b": 4})]}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ("named_struct('nosuch', 1)", r"'s'"),
+        ("named_struct('o', array(named_struct('nmae', 'x')))", r"'s\.o\[\]'"),
+        ("named_struct('m', map('k', named_struct('a', 1, 'A', 2)))", r"'s\.m\[value\]'"),
+    ],
+)
+def test_an_unknown_field_of_a_frame_is_told(with_spark: Warehouse, value: str, path: str) -> None:
+    table = with_spark.table("f.u") if "f.u" in with_spark.tables() else None
+    table = table or with_spark.create_table("f.u", f"id int, s {DEEP}")
+    frame = with_spark.spark.sql(f"SELECT 1 AS id, {value} AS s")
+    told = rf"column {path} of f\.u: (no field|the field)"
+    for verb in (
+        lambda: table.insert(frame),
+        lambda: table.overwrite(frame),
+        lambda: table.merge(frame, "t.id = s.id", when_not_matched_insert="*"),
+        lambda: table.update({"s": value}),
+    ):
+        with pytest.raises(UnknownColumn, match=told):
+            verb()
+    assert table.count() == 0
+
+
+def test_an_unknown_field_of_a_local_result_is_told(local: Warehouse) -> None:
+    source = local.create_table("r.s", "id int, s struct<a:int,typo:int>")
+    source.insert([{"id": 1, "s": {"a": 1, "typo": 2}}])
+    other = local.create_table("r.o", "id int, s struct<a:int>")
+    other.insert([{"id": 2, "s": {"A": 5}}])
+    table = local.create_table("r.t", "id int, s struct<b:int,a:int>")
+    with pytest.raises(UnknownColumn, match=r"column 's' of r\.t: no field 'typo'"):
+        table.insert(local.sql("SELECT * FROM r.s"))
+    table.insert(local.sql("SELECT * FROM r.o"))
+    assert table.to_arrow().to_pylist() == [{"id": 2, "s": {"b": None, "a": 5}}]
+
+
+def test_every_verb_refuses_an_unknown_field(local: Warehouse) -> None:
+    table = local.create_table("v.t", "id int, s struct<a:int>")
+    grouped = local.create_table(
+        "v.g", "id int, s struct<a:int>", properties={"acid.group.commit.interval": "5ms"}
+    )
+    rows = [{"id": 1, "s": {"b": 1}}]
+    verbs: list[Callable[[Any], object]] = [
+        table.insert,
+        table.overwrite,
+        lambda given: table.merge(given, "t.id = s.id", {"s": "s.s"}, None, "*"),
+        grouped.insert,
+    ]
+    for given in (rows, pd.DataFrame(rows), pa.Table.from_pylist(rows)):
+        for verb in verbs:
+            with pytest.raises(UnknownColumn, match="no field 'b'; its fields are a"):
+                verb(given)
+    assert table.count() == grouped.count() == 0
+
+
+def test_types_of_generated_rows_keep_their_text() -> None:
+    chosen = random.Random(4)
+    for _ in range(200):
+        hive = random_type(chosen)
+        assert parse_type(str(hive)) == hive
+        assert parse_columns(f"`c` {hive}, d int")[0] == Column("c", hive)
+
+
+def test_errors_are_those_of_the_platform() -> None:
+    """No value of Python makes an exception of another kind."""
+    strange: list[object] = [object(), 1j, {1}, range(3), iter([1]), type, lambda: 1, Path("x")]
+    strange += [
+        memoryview(b"x"),
+        pa.scalar(1),
+        pd.Series([1]),
+        pd.Interval(0, 1),
+        pd.Period("2024"),
+    ]
+    strange += [
+        datetime.timedelta(1),
+        datetime.time(1),
+        {"a": 1},
+        [[1]],
+        (1, 2),
+        slice(1),
+        "\udfff",
+    ]
+    for declared in (*LEAVES, DEEP, "array<int>", "map<string,int>", "struct<a:int>"):
+        [column] = parse_columns(f"c {declared}")
+        for value in strange:
+            try:
+                local_table([{"c": value}], [column], "db.t")
+            except AcidError:
+                continue
+
+
+# --- sources of MERGE with more columns -----------------------------------------------------------
+
+CHANGES = [
+    {"id": 1, "v": "new", "op": "U"},
+    {"id": 2, "v": None, "op": "D"},
+    {"id": 3, "v": "c", "op": "I"},
+    {"id": 4, "v": "x", "op": "D"},
+]
+
+
+def _merge_changes(warehouse: Warehouse, name: str, source: Any) -> None:
+    table = warehouse.create_table(name, "id int, v string")
+    table.insert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    clauses = [
+        MergeClause(MergeAction.DELETE, None, "s.op = 'D'"),
+        MergeClause(MergeAction.UPDATE, {"v": "concat(s.v, lower(s.OP))"}),
+        MergeClause(MergeAction.INSERT, None, "s.op <> 'D'"),
+    ]
+    table.merge(source, "t.id = s.id", clauses=clauses)
+    made = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert made == [{"id": 1, "v": "newu"}, {"id": 3, "v": "c"}]
+    with pytest.raises(UnknownColumn, match=r"has no column 'op'"):  # nothing reads it
+        table.merge(source, "t.id = s.id", {"v": "s.v"}, None, "*")
+    table.merge(source, "t.id = s.id", {"v": "s.v"})  # nothing is inserted by name
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "dicts": list,
+    "pandas": pd.DataFrame,
+    "arrow": pa.Table.from_pylist,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_source_may_have_columns_that_the_statement_reads(form: str, local: Warehouse) -> None:
+    _merge_changes(local, f"m.{form}", FORMS[form](CHANGES))
+
+
+@pytest.mark.spark
+def test_a_source_may_have_columns_that_the_statement_reads_in_spark(
+    with_spark: Warehouse,
+) -> None:
+    _merge_changes(with_spark, "m.dicts", CHANGES)
+    frame = with_spark.spark.createDataFrame(pd.DataFrame(CHANGES))
+    _merge_changes(with_spark, "m.frame", frame)
+
+
+def test_further_columns_of_a_source_have_any_type_and_are_converted_alike(
+    local: Warehouse,
+) -> None:
+    table = local.create_table("m.types", "id int, v string")
+    table.insert([{"id": 1}])
+    more = {"n": 1 << 40, "f": NAN, "none": None, "s": {"a": 1}, "l": [1], "at": NOON}
+    on = "t.id = s.id AND s.n > 5 AND s.none IS NULL AND s.s.a = 1 AND s.at > '2024-01-01'"
+    assert table.merge([{"id": 1, "v": "x", **more}], on, {"v": "s.v"}).updated == 1
+    with pytest.raises(WrongType, match="half of a character"):
+        table.merge([{"id": 1, "op": "\ud800"}], "t.id = s.id", {"v": "s.op"})
+    with pytest.raises((WrongType, InvalidDefinition), match="column 'op'"):
+        table.merge([{"id": 1, "op": 1}, {"id": 2, "op": "x"}], "t.id = s.id", {"v": "s.op"})
+
+
+def test_the_changes_of_a_table_are_merged_into_a_copy(local: Warehouse) -> None:
+    """As docs/changes.md shows it."""
+    page = (Path(__file__).parents[2] / "docs" / "changes.md").read_text()
+    [code] = [block for block in page.split("```python\n") if "MergeClause(" in block]
+    code = code.partition("```")[0]
+    orders = local.create_table("shop.orders", "id int, v string")
+    orders.insert([{"id": i, "v": "a"} for i in range(5)])
+    copy = local.create_table("shop.copy", "id int, v string")
+    copy.insert(orders.to_arrow())
+    orders.delete("id = 0")
+    orders.update({"v": "'b'"}, "id < 3")
+    orders.insert([{"id": 9, "v": "c"}])
+    exec(code, {"wh": local, "since": 1})
+    made, right = (
+        sorted(tuple(row.values()) for row in one.to_arrow().to_pylist()) for one in (copy, orders)
+    )
+    assert made == right
