@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from acid_platform.layout.types import Column
+from acid_platform.storage.arrow_pandas import to_frame
 from acid_platform.storage.arrow_types import declared_columns
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ class Result(ABC):
         """The engine's own explanation of how it computes the rows."""
 
     def to_pandas(self) -> pd.DataFrame:
-        frame: pd.DataFrame = self.to_arrow().to_pandas(date_as_object=True)
-        return frame
+        return to_frame(self.to_arrow())
 
     def collect(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
@@ -105,8 +105,7 @@ class Result(ABC):
         return str(self._first(20).to_html(index=False))
 
     def _first(self, limit: int) -> pd.DataFrame:
-        frame: pd.DataFrame = self.to_arrow(limit).to_pandas(date_as_object=True)
-        return frame
+        return to_frame(self.to_arrow(limit))
 
     def __repr__(self) -> str:
         return f"<Result of {', '.join(self.columns)}: to_arrow(), to_pandas(), to_spark(), show()>"

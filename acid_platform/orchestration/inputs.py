@@ -13,6 +13,7 @@ import pyarrow as pa
 from acid_platform.errors import InvalidDefinition
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partitions import PartitionExpr
+from acid_platform.storage.arrow_pandas import to_frame
 from acid_platform.storage.change_rows import CHANGE_COLUMNS
 from acid_platform.transaction import Transaction, TransactionTable
 
@@ -77,7 +78,7 @@ class TableInput:
             return table.to_arrow(self.columns, where)
         pandas = sys.modules.get("pandas")  # loaded, if the body names its class
         if pandas is not None and kind is pandas.DataFrame:
-            return table.to_arrow(self.columns, where).to_pandas()
+            return to_frame(table.to_arrow(self.columns, where))
         return table.read(self.columns, where)
 
     def _changes(self, table: TransactionTable, consumer: str, kind: object) -> Any:
@@ -90,7 +91,7 @@ class TableInput:
             reader = table.changes_arrow(columns=columns, consumer=consumer)
             if kind is pa.RecordBatchReader:
                 return reader
-            return reader.read_pandas() if framed else reader.read_all()
+            return to_frame(reader.read_all()) if framed else reader.read_all()
         return table.changes(columns=columns, consumer=consumer)
 
     def _mapped(self, context: dg.AssetExecutionContext, table: TransactionTable) -> str | None:

@@ -97,6 +97,10 @@ def _value(node: exp.Expr) -> str | None:
         case exp.Null():
             return None
         case exp.Literal():
+            if node.this == "":
+                raise InvalidExpression(
+                    "PARTITION: an empty text is stored as NULL; write column=NULL for both"
+                )
             return None if node.this == DEFAULT_PARTITION else str(node.this)
         case exp.Neg() if isinstance(node.this, exp.Literal):
             return f"-{node.this.this}"

@@ -289,6 +289,9 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
         ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
         ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
         ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),
+        ("ALTER TABLE t DROP PARTITION (a='')", "an empty text is stored as NULL"),
+        ("TRUNCATE TABLE t PARTITION (a='')", "an empty text is stored as NULL"),
+        ("INSERT OVERWRITE TABLE t PARTITION (a='') SELECT 1", "an empty text is stored as NULL"),
     ],
 )
 def test_what_is_no_sql_is_an_invalid_expression(text: str, message: str) -> None:

@@ -1,0 +1,49 @@
+"""Arrow tables as pandas frames without another value in any place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EXACT = 1 << 53
+"""A whole number up to this one is exact as a float."""
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """The rows as a frame, with dates as objects.
+
+    pandas makes whole numbers beside NULLs floats. If that changes a number of the table, columns
+    of whole numbers with NULLs have Python's integers instead.
+    """
+    rounded = any(map(_rounds, table.columns))
+    frame: pd.DataFrame = table.to_pandas(date_as_object=True, integer_object_nulls=rounded)
+    return frame
+
+
+def _rounds(column: pa.ChunkedArray) -> bool:
+    return any(
+        part.type == pa.int64()
+        and part.null_count > 0
+        and any(abs(end) > _EXACT for end in pc.min_max(part).as_py().values() if end is not None)
+        for chunk in column.chunks
+        for part in _parts(chunk)
+    )
+
+
+def _parts(array: pa.Array) -> Iterator[pa.Array]:
+    """The array, and those of all values nested in it."""
+    yield array
+    if pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _parts(child)
+    elif pa.types.is_map(array.type):
+        yield from _parts(array.keys)
+        yield from _parts(array.items)
+    elif pa.types.is_nested(array.type):
+        yield from _parts(array.flatten())
