@@ -333,27 +333,6 @@ REFUSED: tuple[Setting, ...] = tuple(
 
 REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_EFFECT, *REFUSED)}
 
-TABLE_PROPERTIES = (
-    "transactional",
-    "transactional_properties",
-    "NO_AUTO_COMPACTION",
-    "NO_CLEANUP",
-    "acid.layout",
-    "acid.conflict.detection",
-    "acid.history.retention",
-    "acid.group.commit.interval",
-    "acid.write.distribution",
-    "compactor.*",
-    "compactorthreshold.*",
-)
-"""The table properties that the platform reads (C5, C22, C44, P23, P36, P38, P44)."""
-
-GROUP_COMMIT = Setting("acid.group.commit.interval", _T, "0ms", "ms", 0, 10_000)
-"""A property of tables only: how long an insert waits for others to commit with (P44)."""
-
-TABLE_PREFIX = "compactorthreshold."
-CONFLICT_DETECTION = "acid.conflict.detection"
-
 
 def setting(name: str) -> Setting:
     """The registered setting. Raises SettingRefused for an unknown name."""

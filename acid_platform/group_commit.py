@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from acid_platform.autocommit import autocommit
 from acid_platform.clock import elapsed_seconds
-from acid_platform.config import GROUP_COMMIT
 from acid_platform.engine.choice import input_bytes
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
@@ -29,6 +28,7 @@ from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.errors import AcidError, Transient
 from acid_platform.metastore.records import TableRecord
+from acid_platform.table_properties import GROUP_COMMIT
 from acid_platform.tables.context import columns_of_record
 from acid_platform.transaction_state import Shares
 
@@ -42,8 +42,7 @@ _MOST_BYTES = 16 << 20
 
 def interval_ms(record: TableRecord) -> int:
     """How long an insert into the table waits for others; 0: it commits alone."""
-    text = record.properties.get(GROUP_COMMIT.name)
-    return 0 if text is None else int(GROUP_COMMIT.parse(text))
+    return int(GROUP_COMMIT.value(record.properties))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

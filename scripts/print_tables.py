@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from acid_platform.cli.main import main
-from acid_platform.config import HONOURED, NO_EFFECT, REFUSED, TABLE_PROPERTIES
+from acid_platform.config import HONOURED, NO_EFFECT, REFUSED
 from acid_platform.engine.local.functions import (
     AGGREGATES,
     CONSTRUCTS,
@@ -22,6 +22,7 @@ from acid_platform.engine.local.functions import (
     TEXT,
 )
 from acid_platform.engine.local.windows import ENDS, RANKS, SHIFTS
+from acid_platform.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
 from acid_platform.transactions.locks import (
@@ -189,9 +190,24 @@ def render_tables() -> str:
             ("setting", "default", "allowed"),
             [(_code(one.name), _code(one.default), one.allowed) for one in HONOURED],
         ),
-        "Table properties that are honoured: "
-        + ", ".join(map(_code, TABLE_PROPERTIES))
-        + ", `orc.compress`.\n",
+        "## Table properties\n",
+        "Another name that begins with `acid.`, `compactor.` or `compactorthreshold.` is refused;"
+        " `compactor.mapreduce.*`, `compactor.tez.*` and the like, which belong to Hive's own"
+        " compaction jobs, have no effect. Any other name is kept.\n",
+        _table(
+            ("property", "default", "allowed", "what it is", "read by", "ALTER TABLE"),
+            [
+                (
+                    _code(one.name),
+                    _code(one.values.default),
+                    one.values.allowed,
+                    one.meaning,
+                    one.read_by,
+                    "no" if one.fixed else "yes",
+                )
+                for one in TABLE_PROPERTIES
+            ],
+        ),
         "## Settings that are accepted without effect\n",
         _table(
             ("setting", "default", "why nothing follows"),

@@ -17,6 +17,7 @@ from acid_platform.layout.partitions import partition_segment
 from acid_platform.location import Location
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
+from acid_platform.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
 from acid_platform.tables.adoption import Survey, survey
 from acid_platform.tables.joining import (
     Mark,
@@ -154,10 +155,10 @@ def _kind(location: str, seen: Survey) -> tuple[dict[str, str], str]:
         if bytes(stream.read(3)) != b"ORC":
             raise InvalidDefinition(
                 f"{path} is no ORC file; adopt_table(name, location, schema=…, properties="
-                "{'transactional_properties': 'insert_only', 'acid.format': …})"
+                f"{{'{TRANSACTIONAL_KIND.name}': 'insert_only', '{FILE_FORMAT.name}': …}})"
             )
     directory, _, name = path.rpartition("/")
     if parse_directory(directory.rpartition("/")[2]) and not _BUCKET.fullmatch(name):
         # Not named by bucket: these rows have no row ids.
-        return {"transactional_properties": "insert_only"}, "assumed to be insert-only"
+        return {TRANSACTIONAL_KIND.name: "insert_only"}, "assumed to be insert-only"
     return {}, ""

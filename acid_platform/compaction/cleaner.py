@@ -15,9 +15,9 @@ from enum import Enum
 
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
 from acid_platform.snapshot import AcidDirectory
+from acid_platform.table_properties import NO_CLEANUP
 from acid_platform.transactions import TxnState, ValidWriteIdList
 
-NO_CLEANUP = "NO_CLEANUP"
 PINNED = "P36"
 """The rule by which a pinned path stays."""
 
@@ -94,10 +94,8 @@ class CleaningPlan:
 
 
 def no_cleanup(properties: Mapping[str, str]) -> bool:
-    """Whether the properties of a table or partition forbid cleaning (C44), in any letter case."""
-    return any(
-        key.upper() == NO_CLEANUP and value.lower() == "true" for key, value in properties.items()
-    )
+    """Whether the properties of a table or partition forbid cleaning (C44)."""
+    return NO_CLEANUP.text(properties) == "true"
 
 
 def plan_cleaning(

@@ -11,15 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.config import TABLE_PREFIX, setting
+from acid_platform.config import setting
 from acid_platform.errors import SettingRefused
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.snapshot import EntityListing, select
+from acid_platform.table_properties import (
+    DELTA_NUM,
+    DELTA_PCT,
+    NO_AUTO_COMPACTION,
+    THRESHOLD_PREFIX,
+    THRESHOLDS,
+)
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
 
-NO_AUTO_COMPACTION = "NO_AUTO_COMPACTION"
-DELTA_NUM = "hive.compactor.delta.num.threshold"
-DELTA_PCT = "hive.compactor.delta.pct.threshold"
 ABORTED_TXNS = "hive.compactor.abortedtxn.threshold"
 ABORTED_AGE = "hive.compactor.aborted.txn.time.threshold"
 ABORTS_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
@@ -56,12 +60,18 @@ class Thresholds:
         SettingRefused, naming the property or setting whose value is not allowed.
         """
 
-        def value(name: str, own: bool = False) -> float:
-            return _value(name, properties if own else {}, settings)
+        overrides = {
+            threshold.name.removeprefix(THRESHOLD_PREFIX): text
+            for threshold in THRESHOLDS
+            if (text := threshold.given(properties)) is not None
+        }
+
+        def value(name: str) -> float:
+            return _value(name, overrides, settings)
 
         return cls(
-            delta_num=int(value(DELTA_NUM, own=True)),
-            delta_pct=value(DELTA_PCT, own=True),
+            delta_num=int(value(DELTA_NUM)),
+            delta_pct=value(DELTA_PCT),
             aborted_txns=int(value(ABORTED_TXNS)),
             aborted_age_ms=int(value(ABORTED_AGE)),
             aborts_by_cleaner=bool(value(ABORTS_BY_CLEANER)),
@@ -71,11 +81,11 @@ class Thresholds:
         )
 
 
-def _value(name: str, properties: Mapping[str, str], settings: Mapping[str, str | float]) -> float:
+def _value(name: str, overrides: Mapping[str, str], settings: Mapping[str, str | float]) -> float:
     known, source = setting(name), name
     raw: str | float = settings.get(name, known.default)
-    if TABLE_PREFIX + name in properties:
-        raw, source = properties[TABLE_PREFIX + name], f"table property {TABLE_PREFIX}{name}"
+    if name in overrides:
+        raw, source = overrides[name], f"table property {THRESHOLD_PREFIX}{name}"
     try:
         number = float(known.parse(raw) if isinstance(raw, str) else raw)
     except SettingRefused:
@@ -87,11 +97,8 @@ def _value(name: str, properties: Mapping[str, str], settings: Mapping[str, str 
 
 
 def no_auto_compaction(properties: Mapping[str, str]) -> bool:
-    """Whether the properties disable automatic compaction (C5), in any letter case."""
-    return any(
-        key.upper() == NO_AUTO_COMPACTION and value.lower() == "true"
-        for key, value in properties.items()
-    )
+    """Whether the properties disable automatic compaction (C5)."""
+    return NO_AUTO_COMPACTION.text(properties) == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def decide(candidate: Candidate, thresholds: Thresholds) -> Decision:
 def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
     """Why the candidate is dropped regardless of its size, if so; checks in Hive's order."""
     if candidate.no_auto:
-        return Decision(None, "C5", f"table property {NO_AUTO_COMPACTION} is true")
+        return Decision(None, "C5", f"table property {NO_AUTO_COMPACTION.name} is true")
     if candidate.queue_state in (CompactionState.INITIATED, CompactionState.WORKING):
         return Decision(None, "C6", f"a compaction is already {candidate.queue_state.text}")
     if candidate.insert_only and not thresholds.compact_insert_only:

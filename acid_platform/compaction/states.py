@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from acid_platform.errors import SettingRefused
-
-LAYOUT_PROPERTY = "acid.layout"
+from acid_platform.table_properties import LAYOUT
 
 
 class CompactionKind(Enum):
@@ -61,11 +59,4 @@ class Layout(Enum):
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Layout:
         """The table's layout; hive4 without the property. Raises SettingRefused."""
-        value = properties.get(LAYOUT_PROPERTY, cls.HIVE4.value)
-        try:
-            return cls(value.lower())
-        except ValueError:
-            raise SettingRefused(
-                f"table property {LAYOUT_PROPERTY}={value!r} is unknown; choose hive4 or hive3"
-                " (P23)"
-            ) from None
+        return cls(LAYOUT.value(properties))

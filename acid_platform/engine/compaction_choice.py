@@ -13,8 +13,7 @@ from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.local.plain_copy import only_spark
 from acid_platform.errors import CompactionRefused, NeedsSpark
-
-LOCAL_COMPACTION_BYTES = "acid.local.compaction.max.bytes"
+from acid_platform.table_properties import LOCAL_COMPACTION_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acid_platform.config import CONFLICT_DETECTION, Settings
+from acid_platform.config import Settings
 from acid_platform.engine.publishing import Written
 from acid_platform.metastore.records import RowReport, TableRecord
 from acid_platform.storage.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.storage.files import Files
+from acid_platform.table_properties import CONFLICT_DETECTION
 from acid_platform.transactions import Operation
 
 _Place = tuple[str, str | None, Operation]
@@ -23,7 +24,7 @@ class RowReports:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._detection = settings.text(CONFLICT_DETECTION)
+        self._detection = settings.text(CONFLICT_DETECTION.name)
         self._limit = settings.integer("acid.conflict.rows.bytes")
         self._rows: dict[_Place, ChangedRows] = {}
         self._unknown: set[_Place] = set()
@@ -72,7 +73,8 @@ class RowReports:
         return [RowReport(*place, rows) for place, rows in texts.items() if rows is not None]
 
     def _by_row(self, record: TableRecord) -> bool:
-        return record.properties.get(CONFLICT_DETECTION, self._detection).lower() == "row"
+        own = CONFLICT_DETECTION.given(record.properties)
+        return (own or self._detection).lower() == "row"
 
     @staticmethod
     def _read(record: TableRecord, published: Written) -> ChangedRows:

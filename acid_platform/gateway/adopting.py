@@ -17,12 +17,17 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.definitions import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
-from acid_platform.layout.formats import PROPERTY
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.storage.files import Files
+from acid_platform.table_properties import (
+    BUCKETING_VERSION,
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+)
 from acid_platform.tables.adoption import Adopted, adopt
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -192,7 +197,7 @@ def _adopt(
         parameters = {name: text for name, text in parameters.items() if name not in added}
     clustered = (shown.sd.bucketCols, shown.sd.numBuckets) if shown.sd.bucketCols else None
     if clustered:
-        parameters.setdefault("bucketing_version", "1")  # as Hive takes it
+        parameters.setdefault(BUCKETING_VERSION.name, "1")  # as Hive takes it
     return adopt(
         metastore,
         full,
@@ -307,10 +312,10 @@ def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
 
 def _text(descriptor: Any) -> dict[str, str]:
     """The separators of a text table, which are parameters of its SerDe in Hive."""
-    if _format("", descriptor, {}).get(PROPERTY) != "text":
+    if _format("", descriptor, {}).get(FILE_FORMAT.name) != "text":
         return {}
     given = descriptor.serdeInfo.parameters or {}
-    names = ("field.delim", "serialization.null.format")
+    names = (FIELD_DELIMITER.name, NULL_TEXT.name)
     others = sorted(
         name
         for name in given

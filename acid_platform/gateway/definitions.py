@@ -17,18 +17,17 @@ from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics import keep_counts
 from acid_platform.gateway.truncating import truncate
-from acid_platform.layout import formats
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
+from acid_platform.table_properties import FILE_FORMAT
 from acid_platform.tables.creation import create
 from acid_platform.tables.declaration import (
     Declaration,
     change_column,
-    refuse_property_change,
     widened,
 )
 
@@ -254,9 +253,9 @@ def _format(name: str, descriptor: Any, parameters: Mapping[str, str]) -> dict[s
     if serde not in known:
         raise UnsupportedStatement(f"{name}: files of {serde} are not written here; use ORC")
     stored = known[serde]
-    if stored == "orc" or formats.PROPERTY in parameters:
+    if stored == "orc" or FILE_FORMAT.name in parameters:
         return {}
-    return {formats.PROPERTY: stored}
+    return {FILE_FORMAT.name: stored}
 
 
 def _columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]] | None:
@@ -301,16 +300,10 @@ def _pairs(columns: Sequence[Any]) -> tuple[tuple[str, str], ...]:
 def _changed_properties(
     record: TableRecord, parameters: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """What the client set or removed. Raises InvalidDefinition, SettingRefused."""
+    """What the client set or removed."""
     shown, given = _kept(shapes.parameters_of(record)), _kept(parameters)
     changed: dict[str, str | None] = {
         name: text for name, text in given.items() if shown.get(name) != text
     }
-    refuse_property_change(
-        record.name, shown, {name: text for name, text in changed.items() if text is not None}
-    )
     removed = sorted({*record.properties} - {*given} - _OF_ENGINES)
-    fixed = [name for name in removed if name in ("transactional", formats.PROPERTY)]
-    if fixed:
-        raise UnsupportedStatement(f"{record.name}: {fixed[0]} can't be removed")
     return {**changed, **dict.fromkeys(removed)}

@@ -22,6 +22,7 @@ from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_dire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
+from acid_platform.table_properties import NO_AUTO_COMPACTION, NO_CLEANUP
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -33,7 +34,7 @@ compaction nobody here remembers them, and nothing of them is left."""
 _BATCH = 200
 _INSERT = 2
 _OPEN = 3
-QUIET = {"NO_AUTO_COMPACTION": "true", "NO_CLEANUP": "true"}
+QUIET = {NO_AUTO_COMPACTION.name: "true", NO_CLEANUP.name: "true"}
 """Hive must not compact or clean what is ours."""
 Progress = Callable[[str, int, int], None]
 

@@ -13,6 +13,12 @@ from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.table_properties import (
+    FIELD_DELIMITER,
+    NULL_TEXT,
+    TRANSACTIONAL,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 CATALOG = "hive"
@@ -108,9 +114,9 @@ def descriptor(record: TableRecord, location: str) -> Any:
     if stored.name == "text":
         delimiter = stored.options["delimiter"]
         parameters = {
-            "field.delim": delimiter,
+            FIELD_DELIMITER.name: delimiter,
             "serialization.format": delimiter,
-            "serialization.null.format": stored.options["null"],
+            NULL_TEXT.name: stored.options["null"],
         }
     return m.StorageDescriptor(
         cols=_columns(record.columns),
@@ -132,7 +138,7 @@ def descriptor(record: TableRecord, location: str) -> Any:
 
 def parameters_of(record: TableRecord) -> dict[str, str]:
     """The properties, with those that Hive's clients expect of a transactional table."""
-    given = {"transactional": "true", "transactional_properties": "default"}
+    given = {each.name: each.values.default for each in (TRANSACTIONAL, TRANSACTIONAL_KIND)}
     given |= {name: value for name, value in record.properties.items() if value is not None}
     made = str(record.created // 1000)
     return {**given, "transient_lastDdlTime": made, VERSION: version_of(record)}

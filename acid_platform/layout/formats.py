@@ -8,9 +8,14 @@ from types import MappingProxyType
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.types import LOCAL_ZONE, Column
+from acid_platform.table_properties import (
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+    TRANSACTIONAL_KIND,
+)
 
-PROPERTY = "acid.format"
-FORMATS = ("orc", "parquet", "json", "csv", "text", "avro")
+FORMATS = FILE_FORMAT.values.choices
 """`text` is Hive's delimited text: fields are separated by \\x01 and NULL is \\N, unless the table
 properties `field.delim` and `serialization.null.format` say otherwise."""
 
@@ -28,13 +33,19 @@ class FileFormat:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> FileFormat:
         """The format in the table's properties. Raises InvalidDefinition for an unknown format."""
-        name = properties.get(PROPERTY, "orc").lower()
+        name = FILE_FORMAT.text(properties)
         if name not in FORMATS:
-            raise InvalidDefinition(f"{PROPERTY}={name!r} is unknown; use {', '.join(FORMATS)}")
+            raise InvalidDefinition(
+                f"{FILE_FORMAT.name}={name!r} is unknown; use {', '.join(FORMATS)}"
+            )
         if name not in _FLAT:
             return cls(name)
-        delimiter = properties.get("field.delim", "," if name == "csv" else "\x01")
-        null = properties.get("serialization.null.format", "" if name == "csv" else "\\N")
+        delimiter = FIELD_DELIMITER.given(properties)
+        if delimiter is None:
+            delimiter = "," if name == "csv" else "\x01"
+        null = NULL_TEXT.given(properties)
+        if null is None:
+            null = "" if name == "csv" else "\\N"
         return cls(name, {"delimiter": delimiter, "null": null})
 
     @property
@@ -61,4 +72,4 @@ ORC = FileFormat()
 
 def is_insert_only(properties: Mapping[str, str]) -> bool:
     """Whether the table is insert-only: its rows are only appended or overwritten (F5)."""
-    return properties.get("transactional_properties", "default").lower() == "insert_only"
+    return TRANSACTIONAL_KIND.text(properties) == "insert_only"

@@ -20,11 +20,11 @@ from acid_platform.compaction.initiator import (
     no_auto_compaction,
 )
 from acid_platform.compaction.states import Layout
-from acid_platform.config import TABLE_PREFIX
 from acid_platform.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityCounters
 from acid_platform.services.lease import leading
+from acid_platform.table_properties import THRESHOLD_PREFIX
 from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _decisions(
     known: dict[frozenset[tuple[str, str]], Thresholds] = {}
     for entity in metastore.candidates(since):
         own = frozenset(
-            item for item in entity.properties.items() if item[0].startswith(TABLE_PREFIX)
+            item for item in entity.properties.items() if item[0].startswith(THRESHOLD_PREFIX)
         )
         try:
             thresholds = known.get(own) or Thresholds.for_table(entity.properties, settings)

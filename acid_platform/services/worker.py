@@ -20,7 +20,6 @@ from acid_platform.config import Settings, setting
 from acid_platform.engine import compaction
 from acid_platform.engine.compaction import StagedCompaction
 from acid_platform.engine.compaction_choice import (
-    LOCAL_COMPACTION_BYTES,
     CompactionChoice,
     choose,
 )
@@ -45,6 +44,13 @@ from acid_platform.reading.selection import select_compactable
 from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
 from acid_platform.storage.durability import remove_at_once
+from acid_platform.table_properties import (
+    JOB_PREFIX,
+    LOCAL_COMPACTION_BYTES,
+    MOST_DELTAS,
+    PUBLICATION_WAIT,
+    QUEUES,
+)
 from acid_platform.tables.context import (
     Context,
     columns_of_record,
@@ -56,9 +62,6 @@ from acid_platform.transactions import Operation
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
-_QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
-_MOST_DELTAS = "hive.compactor.max.num.delta"
-PUBLICATION_WAIT = "acid.compaction.publication.wait"
 
 Check = Callable[[StagedCompaction], None]
 """A caller's own check of the staged output; it raises to prevent the publication."""
@@ -147,10 +150,10 @@ class CompactionRun:
             listed,
             partition,
             compression(record),
-            int(setting(_MOST_DELTAS).parse(of_job(_MOST_DELTAS))),
+            int(setting(MOST_DELTAS).parse(of_job(MOST_DELTAS))),
             layout.format if layout.insert_only else None,
             job_name(self.task),
-            of_job(*_QUEUES),
+            of_job(*QUEUES),
         )
         self._local_bytes = int(
             setting(LOCAL_COMPACTION_BYTES).parse(of_job(LOCAL_COMPACTION_BYTES))
@@ -365,8 +368,8 @@ def job_setting(
     """
     for properties in (request, table):
         for name in names:
-            if f"compactor.{name}" in properties:
-                return properties[f"compactor.{name}"]
+            if JOB_PREFIX + name in properties:
+                return properties[JOB_PREFIX + name]
     return settings.text(names[0])
 
 

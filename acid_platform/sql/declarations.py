@@ -8,8 +8,8 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
-from acid_platform.layout import formats
 from acid_platform.sql.statements import CreateTable, CreateView
+from acid_platform.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 
 STORED_AS = MappingProxyType(
     {
@@ -48,12 +48,12 @@ def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> C
             case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
                 stored = STORED_AS[clause.this.name.lower()]
                 if stored != "orc":
-                    properties.setdefault(formats.PROPERTY, stored)
+                    properties.setdefault(FILE_FORMAT.name, stored)
             case exp.RowFormatDelimitedProperty() if set(_given(clause)) <= {"fields", "null"}:
                 if clause.args.get("fields"):
-                    properties["field.delim"] = clause.args["fields"].name
+                    properties[FIELD_DELIMITER.name] = clause.args["fields"].name
                 if clause.args.get("null"):
-                    properties["serialization.null.format"] = clause.args["null"].name
+                    properties[NULL_TEXT.name] = clause.args["null"].name
             case exp.LocationProperty():
                 location = clause.this.name
             case exp.SchemaCommentProperty():

@@ -36,7 +36,6 @@ from acid_platform.sql.statements import (
     SetProperties,
 )
 from acid_platform.sql.views import columns_read, expand, named, parsed, self_contained
-from acid_platform.tables.declaration import refuse_property_change
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -76,7 +75,6 @@ def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Don
             _drop_partitions(warehouse, catalog, statement)
         case SetProperties():
             record = catalog.target(statement.table)
-            refuse_property_change(record.name, record.properties, statement.properties)
             metastore.alter_table(record.name, properties=statement.properties)
         case RollBack():
             name = catalog.target(statement.table).name

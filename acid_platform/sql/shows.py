@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import NoSuchPartition
-from acid_platform.layout import formats
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
+from acid_platform.table_properties import FILE_FORMAT
 
 if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord, ViewRecord
@@ -146,7 +146,7 @@ def _formatted(warehouse: Warehouse, record: TableRecord) -> list[Described]:
 
 
 def _stored_as(record: TableRecord) -> str:
-    name = record.properties.get(formats.PROPERTY, "orc").lower()
+    name = record.properties.get(FILE_FORMAT.name, "orc").lower()
     return next((word.upper() for word, stored in STORED_AS.items() if stored == name), "ORC")
 
 

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
@@ -21,7 +20,7 @@ from acid_platform.metastore.records import (
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
-from acid_platform.tables.declaration import CODEC_PROPERTY
+from acid_platform.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
 from acid_platform.tables.manifests import recorded_listings
 
 if TYPE_CHECKING:
@@ -51,15 +50,6 @@ class ScanRequest(NamedTuple):
     past: PastTable | None = None
 
 
-DEFAULT_COMPRESSION = "zlib"
-"""Hive's default, for tables that state no `orc.compress`; new ones do: see `with_codec`."""
-
-
-DISTRIBUTION_PROPERTY = "acid.write.distribution"
-"""`partition`: Spark sends the rows of a partition to few tasks, so that it gets few files. `none`:
-each task writes its own rows, in their order, into all their partitions."""
-
-
 class Context(Protocol):
     """A warehouse as engine and services see it."""
 
@@ -80,21 +70,13 @@ class Context(Protocol):
 
 def compression(record: TableRecord) -> str:
     """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
-    value = record.properties.get(CODEC_PROPERTY, DEFAULT_COMPRESSION).lower()
-    return "uncompressed" if value == "none" else value
+    codec = CODEC.text(record.properties)
+    return "uncompressed" if codec == "none" else codec
 
 
 def distributed(record: TableRecord) -> bool:
-    """Whether rows are brought together by partition before Spark writes them.
-
-    Raises InvalidDefinition for an unknown value of the property.
-    """
-    value = record.properties.get(DISTRIBUTION_PROPERTY, "partition")
-    if value not in ("partition", "none"):
-        raise InvalidDefinition(
-            f"{record.name}: {DISTRIBUTION_PROPERTY} is {value!r}; set it to 'partition' or 'none'"
-        )
-    return value == "partition"
+    """Whether rows are brought together by partition before Spark writes them."""
+    return DISTRIBUTION.text(record.properties) == "partition"
 
 
 def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
@@ -150,7 +132,7 @@ def bucketing(record: TableRecord) -> Bucketing | None:
     """The table's CLUSTERED BY; as in Hive, the bucketing version is 1 without the property."""
     if not record.bucket_count:
         return None
-    version = int(record.properties.get("bucketing_version", "1"))
+    version = int(BUCKETING_VERSION.text(record.properties))
     return Bucketing(record.bucket_columns, record.bucket_count, version)
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform.compaction.states import Layout
-from acid_platform.config import CONFLICT_DETECTION, GROUP_COMMIT, TABLE_PREFIX, setting
+from acid_platform import table_properties
 from acid_platform.errors import InvalidDefinition, UnknownColumn
-from acid_platform.layout import formats
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
-from acid_platform.layout.sql_text import has_half_character
 from acid_platform.layout.types import (
     CHAR_TYPES,
     UNNAMED,
@@ -23,8 +20,7 @@ from acid_platform.layout.types import (
 )
 from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.known_columns import unknown_column
-
-_KINDS = ("default", "insert_only")
+from acid_platform.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +67,16 @@ class Declaration:
         FileFormat.of(given).refuse(columns)
         check_columns(table, columns, keys, written_before)
         if names:
-            if written_before and "bucketing_version" not in given:
+            if written_before and BUCKETING_VERSION.name not in given:
                 raise InvalidDefinition(
-                    f"{table}: give properties={{'bucketing_version': '1' or '2'}} as the table has"
-                    " it in Hive: otherwise rows would go to other buckets"
+                    f"{table}: give properties={{{BUCKETING_VERSION.name!r}: '1' or '2'}} as the"
+                    " table has it in Hive: otherwise rows would go to other buckets"
                 )
-            given.setdefault("bucketing_version", "2")
+            given.setdefault(BUCKETING_VERSION.name, "2")
             _check_buckets(table, columns, names)
         return cls(columns, keys, given, names, buckets)
 
 
-CODEC_PROPERTY = "orc.compress"
 NEW_CODEC = "ZSTD"
 """Of new tables, unless their layout is Hive 3's: it is written as fast as ZLIB, and read in half
 of the time. Tables that state no codec, as those of Hive, Trino and older versions, have ZLIB."""
@@ -90,11 +85,11 @@ of the time. Tables that state no codec, as those of Hive, Trino and older versi
 def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
     """The properties of a new table, which state its codec if its files are ORC.
 
-    Raises InvalidDefinition, SettingRefused.
+    Raises InvalidDefinition.
     """
     given = dict(properties or {})
-    if FileFormat.of(given) == ORC and Layout.of(given) is not Layout.HIVE3:
-        given.setdefault(CODEC_PROPERTY, NEW_CODEC)
+    if FileFormat.of(given) == ORC and LAYOUT.text(given) != "hive3":
+        given.setdefault(CODEC.name, NEW_CODEC)
     return given
 
 
@@ -118,56 +113,12 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
 
 
 def _check_properties(table: str, given: Mapping[str, str]) -> None:
-    Layout.of(given)
-    _check_values(given)
-    if given["transactional"].lower() != "true":
-        raise InvalidDefinition(f"{table}: every table here is transactional=true")
-    kind = given.get("transactional_properties", "default").lower()
-    if kind not in _KINDS:
-        raise InvalidDefinition(
-            f"{table}: transactional_properties={kind!r}; it is default or insert_only"
-        )
+    table_properties.check(table, given)
     if not is_insert_only(given) and FileFormat.of(given) != ORC:
         raise InvalidDefinition(
             f"{table}: {FileFormat.of(given).name} files hold no row identities; set"
             " transactional_properties=insert_only, or store the table as orc"
         )
-
-
-def _check_values(given: Mapping[str, str]) -> None:
-    """Raises SettingRefused, InvalidDefinition."""
-    for name, text in given.items():
-        if has_half_character(f"{name}{text}"):
-            raise InvalidDefinition(
-                f"the property {name!a} holds half of a character (a lone surrogate)"
-            )
-    for known in (setting(CONFLICT_DETECTION), GROUP_COMMIT):
-        if known.name in given:
-            known.parse(given[known.name])
-
-
-_FIXED = ("transactional", "transactional_properties", "bucketing_version", formats.PROPERTY)
-
-
-def refuse_property_change(table: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Checks properties for an existing table. Raises InvalidDefinition, SettingRefused."""
-    for name in _FIXED:
-        if name in given and given[name].lower() != known.get(name, "").lower():
-            raise InvalidDefinition(
-                f"{table}: {name}={given[name]!r} would misread the existing files; make"
-                " another table with it by CREATE TABLE … AS SELECT"
-            )
-    after = {**known, **given}
-    becomes_hive3 = Layout.of(given) is Layout.HIVE3 and Layout.of(known) is not Layout.HIVE3
-    if becomes_hive3 and after.get(CODEC_PROPERTY, "").upper() == "ZSTD":
-        raise InvalidDefinition(
-            f"{table}: Hive 3 can't read {CODEC_PROPERTY}=ZSTD; set {CODEC_PROPERTY} to ZLIB in the"
-            " same statement, and run a major compaction for the files that are there"
-        )
-    _check_values(given)
-    for name, text in given.items():
-        if name.startswith(TABLE_PREFIX):
-            setting(name.removeprefix(TABLE_PREFIX)).parse(text)
 
 
 def check_columns(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from acid_platform.engine import compaction
-from acid_platform.services.worker import PUBLICATION_WAIT, work_once
+from acid_platform.services.worker import work_once
+from acid_platform.table_properties import PUBLICATION_WAIT
 from acid_platform.warehouse import Warehouse
 from tests.compaction.test_publications import NAME, Foreigner, changed, rows
 from tests.stores.conftest import Bucket, a_bucket, opened

@@ -18,8 +18,8 @@ from typing import Any
 
 from acid_platform.errors import AcidError
 from acid_platform.services import cleaner, worker
-from acid_platform.services.worker import PUBLICATION_WAIT
 from acid_platform.storage import durability
+from acid_platform.table_properties import PUBLICATION_WAIT
 from tests.interop.checks import Checks
 from tests.interop.trino import Failed
 from tests.interop.values import our_rows

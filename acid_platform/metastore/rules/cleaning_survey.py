@@ -22,6 +22,7 @@ from acid_platform.metastore.rules.state import Component, Entity, State, Table,
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
+from acid_platform.table_properties import HISTORY_RETENTION
 from acid_platform.transactions import ValidWriteIdList
 
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING
@@ -121,9 +122,8 @@ def _kept(turn: Turn, row: CompactionTask) -> str:
         reader = history.reader(turn.state, table, commit.moment)
         if reader and commit.at + keep <= turn.now:
             return f"transaction {reader} reads the changes since before it (P39)"
-        return (
-            f"{history.RETENTION} keeps what it replaced until {utc_text(commit.at + keep)} (P36)"
-        )
+        until = utc_text(commit.at + keep)
+        return f"{HISTORY_RETENTION.name} keeps what it replaced until {until} (P36)"
     if isinstance(row, DropTask):
         for who, pin in history.pins(turn.state, table):
             if not pin.write_ids.is_valid(row.highest_write_id):

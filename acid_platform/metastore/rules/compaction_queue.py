@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from acid_platform import table_properties
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import (
     AcidError,
@@ -127,6 +128,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
         raise CompactionRefused(
             f"{name}: {operation.kind!r} is not a kind of compaction here; use major or minor"
         )
+    table_properties.check(f"compaction of {name}", operation.properties)
     row = CompactionTask(
         turn.state.next_compaction,
         table.record.name,

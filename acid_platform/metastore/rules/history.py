@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-from acid_platform.config import setting
 from acid_platform.metastore.pasts import Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, Table
-
-RETENTION = "acid.history.retention"
-"""The property of a table, and the setting for tables without it: how long the files of past
-snapshots stay. With 0 they stay until the next cleaning."""
+from acid_platform.table_properties import HISTORY_RETENTION
 
 MOST_WITHOUT_RETENTION = 100
 """How many commits are remembered of a table without a retention."""
@@ -30,14 +26,18 @@ UNKNOWN = -1
 
 
 def retention(state: State, table: Table) -> int:
-    """Milliseconds for which past snapshots stay readable; 0: until the next cleaning."""
-    return _milliseconds(table.record.properties.get(RETENTION, state.settings.text(RETENTION)))
+    """Milliseconds for which past snapshots stay readable; 0: until the next cleaning.
+
+    The property of the table, or the setting for tables without it.
+    """
+    own = HISTORY_RETENTION.given(table.record.properties)
+    return _milliseconds(state.settings.text(HISTORY_RETENTION.name) if own is None else own)
 
 
 @lru_cache(1024)
 def _milliseconds(text: str) -> int:
     """Cached, since each commit asks."""
-    return int(setting(RETENTION).parse(text))
+    return int(HISTORY_RETENTION.values.parse(text))
 
 
 # --- changes of the history -----------------------------------------------------------------------

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from acid_platform.config import setting
+from acid_platform import table_properties
 from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,
     NoSuchTable,
-    SettingRefused,
     TableExists,
 )
 from acid_platform.layout.declared import refuse_path_trouble
@@ -83,7 +82,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
         raise TableExists(f"table {name} exists; use if_not_exists, or another name")
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
-    _check_properties(name, record)
+    table_properties.check(name, record.properties)
     _check_cleaning(turn, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -199,21 +198,12 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         record = replace(record, columns=operation.columns)
         _check_columns(record.name, record)
     if operation.properties is not None:
+        table_properties.check_change(record.name, record.properties, operation.properties)
         merged = {**record.properties, **operation.properties}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        record = replace(record, properties=kept)
-        _check_properties(record.name, record)
+        present = {key: value for key, value in merged.items() if value is not None}
+        record = replace(record, properties=present)
     turn.record(events.TableAltered(record))
     return turn.state.tables[record.table_id].record
-
-
-def _check_properties(name: str, record: TableRecord) -> None:
-    text = record.properties.get(history.RETENTION)
-    if text is not None:
-        try:
-            setting(history.RETENTION).parse(text)
-        except SettingRefused as error:
-            raise InvalidDefinition(f"{name}: {error}") from error
 
 
 def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:

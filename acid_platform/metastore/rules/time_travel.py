@@ -20,6 +20,7 @@ from acid_platform.metastore.rules.state import State, Table
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.table_properties import HISTORY_RETENTION
 from acid_platform.transactions import TxnType
 
 # --- decisions ------------------------------------------------------------------------------------
@@ -144,8 +145,8 @@ def since_text(state: State, table: Table, wanted: str) -> str:
     advice = (
         ""
         if history.retention(state, table)
-        else f"; without {history.RETENTION}, it lasts until the next cleaning: ALTER TABLE {name}"
-        f" SET TBLPROPERTIES ('{history.RETENTION}'='7d') keeps more from now on"
+        else f"; without {HISTORY_RETENTION.name}, it lasts until the next cleaning: ALTER TABLE"
+        f" {name} SET TBLPROPERTIES ('{HISTORY_RETENTION.name}'='7d') keeps more from now on"
     )
     return (
         f"{name} as of {wanted} is not kept: its history begins at"

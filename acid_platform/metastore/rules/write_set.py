@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
-from acid_platform.config import CONFLICT_DETECTION
 from acid_platform.metastore.rules.events import Change
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.table_properties import CONFLICT_DETECTION
 from acid_platform.transactions import Operation, ValidTxnList
 from acid_platform.transactions.conflicts import Committed, Touched, conflicts
 from acid_platform.transactions.row_sets import RowSet
@@ -70,8 +70,8 @@ def describe(state: State, entity: Entity, reason: str) -> str:
 def by_row(state: State, table_id: int) -> bool:
     """Whether the table's updates and deletes are compared by row (P38)."""
     properties = state.tables[table_id].record.properties
-    chosen = properties.get(CONFLICT_DETECTION) or state.settings.text(CONFLICT_DETECTION)
-    return chosen.lower() == "row"
+    own = CONFLICT_DETECTION.given(properties)
+    return (own or state.settings.text(CONFLICT_DETECTION.name)).lower() == "row"
 
 
 def _rows(state: State, touched: Component) -> Iterator[Committed]:

@@ -1,0 +1,261 @@
+"""Every table property that the platform reads: its values, its default, and who reads it.
+
+CREATE TABLE, ALTER TABLE, the gateway and adoption check properties here, and the page of settings
+is printed from here. A name outside of the platform's namespaces, such as `owner.team`, is kept
+without a check.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from acid_platform.config import REGISTRY, Kind, Setting, Treatment, Value
+from acid_platform.errors import InvalidDefinition, SettingRefused
+from acid_platform.layout.sql_text import has_half_character
+
+THRESHOLD_PREFIX = "compactorthreshold."
+JOB_PREFIX = "compactor."
+_NAMESPACES = ("acid.", JOB_PREFIX, THRESHOLD_PREFIX)
+_NO_EFFECT = tuple(f"{JOB_PREFIX}{engine}." for engine in ("mapreduce", "mapred", "tez", "yarn"))
+"""Settings of Hive's compaction jobs, which tables bring along from Hive; no such job runs here."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperty:
+    """One property: the values that it may have, and what follows from them."""
+
+    values: Setting
+    meaning: str
+    read_by: str
+    fixed: bool = False
+    """Files were written by it, so ALTER TABLE may not change it."""
+    any_case: bool = False
+    """Whether the name counts in any letter case, as in Hive."""
+
+    @property
+    def name(self) -> str:
+        return self.values.name
+
+    def given(self, properties: Mapping[str, str]) -> str | None:
+        """The text in `properties`, or None if the table doesn't have the property."""
+        if self.any_case:
+            names = (name for name in properties if name.upper() == self.name.upper())
+            return next((properties[name] for name in names), None)
+        return properties.get(self.name)
+
+    def text(self, properties: Mapping[str, str]) -> str:
+        """The property's text, in lower case if it is one of several words; or the default."""
+        text = self.given(properties)
+        if text is None:
+            return self.values.default
+        return text.lower() if self.values.choices else text
+
+    def value(self, properties: Mapping[str, str]) -> Value:
+        """The typed value, times in milliseconds. Raises SettingRefused for another text."""
+        return self.values.parse(self.text(properties))
+
+
+def _words(name: str, default: str, *choices: str) -> Setting:
+    return Setting(name, Kind.TEXT, default, choices=choices)
+
+
+TRANSACTIONAL = TableProperty(
+    Setting(
+        "transactional",
+        Kind.BOOL,
+        "true",
+        reason="every table here is transactional",
+        treatment=Treatment.REFUSED,
+    ),
+    "the table has transactions",
+    "Hive, Trino",
+    fixed=True,
+)
+TRANSACTIONAL_KIND = TableProperty(
+    _words("transactional_properties", "default", "default", "insert_only"),
+    "`default`: full CRUD; `insert_only`: rows are only added or overwritten (F5)",
+    "every write and read",
+    fixed=True,
+)
+FILE_FORMAT = TableProperty(
+    _words("acid.format", "orc", "orc", "parquet", "json", "csv", "text", "avro"),
+    "the format of an insert-only table's files (F17)",
+    "every write and read",
+    fixed=True,
+)
+FIELD_DELIMITER = TableProperty(
+    Setting("field.delim", Kind.TEXT, ""),
+    "what separates fields in csv (default `,`) and text files (default `\\x01`)",
+    "every write and read of csv and text",
+    fixed=True,
+)
+NULL_TEXT = TableProperty(
+    Setting("serialization.null.format", Kind.TEXT, ""),
+    "NULL in csv (default: empty) and text files (default `\\N`)",
+    "every write and read of csv and text",
+    fixed=True,
+)
+BUCKETING_VERSION = TableProperty(
+    _words("bucketing_version", "1", "1", "2"),
+    "the hash that chooses a row's bucket; new tables state 2",
+    "every write of a bucketed table",
+    fixed=True,
+)
+CODEC = TableProperty(
+    _words(
+        "orc.compress", "zlib", "none", "zlib", "snappy", "lz4", "zstd", "lzo", "brotli",
+        "uncompressed",
+    ),
+    "the codec of ORC files to be written; new tables state ZSTD, unless their layout is hive3;"
+    " LZO and BROTLI can't be written here",
+    "every write",
+)  # fmt: skip
+LAYOUT = TableProperty(
+    _words("acid.layout", "hive4", "hive4", "hive3"),
+    "how compacted directories are named (P23)",
+    "compaction",
+)
+DISTRIBUTION = TableProperty(
+    _words("acid.write.distribution", "partition", "partition", "none"),
+    "`partition`: Spark sends the rows of a partition to few tasks, so that it gets few files;"
+    " `none`: each task writes its own rows, in their order, into all their partitions",
+    "INSERT in Spark",
+)
+CONFLICT_DETECTION = TableProperty(
+    REGISTRY["acid.conflict.detection"],
+    "what two transactions may not both change (P38)",
+    "commit",
+)
+HISTORY_RETENTION = TableProperty(
+    REGISTRY["acid.history.retention"],
+    "how long past snapshots and changes stay readable (P36)",
+    "Cleaner, time travel, change feed",
+)
+GROUP_COMMIT = TableProperty(
+    Setting("acid.group.commit.interval", Kind.TIME, "0ms", "ms", 0, 10_000),
+    "how long a small insert waits for others to commit with (P44)",
+    "INSERT",
+)
+NO_AUTO_COMPACTION = TableProperty(
+    _words("NO_AUTO_COMPACTION", "false", "true", "false"),
+    "compact only on request (C5)",
+    "Initiator",
+    any_case=True,
+)
+NO_CLEANUP = TableProperty(
+    _words("NO_CLEANUP", "false", "true", "false"),
+    "remove no file (C44)",
+    "Cleaner, erasure",
+    any_case=True,
+)
+
+DELTA_NUM, DELTA_PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
+MOST_DELTAS = "hive.compactor.max.num.delta"
+QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
+"""The names of a job's queue, the first that is given counts."""
+LOCAL_COMPACTION_BYTES = "acid.local.compaction.max.bytes"
+PUBLICATION_WAIT = "acid.compaction.publication.wait"
+
+
+def _override(prefix: str, name: str, read_by: str) -> TableProperty:
+    """A property that replaces a setting of the warehouse for one table."""
+    values = REGISTRY.get(name, Setting(name, Kind.TEXT, ""))
+    return TableProperty(
+        replace(values, name=prefix + name), "replaces the setting for this table (C22)", read_by
+    )
+
+
+THRESHOLDS = tuple(
+    _override(THRESHOLD_PREFIX, name, "Initiator") for name in (DELTA_NUM, DELTA_PCT)
+)
+JOB_SETTINGS = tuple(
+    _override(JOB_PREFIX, name, "Worker")
+    for name in (MOST_DELTAS, LOCAL_COMPACTION_BYTES, PUBLICATION_WAIT, *QUEUES)
+)
+
+TABLE_PROPERTIES: tuple[TableProperty, ...] = (
+    TRANSACTIONAL,
+    TRANSACTIONAL_KIND,
+    FILE_FORMAT,
+    FIELD_DELIMITER,
+    NULL_TEXT,
+    BUCKETING_VERSION,
+    CODEC,
+    LAYOUT,
+    DISTRIBUTION,
+    CONFLICT_DETECTION,
+    HISTORY_RETENTION,
+    GROUP_COMMIT,
+    NO_AUTO_COMPACTION,
+    NO_CLEANUP,
+    *THRESHOLDS,
+    *JOB_SETTINGS,
+)
+_BY_NAME = {entry.name: entry for entry in TABLE_PROPERTIES}
+_BY_UPPER_NAME = {entry.name.upper(): entry for entry in TABLE_PROPERTIES if entry.any_case}
+
+
+def registered(name: str) -> TableProperty | None:
+    """The property with this name; None for a name that the platform doesn't read."""
+    return _BY_NAME.get(name) or _BY_UPPER_NAME.get(name.upper())
+
+
+def check(what: str, properties: Mapping[str, str]) -> None:
+    """Checks the names and values of properties; `what` has them, such as a table.
+
+    Raises InvalidDefinition for an unknown name in one of the platform's namespaces, with the
+    nearest name, and for a value that is not allowed.
+    """
+    for name, text in properties.items():
+        if has_half_character(name + text):
+            raise InvalidDefinition(
+                f"{what}: the property {name!a} holds half of a character (a lone surrogate)"
+            )
+        entry = registered(name)
+        if entry is not None:
+            try:
+                entry.value({name: text})
+            except SettingRefused as error:
+                raise InvalidDefinition(f"{what}: table property {error}") from error
+        elif name.lower().startswith(_NAMESPACES) and not name.startswith(_NO_EFFECT):
+            raise InvalidDefinition(f"{what}: {_unknown(name)}")
+
+
+def _unknown(name: str) -> str:
+    setting = name.removeprefix(THRESHOLD_PREFIX).removeprefix(JOB_PREFIX)
+    nearest = difflib.get_close_matches(name, _BY_NAME, 1, 0.75)
+    if setting in REGISTRY:
+        advice = f"{setting} is a setting of the whole warehouse"
+    else:
+        advice = f"did you mean {nearest[0]}?" if nearest else "leave it out"
+    return f"there is no table property {name!r}; {advice}"
+
+
+def check_change(
+    table: str, properties: Mapping[str, str], changes: Mapping[str, str | None]
+) -> None:
+    """Checks what ALTER TABLE sets (None: removes) on a table that has `properties`.
+
+    Raises InvalidDefinition.
+    """
+    for name, text in changes.items():
+        entry = registered(name)
+        if entry is None or not entry.fixed:
+            continue
+        after = entry.text({} if text is None else {name: text})
+        if after.lower() != entry.text(properties).lower():
+            raise InvalidDefinition(
+                f"{table}: {name}={after!r} would misread the existing files; make another table"
+                " with it by CREATE TABLE … AS SELECT"
+            )
+    check(table, {name: text for name, text in changes.items() if text is not None})
+    merged = {**properties, **changes}
+    changed = {name: text for name, text in merged.items() if text is not None}
+    becomes_hive3 = LAYOUT.text(changed) == "hive3" != LAYOUT.text(properties)
+    if becomes_hive3 and CODEC.text(changed) == "zstd":
+        raise InvalidDefinition(
+            f"{table}: Hive 3 can't read {CODEC.name}=ZSTD; set {CODEC.name} to ZLIB in the same"
+            " statement, and run a major compaction for the files that are there"
+        )
