@@ -151,6 +151,18 @@ NO_CLEANUP = TableProperty(
     any_case=True,
 )
 
+REGISTERED_FROM = TableProperty(
+    Setting("acid.registered.from", Kind.TEXT, ""),
+    "the warehouse whose table this is; set by `acid register` in another metastore",
+    "`acid register`, `acid adopt`",
+)
+REGISTERED_ABORTED = TableProperty(
+    Setting("acid.registered.aborted", Kind.TEXT, ""),
+    "the write ids that were aborted there because they were here: after a compaction nobody here"
+    " remembers them, and nothing of them is left",
+    "`acid register`, `acid adopt`",
+)
+
 DELTA_NUM, DELTA_PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
 MOST_DELTAS = "hive.compactor.max.num.delta"
 QUEUES = ("hive.compactor.job.queue", "mapreduce.job.queuename", "mapred.job.queue.name")
@@ -190,6 +202,8 @@ TABLE_PROPERTIES: tuple[TableProperty, ...] = (
     GROUP_COMMIT,
     NO_AUTO_COMPACTION,
     NO_CLEANUP,
+    REGISTERED_FROM,
+    REGISTERED_ABORTED,
     *THRESHOLDS,
     *JOB_SETTINGS,
 )

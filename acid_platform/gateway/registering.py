@@ -22,15 +22,17 @@ from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_dire
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import NO_AUTO_COMPACTION, NO_CLEANUP
+from acid_platform.table_properties import (
+    NO_AUTO_COMPACTION,
+    NO_CLEANUP,
+    REGISTERED_ABORTED,
+    REGISTERED_FROM,
+)
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
-FROM = "acid.registered.from"
-"""The parameter that says which warehouse a table there belongs to, and under which id."""
-ABORTED = "acid.registered.aborted"
-"""The parameter with the write ids that were aborted there because they were here. After a
-compaction nobody here remembers them, and nothing of them is left."""
+FROM, ABORTED = REGISTERED_FROM.name, REGISTERED_ABORTED.name
+"""The parameters of a table in another metastore."""
 _BATCH = 200
 _INSERT = 2
 _OPEN = 3

@@ -24,15 +24,14 @@ from acid_platform.config import REGISTRY
 from acid_platform.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.services import fsck
+from acid_platform.table_properties import TABLE_PROPERTIES
 from resources import SparkResource, WarehouseResource
 from scripts import print_tables
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
-    "acid.group.commit.interval",
-    "acid.layout",
-    "acid.write.distribution",
+    *(one.name for one in TABLE_PROPERTIES),
     "metastore.duckdb",
     "metastore.log",
     "metastore.blocks",
