@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
-from acid_platform.config import CONFLICT_DETECTION
 from acid_platform.errors import Transient
 from acid_platform.table import Table
+from acid_platform.table_properties import CONFLICT_DETECTION
 from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 
@@ -33,7 +33,7 @@ SETTINGS = ("partition", "row")
 
 def create(warehouse: Warehouse, detection: str, rows: int) -> Table:
     table = warehouse.create_table(
-        f"bench.by_{detection}", "id int, v bigint", properties={CONFLICT_DETECTION: detection}
+        f"bench.by_{detection}", "id int, v bigint", properties={CONFLICT_DETECTION.name: detection}
     )
     table.insert(pa.table({"id": pa.array(range(rows), pa.int32()), "v": pa.array([0] * rows)}))
     return table

@@ -19,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from acid_platform.config import GROUP_COMMIT
+from acid_platform.table_properties import GROUP_COMMIT
 from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 
