@@ -7,7 +7,6 @@ merged since: the Cleaner keeps them as long as the history reaches back before 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -104,32 +103,34 @@ class ChangeScan:
 
         A few pieces of work are in memory at a time. Raises CorruptFile, UnsupportedLayout.
         """
-        found: dict[int, int] = defaultdict(int)
-        yield from read_ahead(self._work(found), threads)
-        for place, entity in enumerate(self.entities):
-            if found[place] != entity.removed:
+        counts: list[list[int]] = [[] for _ in self.entities]
+        yield from read_ahead(self._work(counts), threads)
+        for entity, pieces in zip(self.entities, counts, strict=True):
+            if sum(pieces) != entity.removed:
                 raise CorruptFile(
                     f"{self.table} {entity.partition}: {entity.removed} rows were removed, and"
-                    f" {found[place]} of them are in the files of before; run acid fsck"
+                    f" {sum(pieces)} of them are in the files of before; run acid fsck"
                 )
 
-    def _work(self, found: dict[int, int]) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+    def _work(self, counts: list[list[int]]) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        """The pieces of work; those that find removed rows note how many, by entity."""
         for place, entity in enumerate(self.entities):
             values = partition_scalars(self.reader.partition_columns, entity.values)
             for part in entity.parts:
                 for piece in self.reader.work(part, values):
                     if isinstance(part, RemovedRows):
-                        yield _counting(piece, found, place)
+                        yield _counting(piece, counts[place])
                     else:
                         yield piece
 
 
 def _counting(
-    piece: Callable[[], list[pa.RecordBatch]], found: dict[int, int], place: int
+    piece: Callable[[], list[pa.RecordBatch]], counts: list[int]
 ) -> Callable[[], list[pa.RecordBatch]]:
     def work() -> list[pa.RecordBatch]:
         batches = piece()
-        found[place] += sum(batch.num_rows for batch in batches)
+        # Several threads do so at a time: each adds a number of its own, and no sum loses one.
+        counts.append(sum(batch.num_rows for batch in batches))
         return batches
 
     return work

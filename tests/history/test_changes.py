@@ -513,3 +513,22 @@ def test_P39_partitions_that_are_dropped_and_made_again(warehouse: Warehouse) ->
     for low in range(last):
         found = history.table.changes_arrow(history.past[low][0]).read_all().to_pylist()
         history.compare(low, last, found)
+
+
+def test_P39_threads_that_find_removed_rows_at_a_time_count_all_of_them(
+    own: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feed that was read under load took a sound table for a corrupt one."""
+    table = own.create_table("db.t", "k bigint")
+    own.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.history.retention'='1h')")
+    for k in range(6):
+        table.insert([{"k": k}])
+    table.delete("k >= 0")
+
+    def slow_sum(numbers: Iterator[int]) -> int:
+        total = sum(numbers)
+        time.sleep(0.002)
+        return total
+
+    monkeypatch.setattr("acid_platform.engine.changes.sum", slow_sum, raising=False)
+    assert table.changes_arrow(0).read_all().num_rows == 12

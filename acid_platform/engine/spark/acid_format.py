@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ _SOURCES = Path(__file__).parent / "java" / "acidplatform"
 _RESOURCES = "org.codehaus.commons.compiler.util.resource"
 
 _log = logging.getLogger(__name__)
+_guard = threading.Lock()
 _loaded: WeakKeyDictionary[SparkContext, bool] = WeakKeyDictionary()
 _classes: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()
 """The class files of each JVM, by the client of its gateway. A JVM that has loaded them can't
@@ -44,18 +46,19 @@ def has_acid_format(spark: SparkSession) -> bool:
     if os.environ.get(READER_VARIABLE) == "spark" or not hasattr(spark, "_jsparkSession"):
         return False
     context = spark.sparkContext
-    if context not in _loaded:
-        try:
-            _load(spark)
-            _loaded[context] = True
-        except (Py4JError, OSError) as error:
-            _log.warning(
-                "ACID files are read by Spark's own reader, which takes longer: ours can't be"
-                " loaded into this session (%s)",
-                " ".join(str(error).split("\n\tat ")[0].split()),
-            )
-            _loaded[context] = False
-    return _loaded[context]
+    with _guard:  # of two threads that read their first table, one compiles
+        if context not in _loaded:
+            try:
+                _load(spark)
+                _loaded[context] = True
+            except (Py4JError, OSError) as error:
+                _log.warning(
+                    "ACID files are read by Spark's own reader, which takes longer: ours can't be"
+                    " loaded into this session (%s)",
+                    " ".join(str(error).split("\n\tat ")[0].split()),
+                )
+                _loaded[context] = False
+        return _loaded[context]
 
 
 def snapshot_files(spark: SparkSession, *arguments: Any) -> Any:
