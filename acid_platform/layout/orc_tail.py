@@ -32,7 +32,7 @@ _TAIL_FOOTER = 2
 TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
 _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH = 1, 2, 4
-_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE = 1, 2, 3
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
 
 _DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
 _WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
@@ -87,10 +87,15 @@ class Postscript:
         parts = (content[at : at + block] for at in range(0, len(content), block))
         return b"".join(_chunk(part, self.compression) for part in parts)
 
-    def renewed(self, footer: int) -> bytes:
-        """The postscript bytes of a file whose footer has this length."""
+    def renewed(self, footer: int, metadata: int | None = None) -> bytes:
+        """The postscript bytes of a file whose footer, and perhaps metadata, have these lengths."""
+        lengths = {_FOOTER_LENGTH: footer}
+        if metadata is not None:
+            lengths[_METADATA_LENGTH] = metadata
         content = b"".join(
-            protobuf.number(_FOOTER_LENGTH, footer) if field.number == _FOOTER_LENGTH else field.raw
+            protobuf.number(field.number, lengths[field.number])
+            if field.number in lengths
+            else field.raw
             for field in self.fields
         )
         return content + bytes([len(content)])

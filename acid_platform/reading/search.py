@@ -24,7 +24,7 @@ from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_scan import ArrowScan
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.deletes import NO_DELETES
-from acid_platform.storage.orc import acid_columns, open_orc, reading
+from acid_platform.storage.orc import acid_columns, open_orc, read_stripe, reading
 from acid_platform.storage.source_read import EntityRead
 from acid_platform.storage.sources import read_footer
 from acid_platform.transactions import ValidWriteIdList
@@ -173,7 +173,10 @@ class _Search:
             if kinds != [schema.DELETE_EVENT]:
                 return False
             if any(
-                file.read_stripe(index, columns=[row]).column(0).is_valid().true_count
+                read_stripe(self.table.files, path, None, file, index, [row])
+                .column(0)
+                .is_valid()
+                .true_count
                 for index in range(file.nstripes)
             ):
                 raise UnsupportedLayout(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -240,3 +241,27 @@ def partition_value(text: str | None, hive: HiveType) -> Any:
     except (ValueError, ArithmeticError, pa.ArrowException):
         return None
     return text.encode() if hive.kind == "binary" else None
+
+
+def with_leaves(
+    array: pa.Array, chosen: Callable[[pa.DataType], bool], changed: Callable[[pa.Array], pa.Array]
+) -> pa.Array:
+    """The array with each array of a chosen type, at any depth, replaced by `changed` of it."""
+    kind = array.type
+    if chosen(kind):
+        return changed(array)
+    if pa.types.is_struct(kind):
+        fields = [with_leaves(array.field(i), chosen, changed) for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(
+            offsets_of(array),
+            with_leaves(array.keys, chosen, changed),
+            with_leaves(array.items, chosen, changed),
+            mask=nulls_of(array),
+        )
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(
+            offsets_of(array), with_leaves(array.values, chosen, changed), mask=nulls_of(array)
+        )
+    return array

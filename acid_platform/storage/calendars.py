@@ -16,7 +16,7 @@ from pyarrow import orc
 
 from acid_platform.errors import CompactionRefused
 from acid_platform.layout.orc_tail import footer_of, is_proleptic
-from acid_platform.storage.arrow_types import nulls_of, offsets_of
+from acid_platform.storage.arrow_types import with_leaves
 
 FIRST_GREGORIAN = -141_427
 """15 October 1582, in days since 1970."""
@@ -121,25 +121,12 @@ def _integer(kind: pa.DataType) -> pa.DataType:
 
 
 def _mapped(array: pa.Array, renumbered: Callable[[np.ndarray], np.ndarray]) -> pa.Array:
-    kind = array.type
-    if per_day := _units_per_day(kind):
-        given = array.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+    def changed(leaf: pa.Array) -> pa.Array:
+        kind, per_day = leaf.type, _units_per_day(leaf.type)
+        given = leaf.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
         days, rest = np.divmod(given.astype(np.int64), per_day)
         made = renumbered(days) * per_day + rest
-        missing = array.is_null().to_numpy(zero_copy_only=False)
+        missing = leaf.is_null().to_numpy(zero_copy_only=False)
         return pa.array(made, _integer(kind), mask=missing).cast(kind)
-    if pa.types.is_struct(kind):
-        fields = [_mapped(array.field(i), renumbered) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
-    if pa.types.is_map(kind):
-        return pa.MapArray.from_arrays(
-            offsets_of(array),
-            _mapped(array.keys, renumbered),
-            _mapped(array.items, renumbered),
-            mask=nulls_of(array),
-        )
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(
-            offsets_of(array), _mapped(array.values, renumbered), mask=nulls_of(array)
-        )
-    return array
+
+    return with_leaves(array, lambda kind: _units_per_day(kind) > 0, changed)

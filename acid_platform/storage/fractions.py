@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyorc
-from pyarrow import parquet
+from pyarrow import orc, parquet
 
 from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
@@ -22,6 +22,7 @@ from acid_platform.layout.schema import ROW
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc, reading
 from acid_platform.storage.orc_rows import beyond_nanoseconds, parsing
+from acid_platform.storage.writer_zones import stripe_in_utc
 
 _BLOCK = 1 << 20
 _IN_TEXT = re.compile(rb":\d\d\.\d{6}\d*[1-9]")
@@ -60,20 +61,24 @@ def _finer_orc(files: Files, path: str, length: int | None) -> bool:
         return False
     for index in range(file.nstripes):
         with reading(path):
+            in_utc = stripe_in_utc(files, path, length, file, index)
+            content = None if in_utc is None else in_utc[0]
+            stripe = file if content is None else orc.ORCFile(pa.BufferReader(content))
             try:
-                stripe = file.read_stripe(index, columns=names)
+                finer = _finer(stripe.read_stripe(index if content is None else 0, columns=names))
             except pa.ArrowInvalid as error:
                 if not beyond_nanoseconds(error):
                     raise
-                return _finer_by_row(
-                    files, path, length, {name.partition(".")[0] for name in names}
-                )
-        if _finer(stripe):
+                if content is None:
+                    with files.open(path) as stream:
+                        content = bytes(stream.read(length))
+                finer = _finer_by_row(content, path, {name.partition(".")[0] for name in names})
+        if finer:
             return True
     return False
 
 
-def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) -> bool:
+def _finer_by_row(content: bytes, path: str, roots: set[str]) -> bool:
     finer: list[bool] = []
 
     class Watch(pyorc.converters.ORCConverter):
@@ -87,9 +92,9 @@ def _finer_by_row(files: Files, path: str, length: int | None, roots: set[str]) 
         def to_orc(value: Any, zone: Any) -> tuple[int, int]:
             raise NotImplementedError("only for reading")
 
-    with parsing(path), files.open(path) as stream:
+    with parsing(path):
         reader = pyorc.Reader(
-            io.BytesIO(stream.read(length)),
+            io.BytesIO(content),
             column_names=sorted(roots),
             converters=dict.fromkeys(
                 (pyorc.TypeKind.TIMESTAMP, pyorc.TypeKind.TIMESTAMP_INSTANT), Watch

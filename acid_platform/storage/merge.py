@@ -29,7 +29,8 @@ from acid_platform.storage.orc import (
     read_stripe,
     reading,
 )
-from acid_platform.storage.orc_rows import beyond_nanoseconds
+from acid_platform.storage.orc_rows import beyond_nanoseconds, in_microseconds
+from acid_platform.storage.writer_zones import foreign_zones, has_wall_clocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,14 @@ def event_batches(
 def _decoded(
     files: Files, input_file: Input, file: orc.ORCFile, names: list[str], timestamps: str
 ) -> Iterator[pa.RecordBatch]:
-    if timestamps == "us":
+    inside = [name for name in names if has_wall_clocks(file.schema.field(name).type)]
+    foreign = bool(inside) and foreign_zones(files, input_file.path, input_file.length, file)
+    if timestamps == "us" or foreign:
         for index in range(file.nstripes):
-            yield read_stripe(files, input_file.path, input_file.length, file, index, names)
+            batch = read_stripe(files, input_file.path, input_file.length, file, index, names)
+            if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
+                raise WideTimestamps
+            yield batch
         return
     try:
         yield from read_batches(files, input_file.path, input_file.length, names)

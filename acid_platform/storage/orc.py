@@ -20,6 +20,7 @@ from acid_platform.layout.types import Column
 from acid_platform.object_store import store_fault
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import beyond_nanoseconds, wide_timestamps
+from acid_platform.storage.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc
 
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""
@@ -102,16 +103,38 @@ def read_stripe(
 ) -> pa.RecordBatch:
     """These columns (`root` or `root.field`) of one stripe.
 
-    Timestamps are in nanoseconds if all of them fit, else in microseconds. Raises Arrow's errors,
-    and CorruptFile.
+    Timestamps are in nanoseconds if all of them fit, else in microseconds, and wall clock times are
+    those of the writer's time zone. Raises Arrow's errors, CorruptFile, UnsupportedLayout.
     """
+    alone, zone = None, ""
+    if _with_wall_clocks(file.schema, names):
+        found = stripe_in_utc(files, path, length, file, index)
+        if found is not None:
+            alone, zone = found
+            file, index = orc.ORCFile(pa.BufferReader(alone)), 0
     try:
-        return file.read_stripe(index, columns=list(names))
-    except pa.ArrowInvalid as error:
-        if not beyond_nanoseconds(error):
+        batch = file.read_stripe(index, columns=list(names))
+        return on_the_clock(batch, zone, path) if zone else batch
+    except (pa.ArrowInvalid, OverflowError) as error:
+        if isinstance(error, pa.ArrowInvalid) and not beyond_nanoseconds(error):
             raise
     # Arrow reads ORC timestamps in nanoseconds, which end in 2262: decode row by row instead.
-    return wide_timestamps(files, path, length, index, file.schema, names)
+    if alone is None:
+        with files.open(path) as stream:
+            alone = bytes(stream.read(length))
+    batch = wide_timestamps(alone, path, index, file.schema, names)
+    return on_the_clock(batch, zone, path) if zone else batch
+
+
+def _with_wall_clocks(kinds: pa.Schema, names: Sequence[str]) -> bool:
+    for name in names:
+        root, _, field = name.partition(".")
+        kind = kinds.field(name if name in kinds.names else root).type
+        if name not in kinds.names and field:
+            kind = kind.field(field).type
+        if has_wall_clocks(kind):
+            return True
+    return False
 
 
 def read_batches(

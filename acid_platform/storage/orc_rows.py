@@ -80,6 +80,12 @@ def stripe_rows(files: Files, path: str) -> list[int]:
         return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
 
 
+def stripe_zone(content: bytes, path: str, stripe: int) -> str:
+    """The time zone that a stripe names, whatever its compression. Raises CorruptFile."""
+    with parsing(path):
+        return str(pyorc.Reader(io.BytesIO(content)).read_stripe(stripe).writer_timezone)
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRun:
     """A stripe with exactly the row keys (write id, bucket property, first..last)."""
@@ -123,9 +129,8 @@ def key_runs(files: Files, path: str) -> list[KeyRun] | None:
 
 
 def wide_timestamps(
-    files: Files,
+    content: bytes,
     path: str,
-    length: int | None,
     stripe: int,
     schema: pa.Schema,
     names: Sequence[str],
@@ -133,16 +138,15 @@ def wide_timestamps(
     """The result of `ORCFile.read_stripe(stripe, names)`, with timestamps in microseconds.
 
     Decodes row by row, for years that Arrow's nanoseconds can't hold. `schema` is the file's Arrow
-    schema; `names` are root columns or `root.field`; `length` is the committed length of the file.
-    Raises CorruptFile.
+    schema; `names` are root columns or `root.field`; `content`: the file of this path. Raises
+    CorruptFile.
     """
     wanted: dict[str, list[str]] = {}
     for name in names:
         root, _, field = name.partition(".")
         whole = root not in schema.names or not field
         wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
-    with parsing(path), files.open(path) as stream:
-        content = io.BytesIO(stream.read(length))
+    with parsing(path):
         kinds = {
             root: _in_microseconds(
                 pa.struct([schema.field(root).type.field(name) for name in fields])
@@ -152,7 +156,7 @@ def wide_timestamps(
             for root, fields in wanted.items()
         }
         reader = pyorc.Reader(
-            content,
+            io.BytesIO(content),
             struct_repr=pyorc.StructRepr.DICT,
             converters={pyorc.TypeKind.DATE: _Days, **dict.fromkeys(TIMESTAMPS, _Microseconds)},
         )
@@ -181,6 +185,13 @@ def _in_microseconds(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_in_microseconds(kind.key_type), _in_microseconds(kind.item_type))
     return kind
+
+
+def in_microseconds(kind: pa.DataType) -> bool:
+    """Whether the type is or contains a timestamp in microseconds."""
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == "us")
+    return any(in_microseconds(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _for_arrow(value: Any, kind: pa.DataType) -> Any:

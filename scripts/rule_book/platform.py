@@ -225,16 +225,18 @@ GROUP = Group(
         ),
         Rule(
             "P17",
-            "A TIMESTAMP is a wall clock, whatever the time zone of a machine, and a Spark"
-            " session in another zone than UTC is refused.",
+            "A TIMESTAMP is a wall clock, whatever the time zone of a machine or of a file's"
+            " writer, and a Spark session in another zone than UTC is refused.",
             (
                 "engine.spark.session",
                 "engine.spark.spark_types",
+                "storage.writer_zones",
             ),
             (
                 "test_P17_a_session_in_another_time_zone_is_refused",
                 "test_P17_timestamps_are_wall_clocks",
                 "test_P17_the_zone_of_the_driver_moves_no_timestamp",
+                "test_P17_timestamps_of_all_zones_are_those_of_java",
             ),
         ),
         Rule(

@@ -1,0 +1,234 @@
+"""Offsets of time zones as Java's `TimeZone` has them, from the table of a Java installation.
+
+ORC's Java writer stores a timestamp as an instant beside the name of its zone, and ORC's Java
+reader takes the wall clock time from `java.util.TimeZone`. That class knows no offset before 1900
+(it takes the present one), and after 2037 only what two yearly rules say. Its table, `tzdb.dat`,
+is of another release of the tz database than that of the operating system or of Python.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+
+_FIRST = -2_208_988_800
+"""The beginning of 1900 in UTC, where the table of a `TimeZone` begins."""
+_LAST_YEAR = 2037
+_LAST = 2_145_916_799
+"""The last second of 2037 in UTC, where it ends."""
+_DAY = 86_400
+_CYCLE = 146_097 * _DAY
+"""The days of the Gregorian calendar repeat after 400 years."""
+_EPOCH = date(1970, 1, 1)
+_RULES = 1
+_FIXED = re.compile(r"(?:GMT|UTC|UT)(?:([+-])(\d{1,2}):?(\d{2})?)?")
+_UTC, _WALL, _STANDARD = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaZone:
+    """The offsets of a zone: `offsets[i]`, in seconds, up to the instant `starts[i]`.
+
+    From `repeats`, the first instant of a cycle, on, they repeat every 400 years. `ends`: the first
+    instant whose offset is not known.
+    """
+
+    starts: np.ndarray
+    offsets: np.ndarray
+    repeats: int | None = None
+    ends: int | None = None
+
+    def at(self, seconds: np.ndarray) -> np.ndarray:
+        """The offsets in seconds at instants in seconds since 1970, int64 (n,).
+
+        Raises ValueError for an instant whose offset is not known.
+        """
+        if self.ends is not None and len(seconds) and seconds.max() >= self.ends:
+            raise ValueError("no rule tells its offsets from 2037 on")
+        if self.repeats is not None:
+            since = np.maximum(seconds - self.repeats, 0)
+            seconds = seconds - since // _CYCLE * _CYCLE
+        found: np.ndarray = self.offsets[np.searchsorted(self.starts, seconds, side="right")]
+        return found
+
+    def instant(self, wall: int) -> int:
+        """The instant of a wall clock time that is far from any change."""
+        offset = 0
+        for _ in range(2):
+            offset = int(self.at(np.array([wall - offset]))[0])
+        return wall - offset
+
+
+def fixed_zone(name: str) -> JavaZone | None:
+    """A zone that is UTC or a distance from it, such as `GMT+05:30`; else None."""
+    match = _FIXED.fullmatch(name)
+    if match is None:
+        return None
+    sign, hours, minutes = match.groups()
+    offset = int(hours or 0) * 3600 + int(minutes or 0) * 60
+    return _constant(-offset if sign == "-" else offset)
+
+
+def zone_rules(table: bytes) -> dict[str, bytes]:
+    """The rules of each zone in a `tzdb.dat`, by name. Raises ValueError, struct.error."""
+    data = _Data(table)
+    if data.numbers(">b") != (1,) or data.text() != "TZDB":
+        raise ValueError("it is no table of time zones")
+    versions = [data.text() for _ in range(data.short())]
+    regions = [data.text() for _ in range(data.short())]
+    rules = [data.take(data.short()) for _ in range(data.short())]
+    known: dict[str, bytes] = {}
+    for _ in versions:
+        for _ in range(data.short()):
+            region, rule = data.short(), data.short()
+            known[regions[region]] = rules[rule]
+    for _ in range(data.short()):
+        alias, region = data.short(), data.short()
+        known[regions[alias]] = known[regions[region]]
+    return known
+
+
+def java_zone(rules: bytes) -> JavaZone:
+    """A zone from its rules in `tzdb.dat`. Raises ValueError, struct.error."""
+    data = _Data(rules)
+    if data.numbers(">b") != (_RULES,):
+        raise ValueError("it has no rules of a time zone")
+    count = data.long_count()
+    for _ in range(count):
+        data.instant()
+    raw = [data.offset() for _ in range(count + 1)][-1]
+    count = data.long_count()
+    changes = [data.instant() for _ in range(count)]
+    offsets = [data.offset() for _ in range(count + 1)]
+    yearly = [_Rule.read(data) for _ in range(*data.numbers(">b"))]
+    listed = [
+        (start, offset)
+        for start, offset in zip(changes, offsets[1:], strict=True)
+        if _FIRST <= start <= _LAST
+    ]
+    if not listed:
+        return _constant(raw)
+    before = offsets[changes.index(listed[0][0])]
+    table = [(_FIRST, before), *listed]
+    cut = changes[-1] > _LAST
+    last = _LAST_YEAR if cut else _year(changes[-1] + offsets[-1])
+    if cut:  # Java guesses rules from the last two changes of its table
+        return _of(raw, table, ends=_LAST + 1 - 365 * _DAY)
+    if len(yearly) > 1:
+        coming = [rule.change(year) for year in range(last + 1, last + 402) for rule in yearly]
+        return _of(raw, [*table, *sorted(coming)], repeats=min(coming)[0])
+    end = int((date(_LAST_YEAR, 1, 1) - _EPOCH).total_seconds()) - raw
+    return _of(raw, [*table, (end, raw)])
+
+
+def _constant(offset: int) -> JavaZone:
+    return _of(offset, [])
+
+
+def _of(
+    first: int,
+    changes: Sequence[tuple[int, int]],
+    repeats: int | None = None,
+    ends: int | None = None,
+) -> JavaZone:
+    return JavaZone(
+        np.array([start for start, _ in changes], np.int64),
+        np.array([first, *(offset for _, offset in changes)], np.int64),
+        repeats,
+        ends,
+    )
+
+
+def _year(wall: int) -> int:
+    return (_EPOCH + timedelta(seconds=wall)).year
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A change of the offset in every year, from `before` to `after`."""
+
+    month: int
+    day: int
+    """Of the month; negative: from its end."""
+    weekday: int
+    """1: Monday; the first one not before the day, or not after a negative day. 0: any."""
+    time: int
+    clock: int
+    standard: int
+    before: int
+    after: int
+
+    @classmethod
+    def read(cls, data: _Data) -> _Rule:
+        (packed,) = data.numbers(">I")
+        time, standard = packed >> 14 & 31, packed >> 4 & 255
+        before, after = packed >> 2 & 3, packed & 3
+        seconds = data.numbers(">i")[0] if time == 31 else time * 3600
+        base = data.numbers(">i")[0] if standard == 255 else (standard - 128) * 900
+        return cls(
+            packed >> 28,
+            (packed >> 22 & 63) - 32,
+            packed >> 19 & 7,
+            seconds,
+            packed >> 12 & 3,
+            base,
+            data.numbers(">i")[0] if before == 3 else base + before * 1800,
+            data.numbers(">i")[0] if after == 3 else base + after * 1800,
+        )
+
+    def change(self, year: int) -> tuple[int, int]:
+        """The instant of the change in a year, and the offset after it."""
+        if self.day < 0:
+            following = date(year + self.month // 12, self.month % 12 + 1, 1)
+            day = following + timedelta(days=self.day)
+            if self.weekday:
+                day -= timedelta(days=(day.isoweekday() - self.weekday) % 7)
+        else:
+            day = date(year, self.month, self.day)
+            if self.weekday:
+                day += timedelta(days=(self.weekday - day.isoweekday()) % 7)
+        wall = (day - _EPOCH).days * _DAY + self.time
+        shift = {_UTC: 0, _WALL: self.before, _STANDARD: self.standard}[self.clock]
+        return wall - shift, self.after
+
+
+class _Data:
+    """Reads Java's big-endian numbers and texts one after another."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def numbers(self, form: str) -> tuple[int, ...]:
+        return struct.unpack(form, self.take(struct.calcsize(form)))
+
+    def take(self, size: int) -> bytes:
+        start = self._at
+        self._at += size
+        return self._content[start : self._at]
+
+    def short(self) -> int:
+        return self.numbers(">H")[0]
+
+    def text(self) -> str:
+        return self.take(self.short()).decode()
+
+    def long_count(self) -> int:
+        return self.numbers(">i")[0]
+
+    def offset(self) -> int:
+        """An offset from UTC in seconds."""
+        (quarters,) = self.numbers(">b")
+        return self.numbers(">i")[0] if quarters == 127 else quarters * 900
+
+    def instant(self) -> int:
+        """Seconds since 1970."""
+        high, middle, low = self.numbers(">BBB") if self._content[self._at] != 255 else (255, 0, 0)
+        if high == 255:
+            self._at += 1
+            return self.numbers(">q")[0]
+        return (high << 16 | middle << 8 | low) * 900 - 4_575_744_000
