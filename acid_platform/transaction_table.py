@@ -7,7 +7,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts, merge_clauses
+from acid_platform.engine.merge_clauses import (
+    MergeAction,
+    MergeClause,
+    MergeCounts,
+    merge_clauses,
+    require_reachable,
+)
 from acid_platform.engine.publishing import write_truncation
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
@@ -229,6 +235,7 @@ class TransactionTable:
                 f"MERGE into {self.name} has no WHEN clause: say what happens to rows that match,"
                 " or to those that don't"
             )
+        require_reachable(chosen)
         only_inserts = all(clause.action is MergeAction.INSERT for clause in chosen)
         self._refuse_insert_only("MERGE")
         self.require_writable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -48,6 +48,23 @@ def merge_clauses(
         yield MergeClause(MergeAction.UPDATE, update)
     if insert is not None:
         yield MergeClause(MergeAction.INSERT, None if insert == "*" else insert)
+
+
+def require_reachable(clauses: Sequence[MergeClause]) -> None:
+    """Raises InvalidExpression for a clause that no row reaches: one before it, for the same rows,
+    has no condition."""
+    unconditional: dict[bool, MergeClause] = {}
+    for clause in clauses:
+        inserts = clause.action is MergeAction.INSERT
+        if inserts in unconditional:
+            words = f"WHEN {'NOT ' if inserts else ''}MATCHED"
+            raise InvalidExpression(
+                f"MERGE: {words} THEN {clause.action.name} is never reached, since {words} THEN"
+                f" {unconditional[inserts].action.name} before it takes every row; give that one a"
+                " condition, or leave one out"
+            )
+        if clause.condition is None:
+            unconditional[inserts] = clause
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,14 @@ Sources = Mapping[str, SourceRead | ChangeRead]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A predicate that also reads other tables: `SELECT * FROM <target> AS … WHERE …`.
+    """A predicate that also reads other tables: `FROM <target> AS … WHERE …`.
 
     `target` and the keys of `sources` are placeholders in `text`. `pruning`: the part of the
     predicate that only reads the table itself.
     """
 
     text: str
+    """What follows the columns of a SELECT that returns the accepted rows."""
     target: str
     sources: Sources
     pruning: str | None = None

@@ -12,6 +12,7 @@ from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStat
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
+from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.views import query_now
 
@@ -85,7 +86,7 @@ class Catalog:
     def view(self, full: str) -> ViewRecord | None:
         return None if full in self._tables else self.views.get(full)
 
-    def view_query(self, full: str) -> str | None:
+    def view_query(self, full: str) -> Query | None:
         """The query of a view over the present tables; None for any other name.
 
         Raises NoSuchTable, UnknownColumn, InvalidDefinition: see query_now.
@@ -175,6 +176,7 @@ class Catalog:
         return self.record(name)
 
     def columns(self, full: str) -> tuple[str, ...]:
+        """The names of the columns of a table or view, those of partitions included."""
         changes = self.changes(full)
         if changes is not None:
             return tuple(column.name for column in changes.columns)

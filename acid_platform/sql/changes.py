@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,19 +14,21 @@ from acid_platform.group_commit import interval_ms
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
+from acid_platform.sql.names import Member, assigned_column, bare, called
 from acid_platform.sql.partitions import fixed_values, matching
-from acid_platform.sql.scopes import full_name
 from acid_platform.sql.sources import bind
 from acid_platform.sql.statements import (
+    Assignment,
     Change,
     Delete,
     Insert,
     MergeInto,
+    Rows,
     Truncate,
     Update,
     When,
 )
-from acid_platform.sql.views import expand
+from acid_platform.sql.text import Expression, Query, query, quoted
 from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
@@ -60,15 +62,12 @@ class Changes:
             case Insert():
                 return Done.changed("INSERT", self._insert(statement, record))
             case Update():
-                texts = {
-                    name: _bare(value, statement.alias, record.name)
-                    for name, value in statement.assignments.items()
-                }
-                where = self._where(statement.where, statement.alias, record)
+                texts = self._assigned(statement.assignments, statement, record)
+                where = self._where(statement, record)
                 rows = self.txn.table(record.name).update(texts, where)
                 return Done.changed("UPDATE", rows)
             case Delete():
-                where = self._where(statement.where, statement.alias, record)
+                where = self._where(statement, record)
                 return Done.changed("DELETE", self.txn.table(record.name).delete(where))
             case MergeInto():
                 return self._merge(statement, record)
@@ -93,48 +92,106 @@ class Changes:
         for name in matching(self.txn.declared, record, statement.partition):
             target.truncate(name)
 
-    def _where(self, where: exp.Expr | None, alias: str, record: TableRecord) -> Where:
+    def _assigned(
+        self, assignments: Sequence[Assignment], statement: Update, record: TableRecord
+    ) -> dict[str, str]:
+        member = _member(statement, record)
+        return {
+            name: bare(value, member)
+            for name, value in _by_column(assignments, member, "UPDATE").items()
+        }
+
+    def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
         from acid_platform.engine.queries import Condition
 
+        where = statement.where
         if where is None:
             return None
-        if not where.find(exp.Query):
-            return _bare(where, alias, record.name)
-        name = reading.placeholder()
-        stand_in = exp.alias_(exp.to_table(name), alias, table=True)
-        query = exp.select("*").from_(stand_in).where(_aliased(where, alias, record.name))
-        whole = expand(query, self.catalog.current_database, self.catalog.view_query)
-        columns = self.catalog.columns(record.name)
-        target = full_name(exp.to_table(name), self.catalog.current_database)
+        if not where.tree.find(exp.Query):
+            return bare(where, _member(statement, record))
         bound = bind(
-            whole,
+            rows_of(statement, record, "1"),
             reading.placeholder(),
-            lambda name: columns if name == target else self.catalog.columns(name),
+            self.catalog.columns,
             self.catalog.current_database,
+            self.catalog.view_query,
         )
-        (own,) = [source for source in bound.sources if source.table == target]
-        others = [source for source in bound.sources if source.table != target]
+        own, *others = bound.sources
         return Condition(
-            bound.text,
+            bound.text.removeprefix(_ONE),
             own.placeholder,
             reading.reads_of(self.catalog, others, self.txn.scans),
             own.where,
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
-        source = reading.run(self.warehouse, self.catalog, statement.source, self.txn.scans)
+        result = reading.run(self.warehouse, self.catalog, statement.source, self.txn.scans)
+        target = _member(statement, record)
+        database = statement.source_database
+        source = Member(
+            statement.source_alias,
+            database if database is None else database or self.catalog.current_database,
+            frozenset(name.lower() for name in result.columns),
+        )
+        aliases = (statement.alias, statement.source_alias)
+        if aliases[0] == aliases[1]:
+            aliases = (aliases[0], f"{aliases[1]} 2")
+        both = dict(zip((target, source), aliases, strict=True))
 
-        def text(node: exp.Expr) -> str:
-            return _aliased(node, statement.alias, record.name).sql(dialect="spark")
+        def clause(when: When) -> MergeClause:
+            sides = {source: aliases[1]} if when.verb is MergeAction.INSERT else both
+            condition = None if when.condition is None else called(when.condition, sides)
+            given = _by_column(when.assignments, target, "MERGE")
+            if when.verb is MergeAction.INSERT:
+                inserted = _inserted_by(when, record)
+                if inserted is None:
+                    return MergeClause(when.verb, None, condition)
+                given = inserted
+            texts = {name: called(value, sides) for name, value in given.items()}
+            return MergeClause(when.verb, texts or None, condition)
 
         counts = self.txn.table(record.name).merge(
-            source,
-            text(statement.on),
-            clauses=[_clause(when, record, text) for when in statement.whens],
-            aliases=(statement.alias, statement.source_alias),
+            result,
+            called(statement.on, both),
+            clauses=[clause(when) for when in statement.whens],
+            aliases=aliases,
         )
         rows = counts.updated + counts.deleted + counts.inserted
         return Done.changed("MERGE", rows)
+
+
+_ONE = "SELECT 1"
+
+
+def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*") -> Query:
+    """The query of the rows that a statement changes."""
+    text = f"SELECT {columns} FROM {'.'.join(map(quoted, record.name.split('.')))}"
+    if statement.aliased:
+        text += f" AS {quoted(statement.alias)}"
+    return query(text if statement.where is None else f"{text} WHERE {statement.where.text}")
+
+
+def _member(statement: Update | Delete | MergeInto, record: TableRecord) -> Member:
+    """The table that a statement changes, under the name that its columns are called by."""
+    columns = frozenset(name for name, _ in (*record.columns, *record.partition_columns))
+    database = None if statement.aliased else record.name.partition(".")[0]
+    return Member(statement.alias, database, columns, virtual=True)
+
+
+def _by_column(
+    assignments: Sequence[Assignment], member: Member, what: str
+) -> dict[str, Expression]:
+    """The values of SET by the column that each target means.
+
+    Raises InvalidExpression for a column that is named twice, and as `assigned_column`.
+    """
+    values: dict[str, Expression] = {}
+    for assignment in assignments:
+        name = assigned_column(assignment.target, member, what)
+        if name in values:
+            raise InvalidExpression(f"{what} SET names column {name!r} twice")
+        values[name] = assignment.value
+    return values
 
 
 def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert) -> Done | None:
@@ -144,7 +201,9 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     UnsupportedStatement for a view, and what a commit raises.
     """
     given = statement.source
-    if statement.overwrite or not isinstance(given, exp.Values) or given.find(exp.Query):
+    if statement.overwrite or not isinstance(given, Rows):
+        return None
+    if any(value.tree.find(exp.Query) for row in given.rows for value in row):
         return None
     record = target_of(statement, catalog)
     if not interval_ms(record) or warehouse.engines.wanted_here == "spark":
@@ -175,18 +234,18 @@ def _inserted(
     """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
     own, keys = columns_of_record(record)
     fixed, names = _target_columns(statement, record)
-    query = statement.source
-    if isinstance(query, exp.Values):
+    source = statement.source
+    if isinstance(source, Rows):
         kinds = {column.name: column.type.kind for column in (*own, *keys)}
-        query = _rows(query, [(name, kinds.get(name, "string")) for name in names], record.name)
-    result = reading.run(warehouse, catalog, query, scans)
+        source = _values(source, [(name, kinds.get(name, "string")) for name in names], record.name)
+    result = reading.run(warehouse, catalog, source, scans)
     if len(result.columns) != len(names):
         raise WrongType(
             f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"
             f" {len(names)} are needed: {', '.join(names)}"
         )
     rows = result.renamed(names)
-    if isinstance(statement.source, exp.Values):
+    if isinstance(statement.source, Rows):
         rows = rows.in_one_file()  # a few rows, in the given order
     return fixed, rows
 
@@ -217,83 +276,36 @@ def _target_columns(
     return fixed, [*names, *(key for key in dynamic if key not in names)]
 
 
-def _rows(values: exp.Values, places: list[tuple[str, str]], table: str) -> exp.Query:
+def _values(values: Rows, places: list[tuple[str, str]], table: str) -> Query:
     """VALUES as a query; texts for numbers, dates and timestamps are cast, or are an error."""
     rows = []
-    for row in values.expressions:
-        given = list(row.expressions) if isinstance(row, exp.Tuple) else [row]
-        if len(given) != len(places):
+    for row in values.rows:
+        if len(row) != len(places):
             raise WrongType(
-                f"INSERT into {table}: a row of VALUES has {len(given)} values, but needs"
+                f"INSERT into {table}: a row of VALUES has {len(row)} values, but needs"
                 f" {len(places)}: {', '.join(name for name, _ in places)}"
             )
-        rows.append(
-            exp.Tuple(
-                expressions=[
-                    _cast_text(value, kind) for value, (_, kind) in zip(given, places, strict=True)
-                ]
-            )
-        )
-    alias = exp.TableAlias(this=exp.to_identifier("v"))
-    return exp.select("*").from_(exp.Values(expressions=rows, alias=alias))
+        texts = (_cast_text(value, kind) for value, (_, kind) in zip(row, places, strict=True))
+        rows.append(f"({', '.join(texts)})")
+    return query(f"SELECT * FROM VALUES {', '.join(rows)} AS v")
 
 
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
 
 
-def _cast_text(value: exp.Expr, kind: str) -> exp.Expr:
-    text = isinstance(value, exp.Literal) and value.is_string
-    return exp.cast(value.copy(), kind, dialect="spark") if text and kind in _CAST else value.copy()
+def _cast_text(value: Expression, kind: str) -> str:
+    is_text = isinstance(value.tree, exp.Literal) and value.tree.is_string
+    return f"CAST({value.text} AS {kind})" if is_text and kind in _CAST else value.text
 
 
-def _clause(when: When, record: TableRecord, text: Callable[[exp.Expr], str]) -> MergeClause:
-    condition = None if when.condition is None else text(when.condition)
-    if when.verb is MergeAction.DELETE:
-        return MergeClause(MergeAction.DELETE, None, condition)
+def _inserted_by(when: When, record: TableRecord) -> dict[str, Expression] | None:
+    """The values of WHEN NOT MATCHED by column; None: all columns of the source, by name."""
     if when.values is None:
-        return MergeClause(MergeAction.INSERT, None, condition)
-    every = [name for name, _ in (*record.columns, *record.partition_columns)]
-    names = when.columns or every
+        return None
+    names = when.columns or [name for name, _ in (*record.columns, *record.partition_columns)]
     if len(names) != len(when.values):
         raise InvalidExpression(
             f"MERGE INSERT into {record.name} has {len(when.values)} values, but needs"
             f" {len(names)}: {', '.join(names)}"
         )
-    values: Mapping[str, str] = {
-        name: text(value) for name, value in zip(names, when.values, strict=True)
-    }
-    return MergeClause(when.verb, values, condition)
-
-
-def _bare(node: exp.Expr, alias: str, table: str) -> str:
-    """The expression in Spark SQL, with unqualified columns of the table."""
-    copy = exp.Paren(this=node.copy())
-    for column, rest in _qualified(copy, alias, table):
-        last, *qualifiers = reversed(rest)
-        column.replace(exp.column(last, *qualifiers, quoted=True))
-    inner: exp.Expr = copy.this
-    return inner.sql(dialect="spark")
-
-
-def _aliased(node: exp.Expr, alias: str, table: str) -> exp.Expr:
-    """A copy in which `db.t.c` is written `alias.c`."""
-    copy = exp.Paren(this=node.copy())
-    for column, rest in _qualified(copy, None, table):
-        last, *qualifiers = reversed([alias, *rest])
-        column.replace(exp.column(last, *qualifiers, quoted=True))
-    inner: exp.Expr = copy.this
-    return inner
-
-
-def _qualified(
-    node: exp.Expr, alias: str | None, table: str
-) -> Iterable[tuple[exp.Column, list[str]]]:
-    """Columns qualified by the table's alias or full name, with the parts after the qualifier."""
-    full = table.split(".")
-    for column in list(node.find_all(exp.Column)):
-        parts = [part.name for part in column.parts]
-        lower = [part.lower() for part in parts]
-        if len(parts) > 2 and lower[:2] == full:
-            yield column, parts[2:]
-        elif len(parts) > 1 and alias is not None and lower[0] == alias:
-            yield column, parts[1:]
+    return dict(zip(names, when.values, strict=True))

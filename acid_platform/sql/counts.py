@@ -30,7 +30,8 @@ def counted_table(tree: exp.Query) -> CountedTable | None:
         and not count.this.args.get("except_")
     ):
         return None
-    table = tree.args["from_"].this
+    source = tree.args.get("from_")
+    table = source.this if source is not None else None
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         return None
     if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:

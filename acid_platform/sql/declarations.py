@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.sql.statements import CreateTable, CreateView
+from acid_platform.sql.text import Query
 from acid_platform.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 
 STORED_AS = MappingProxyType(
@@ -23,7 +24,7 @@ STORED_AS = MappingProxyType(
 """STORED AS → the platform's format; formats other than ORC need insert-only tables."""
 
 
-def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> CreateTable:
+def table_declaration(tree: exp.Create, name: str, query: Query | None) -> CreateTable:
     """The declaration of a table; `query` is that of CREATE TABLE AS SELECT.
 
     Raises InvalidDefinition, and UnsupportedStatement for clauses that are not supported.
@@ -79,11 +80,8 @@ def table_declaration(tree: exp.Create, name: str, query: exp.Query | None) -> C
     )
 
 
-def view_declaration(tree: exp.Create, name: str, query: str) -> CreateView:
-    """The declaration of a view; `query` is its text.
-
-    Raises UnsupportedStatement for clauses that are not supported.
-    """
+def view_declaration(tree: exp.Create, name: str, query: Query) -> CreateView:
+    """The declaration of a view. Raises UnsupportedStatement for clauses that are not supported."""
     for clause in _properties(tree):
         raise _unsupported("CREATE VIEW", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []

@@ -35,11 +35,10 @@ from acid_platform.sql.statements import (
     RollBack,
     SetProperties,
 )
-from acid_platform.sql.views import columns_read, expand, named, parsed, self_contained
+from acid_platform.sql.text import Query
+from acid_platform.sql.views import columns_read, named, self_contained, tables_read
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from acid_platform.engine.results import Result
     from acid_platform.warehouse import Warehouse
 
@@ -198,7 +197,7 @@ def _create_from_query(
     return Done.changed("CREATE TABLE", rows)
 
 
-def _run(warehouse: Warehouse, catalog: Catalog, query: exp.Query) -> Result:
+def _run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.fresh(*reading.tables_of(catalog, query)) as read:
         seen = Catalog(warehouse.metastore, catalog.current_database, read)
@@ -211,8 +210,8 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
     if statement.if_not_exists and full in catalog.views:
         return
     query = self_contained(statement.query, catalog.current_database, catalog.declared)
-    expand(parsed(query), catalog.current_database, catalog.view_query, (full,))
-    result = _run(warehouse, catalog, parsed(query))
+    tables_read(query, catalog.current_database, catalog.view_query, (full,))
+    result = _run(warehouse, catalog, query)
     columns = result.declared()
     names = statement.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
@@ -223,7 +222,7 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
         raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
     warehouse.metastore.create_view(
         full,
-        query if list(names) == result.columns else named(query, names),
+        query.text if list(names) == result.columns else named(query, names),
         [(name, str(column.type)) for name, column in zip(names, columns, strict=True)],
         columns_read(query, catalog.declared),
         statement.if_not_exists,

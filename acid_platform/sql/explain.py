@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.engine.queries import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
-from acid_platform.sql.changes import target_of
+from acid_platform.sql.changes import rows_of, target_of
 from acid_platform.sql.statements import (
     Change,
     Delete,
     Insert,
     MergeInto,
-    Query,
     Truncate,
     Update,
 )
+from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
 from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
@@ -42,7 +40,7 @@ def explain(
     Raises what the statement would raise before it runs.
     """
     text: list[str] = []
-    query = statement.tree if isinstance(statement, Query) else _read_by(statement)
+    query = statement if isinstance(statement, Query) else _read_by(statement, catalog)
     if not isinstance(statement, Query):
         text += _locks(warehouse, target_of(statement, catalog), statement)
     if query is not None:
@@ -54,16 +52,15 @@ def explain(
     return Shown.lines("Explain", text)
 
 
-def _read_by(statement: Change) -> exp.Query | None:
+def _read_by(statement: Change, catalog: Catalog) -> Query | None:
     """The query whose rows a statement changes or inserts."""
     match statement:
-        case Insert() if isinstance(statement.source, exp.Query):
+        case Insert() if isinstance(statement.source, Query):
             return statement.source
         case MergeInto():
             return statement.source
         case Update() | Delete():
-            query = exp.select("*").from_(exp.to_table(statement.table, alias=statement.alias))
-            return query.where(statement.where) if statement.where else query
+            return rows_of(statement, target_of(statement, catalog))
     return None
 
 

@@ -29,7 +29,7 @@ def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -
     if (
         select is None
         or table.args.get("pivots")
-        or any(join.method == "NATURAL" for join in select.args.get("joins") or ())
+        or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
     ):
         return None
     stars = (star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
@@ -65,7 +65,7 @@ class _PushDown:
 
     def select(self, select: exp.Select) -> None:
         """Push each condition of a SELECT to the member of FROM whose columns it compares."""
-        if select.find(exp.TableSample) is not None:
+        if select.find(exp.TableSample, exp.Pivot) is not None:
             return
         sides = list(members(select))
         for condition, allowed in _applied(select, sides):
@@ -133,7 +133,9 @@ class _PushDown:
             inner.args.get(clause) for clause in _ROWS_MATTER
         ):
             return None
-        if inner.find(exp.TableSample) or any(item.find(*_VOLATILE) for item in inner.expressions):
+        if inner.find(exp.TableSample, exp.Pivot) or any(
+            item.find(*_VOLATILE) for item in inner.expressions
+        ):
             return None
         return inner
 

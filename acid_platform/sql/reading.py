@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from sqlglot import exp
 
 from acid_platform.config import Settings
 from acid_platform.engine.arrow_reads import by_arrow
@@ -22,9 +21,10 @@ from acid_platform.reading.known_columns import unresolved_column
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Bound, Source, bind
+from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between
 from acid_platform.sql.unknown_names import unknown_name
-from acid_platform.sql.views import expand
+from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.tables.context import ScanRequest
 
@@ -40,7 +40,7 @@ Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A query in Spark SQL, and what it reads of each table, by placeholder."""
+    """A query, and what it reads of each table, by the placeholder in its text."""
 
     text: str
     reads: Sources
@@ -57,19 +57,19 @@ class Planned:
         return replace(self, text=text, reads=reads)
 
 
-def plan(catalog: Catalog, query: exp.Query, scans: Scans) -> Planned:
+def plan(catalog: Catalog, query: Query, scans: Scans) -> Planned:
     """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
     bound = _bound(catalog, query)
     reads = reads_of(catalog, bound.sources, scans)
     return Planned(bound.text, reads, bound.sources, catalog.in_force)
 
 
-_BOUND: Recent[object, tuple[exp.Query, Bound]] = Recent(256)
+_BOUND: Recent[object, tuple[Query, Bound]] = Recent(256)
 """By the identity of the query, which is kept with it, the database, and the declarations of the
 tables; only of queries without views."""
 
 
-def _bound(catalog: Catalog, query: exp.Query) -> Bound:
+def _bound(catalog: Catalog, query: Query) -> Bound:
     """The query over placeholders, which are the same when the same parsed query comes again.
 
     Raises NoSuchTable, UnknownColumn, InvalidDefinition.
@@ -82,31 +82,27 @@ def _bound(catalog: Catalog, query: exp.Query) -> Bound:
         key = (id(query), database, catalog.metastore_id, tables)
         if (known := _BOUND.get(key)) is not None:
             return known[1]
-    whole = expand(query, database, catalog.view_query)
-    if wrong := unknown_name(whole, catalog.columns, database):
+    if wrong := unknown_name(query.tree, catalog.columns, database):
         raise unresolved_column(wrong.name, list(wrong.known))
-    bound = bind(whole, placeholder(), catalog.columns, database)
+    bound = bind(query, placeholder(), catalog.columns, database, catalog.view_query)
     if key is not None:
         _BOUND.put(key, (query, bound))
     return bound
 
 
-def names_in(catalog: Catalog, query: exp.Query) -> list[str]:
+def names_in(catalog: Catalog, query: Query) -> list[str]:
     """The full names of the tables and views that a query itself names."""
     database = catalog.current_database
-    return sorted({catalog.full(full_name(table, database)) for table in stored_tables(query)})
+    return sorted({catalog.full(full_name(table, database)) for table in stored_tables(query.tree)})
 
 
-def tables_of(catalog: Catalog, query: exp.Query) -> list[str]:
+def tables_of(catalog: Catalog, query: Query) -> list[str]:
     """The tables that a query reads, also through views, so that a lease can protect them.
 
     Raises NoSuchTable, InvalidDefinition.
     """
-    database = catalog.current_database
-    whole = expand(query, database, catalog.view_query)
-    return sorted(
-        {catalog.record(full_name(table, database)).name for table in stored_tables(whole)}
-    )
+    names = tables_read(query, catalog.current_database, catalog.view_query)
+    return sorted({catalog.record(name).name for name in names})
 
 
 def placeholder() -> str:
@@ -148,7 +144,7 @@ def reads_of(
     return {source.placeholder: reads[source.placeholder] for source in sources}
 
 
-def run(warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans) -> Result:
+def run(warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans) -> Result:
     """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark."""
     return computed(warehouse, plan(catalog, query, scans))
 
@@ -166,10 +162,10 @@ def computed(warehouse: Warehouse, planned: Planned) -> Result:
 
 
 def count_from_footers(
-    warehouse: Warehouse, catalog: Catalog, query: exp.Query, scans: Scans
+    warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans
 ) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
-    counted = counted_table(query)
+    counted = counted_table(query.tree)
     if counted is None or changes_between(counted.table) is not None:
         return None
     if catalog.view(catalog.full(counted.table)) is not None:

@@ -64,3 +64,26 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     if isinstance(condition, exp.Paren):
         return conjuncts(condition.this)
     return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
+
+
+def visible_selects(node: exp.Expr) -> Iterator[exp.Select]:
+    """The SELECTs whose members a name may mean where it stands, from the inside out.
+
+    A subquery in FROM and a CTE don't see the members beside them; LATERAL and conditions of joins
+    do.
+    """
+    beside = False
+    below, around = node, node.parent
+    while around is not None:
+        match around:
+            case exp.Select():
+                if not beside:
+                    yield around
+                beside = False
+            case exp.Lateral():
+                beside = False
+            case exp.CTE():
+                beside = True
+            case exp.From() | exp.Join() if around.this is below:
+                beside = not isinstance(below, exp.Lateral)
+        below, around = around, around.parent

@@ -38,16 +38,15 @@ from acid_platform.sql.statements import (
     Definition,
     Explain,
     Insert,
-    Query,
     SetValue,
     Show,
     Statement,
     Use,
 )
+from acid_platform.sql.text import Query
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlglot import exp
 
     from acid_platform.transaction import Transaction
     from acid_platform.warehouse import Warehouse
@@ -56,13 +55,6 @@ Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 Outcome: TypeAlias = Result | Shown | Done
 """The same before anybody asked for pandas, whose import takes longer than the statement."""
-
-
-LONGEST_KEPT = 10_000
-"""Characters of a script whose parsed queries are kept for the next time.
-
-Nobody changes the tree of a query; those of other statements are changed while they run.
-"""
 
 
 LONGEST_KEPT = 10_000
@@ -153,14 +145,14 @@ class SqlSession:
             case Abort():
                 return self._abort(statement)
             case Explain():
-                query = statement.statement
-                tree = query.tree if isinstance(query, Query) else None
-                with self._reading(catalog, tree) as (seen, scans):
-                    return explain(warehouse, seen, query, scans)
+                explained = statement.statement
+                query = explained if isinstance(explained, Query) else None
+                with self._reading(catalog, query) as (seen, scans):
+                    return explain(warehouse, seen, explained, scans)
 
     @contextmanager
     def _reading(
-        self, catalog: Catalog, query: exp.Query | None
+        self, catalog: Catalog, query: Query | None
     ) -> Iterator[tuple[Catalog, reading.Scans]]:
         """Declarations and scans of one snapshot: the transaction's, or a new one (P28)."""
         if self._txn is not None:
@@ -185,12 +177,12 @@ class SqlSession:
         return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
 
     def _select(self, catalog: Catalog, statement: Query) -> Result:
-        with self._reading(catalog, statement.tree) as (seen, scans):
+        with self._reading(catalog, statement) as (seen, scans):
             if self._txn is None:
-                counted = reading.count_from_footers(self._warehouse, seen, statement.tree, scans)
+                counted = reading.count_from_footers(self._warehouse, seen, statement, scans)
                 if counted is not None:
                     return counted
-            return reading.run(self._warehouse, seen, statement.tree, scans)
+            return reading.run(self._warehouse, seen, statement, scans)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
         def work(txn: Transaction) -> Done:

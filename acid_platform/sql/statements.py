@@ -1,6 +1,7 @@
 """Statements as values; nothing runs here.
 
-Names are in lower case, with or without a database, as written. Trees are sqlglot's.
+Names are in lower case, with or without a database, as written. Queries and expressions are texts
+as written, see `text`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sqlglot import exp
-
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.metastore.pasts import AsOf
+from acid_platform.sql.text import Expression, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,6 @@ class PartitionSpec:
 
 
 # --- reading --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A SELECT without side effects."""
-
-    tree: exp.Query
 
 
 class Listing(Enum):
@@ -63,29 +56,50 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of VALUES."""
+
+    rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Insert:
     """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
 
     table: str
-    source: exp.Query | exp.Values
+    source: Query | Rows
     columns: tuple[str, ...] = ()
     partition: PartitionSpec | None = None
     overwrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
+class Assignment:
+    """`target = value` of SET; the target's parts are in lower case."""
+
+    target: tuple[str, ...]
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
+    """UPDATE; `alias` is the name of the table if it is not `aliased`."""
+
     table: str
     alias: str
-    assignments: Mapping[str, exp.Expr]
-    where: exp.Expr | None = None
+    assignments: tuple[Assignment, ...]
+    where: Expression | None = None
+    aliased: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """DELETE; `alias` is the name of the table if it is not `aliased`."""
+
     table: str
     alias: str
-    where: exp.Expr | None = None
+    where: Expression | None = None
+    aliased: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +107,27 @@ class When:
     """A WHEN clause; INSERT without `columns` takes all by position, with `values` None by name."""
 
     verb: MergeAction
-    condition: exp.Expr | None = None
+    condition: Expression | None = None
+    assignments: tuple[Assignment, ...] = ()
     columns: tuple[str, ...] = ()
-    values: tuple[exp.Expr, ...] | None = ()
+    values: tuple[Expression, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeInto:
+    """MERGE; `alias` is the name of the table if it is not `aliased`.
+
+    `source_database` is that of a source without an alias, '' for the current one; None for others.
+    """
+
     table: str
     alias: str
-    source: exp.Query
+    source: Query
     source_alias: str
-    on: exp.Expr
+    on: Expression
     whens: tuple[When, ...]
+    aliased: bool = False
+    source_database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +166,13 @@ class CreateTable:
     properties: Mapping[str, str] = field(default_factory=dict)
     location: str | None = None
     if_not_exists: bool = False
-    query: exp.Query | None = None
+    query: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
     name: str
-    query: str
+    query: Query
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     or_replace: bool = False

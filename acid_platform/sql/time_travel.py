@@ -7,27 +7,23 @@ the table of then for another table than the table of now. No table can have suc
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import sqlglot
-from sqlglot import exp
+from sqlglot import Token, exp
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.scopes import cte_of
-from acid_platform.sql.sources import drop_database
 
 _MARKED = re.compile(r"(.+)@([vtn])([0-9a-f]+)")
 _CHANGES = re.compile(r"(.+)@c([0-9a-z]*)_([0-9a-z]*)")
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
 
 
-def with_known_words(text: str) -> str:
+def with_known_words(text: str, tokens: Sequence[Token]) -> str:
     """The statement with `FOR VERSION AS OF` for Hive's `FOR SYSTEM_VERSION AS OF`, which sqlglot
-    lacks; every other character keeps its place. Raises sqlglot's TokenError."""
-    if "system_version" not in text.lower():
-        return text
-    tokens = sqlglot.tokenize(text, dialect="hive")
+    lacks; every other character keeps its place. `tokens` are those of the text."""
     for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         spelt = [text[token.start : token.end + 1].upper() for token in (before, word, after)]
         if spelt == ["FOR", "SYSTEM_VERSION", "AS"]:
@@ -52,7 +48,6 @@ def mark(tree: exp.Expr) -> None:
                 f"{table.sql('hive')!r} is no stored table, and only these have a history"
             )
         as_of = _as_of(version)
-        drop_database(table)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", exp.to_identifier(f"{table.name}@{_written(as_of)}", quoted=True))

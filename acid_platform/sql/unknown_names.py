@@ -54,7 +54,7 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
     if (
         len(parts) > 2
         or isinstance(column.this, exp.Star)
-        or column.find_ancestor(exp.Lambda)
+        or column.find_ancestor(exp.Lambda, exp.Hint)
         or is_word(column)
         or not all(map(_PLAIN.fullmatch, parts))
     ):
@@ -66,7 +66,9 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
         if tables is None:
             return None
         for table in tables:
-            by_alias[table.alias_or_name.lower()] = tuple(columns_of(full_name(table, database)))
+            alias = table.alias_or_name.lower()
+            more = columns_of(full_name(table, database))
+            by_alias[alias] = (*by_alias.get(alias, ()), *more)
         if not _all_named(select) and column.find_ancestor(*_AFTER_SELECTION):
             return None
         names.update(_aliases(select))

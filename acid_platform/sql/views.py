@@ -8,9 +8,8 @@ that reads the text through the gateway.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-import sqlglot
 from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, UnknownColumn, UnsupportedStatement
@@ -18,74 +17,45 @@ from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, HiveType, parse_type
 from acid_platform.metastore.records import ViewRecord
+from acid_platform.sql.names import resolve
 from acid_platform.sql.pruning import needed_columns
 from acid_platform.sql.scopes import full_name, stored_tables
-from acid_platform.sql.sources import drop_database
+from acid_platform.sql.sources import ViewQuery, one_more
+from acid_platform.sql.text import Edit, Query, edited, place, query, quoted, span
 from acid_platform.tables.declaration import wider
 
-ViewQuery = Callable[[str], str | None]
-"""Returns the query of a view by its full name; None for any other name."""
 Columns = Sequence[tuple[str, str]]
 """Names and types."""
 Reads = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 """Full names of tables and views, each with the columns that a view reads of it."""
-_Edit = tuple[int, int, str]
-"""From and to which character of a text, and what stands there afterwards."""
 
 
-def self_contained(text: str, database: str, columns_of: Callable[[str], Columns]) -> str:
+def self_contained(written: Query, database: str, columns_of: Callable[[str], Columns]) -> Query:
     """A query that means the same in every session and after its tables got other columns.
 
     `database` is the session's, `columns_of` gives the columns of a table or view by its full name.
     Raises UnsupportedStatement for `*` beside virtual columns.
     """
-    tree = parsed(text)
+    tree = written.tree
     tables = stored_tables(tree)
-    selects = {id(table): table.find_ancestor(exp.Select) for table in tables}
-    names = {
-        (table.name.lower(), full_name(table, database)) for table in tables if not table.alias
-    }
-    short_names = [short for short, _ in names]
-    aliases = {
-        id(table): table.name if short_names.count(table.name.lower()) == 1 else "__".join(parts)
-        for table in tables
-        if not table.alias and (parts := full_name(table, database).split("."))
-    }
-
-    def edits() -> Iterator[_Edit]:
-        for table in tables:
-            full, select = full_name(table, database), selects[id(table)]
-            stored = ".".join(_quoted(part) for part in full.split("."))
-            if select is None or not _only_columns(select, table):
-                if not table.alias and table.args.get("sample"):
-                    raise UnsupportedStatement(f"a view over a sample of {full}: give it an alias")
-                stored = f"(SELECT {_listed(tree, table, columns_of(full))} FROM {stored})"
-                stored += f" AS {_quoted(aliases[id(table)])}" if not table.alias else ""
-            yield _start(table.parts[0]), _end(table.parts[-1]), stored
-        for column in tree.find_all(exp.Column):
-            parts = [part.name.lower() for part in column.parts]
-            qualified = ".".join(parts[:2]) if len(parts) > 2 else ""
-            select = column.find_ancestor(exp.Select)
-            while select is not None:
-                near = [table for table in tables if selects[id(table)] is select]
-                for table in near:
-                    if id(table) not in aliases:
-                        continue
-                    by_database = qualified == full_name(table, database)
-                    by_name = len(parts) > 1 and parts[0] == table.name.lower()
-                    if by_database or (by_name and aliases[id(table)] != table.name):
-                        last = column.parts[1 if by_database else 0]
-                        yield _start(column.parts[0]), _end(last), _quoted(aliases[id(table)])
-                        select = None
-                        break
-                select = select and select.find_ancestor(exp.Select)
-
-    return _edited(text, edits())
+    names = resolve(tree, tables, lambda full: [name for name, _ in columns_of(full)], database)
+    edits = [*names.edits]
+    for table in tables:
+        full, where, alias = full_name(table, database), place(table), names.aliases[id(table)]
+        select = table.find_ancestor(exp.Select)
+        stored = ".".join(quoted(part) for part in full.split("."))
+        as_it_is = select is not None and _only_columns(select, table)
+        if not as_it_is:
+            stored = f"(SELECT {_listed(tree, table, columns_of(full))} FROM {stored})"
+        edits.append(Edit(where.start, where.stop, stored))
+        if where.alias is not None and not (as_it_is and alias == table.name):
+            edits.append(Edit(where.alias, where.alias, f" AS {quoted(alias)}"))
+    return query(edited(written.text, edits))
 
 
-def columns_read(query: str, columns_of: Callable[[str], Columns]) -> Reads:
+def columns_read(written: Query, columns_of: Callable[[str], Columns]) -> Reads:
     """What a self-contained query reads of each table and view."""
-    tree = parsed(query)
+    tree = written.tree
     reads: dict[str, dict[str, str]] = {}
     for table in stored_tables(tree):
         full = full_name(table, "")
@@ -95,12 +65,12 @@ def columns_read(query: str, columns_of: Callable[[str], Columns]) -> Reads:
     return tuple((full, tuple(columns.items())) for full, columns in reads.items())
 
 
-def named(query: str, columns: Sequence[str]) -> str:
-    """The query with other names for its columns."""
-    return f"SELECT * FROM (\n{query}\n) AS `v` ({', '.join(map(_quoted, columns))})"
+def named(written: Query, columns: Sequence[str]) -> str:
+    """The text of the query with other names for its columns."""
+    return f"SELECT * FROM (\n{written.text}\n) AS `v` ({', '.join(map(quoted, columns))})"
 
 
-def query_now(view: ViewRecord, columns_of: Callable[[str], Columns]) -> str:
+def query_now(view: ViewRecord, columns_of: Callable[[str], Columns]) -> Query:
     """The query of a view with the types of its creation, over the present tables.
 
     A value of a widened column that does not fit the type of then is an error when it is read.
@@ -117,57 +87,40 @@ def query_now(view: ViewRecord, columns_of: Callable[[str], Columns]) -> str:
                     " any more; make the view again with CREATE OR REPLACE VIEW"
                 )
             if now[name] != then:
-                cast = _narrowed(_quoted(name), parse_type(now[name]), parse_type(then), view.name)
+                cast = _narrowed(quoted(name), parse_type(now[name]), parse_type(then), view.name)
                 if cast is None:
                     raise InvalidDefinition(
                         f"view {view.name} reads column {name!r} of {full} as {then}, but it is"
                         f" {now[name]} now; make the view again with CREATE OR REPLACE VIEW"
                     )
-                casts.setdefault(full, {})[name] = f"{cast} AS {_quoted(name)}"
-    if not casts:
-        return view.query
+                casts.setdefault(full, {})[name] = f"{cast} AS {quoted(name)}"
+    written = query(view.query)
     edits = [
-        (_start(column.parts[0]), _end(column.parts[-1]), casts[full][column.name.lower()])
-        for table in stored_tables(parsed(view.query))
+        Edit(*span(column.this), casts[full][column.name.lower()])
+        for table in stored_tables(written.tree)
         if (full := full_name(table, "")) in casts and (select := table.find_ancestor(exp.Select))
         for column in select.expressions
         if column.name.lower() in casts[full]
     ]
-    return _edited(view.query, edits)
+    return query(edited(view.query, edits)) if edits else written
 
 
-def expand(
-    query: exp.Query, database: str, view_query: ViewQuery, above: tuple[str, ...] = ()
-) -> exp.Query:
-    """A copy in which all views, also nested ones, are replaced by subqueries of the same name.
+def tables_read(
+    written: Query, database: str, view_query: ViewQuery, above: tuple[str, ...] = ()
+) -> set[str]:
+    """The full names of the tables that a query reads, also through views.
 
-    `above` are the views being expanded. Raises InvalidDefinition for a view that reads itself.
+    `above` are the views that it is part of. Raises InvalidDefinition for a view that reads itself.
     """
-
-    tree = query.copy()
-    for table in stored_tables(tree):
+    names = set[str]()
+    for table in stored_tables(written.tree):
         name = full_name(table, database)
-        text = view_query(name)
-        if text is None:
-            continue
-        if name in above:
-            raise InvalidDefinition(f"view {name} reads itself: {' → '.join((*above, name))}")
-        drop_database(table)
-        alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
-        subquery = exp.Subquery(
-            this=expand(parsed(text), database, view_query, (*above, name)), alias=alias
-        )
-        for part in ("joins", "pivots", "sample"):
-            subquery.set(part, table.args.get(part))
-        table.replace(subquery)
-    return tree
-
-
-def parsed(text: str) -> exp.Query:
-    """The tree of a query in Hive's SQL."""
-    tree = sqlglot.parse_one(text, dialect="hive")
-    assert isinstance(tree, exp.Query)
-    return tree
+        view = view_query(name)
+        if view is None:
+            names.add(name)
+        else:
+            names |= tables_read(view, database, view_query, one_more(above, name))
+    return names
 
 
 def _only_columns(select: exp.Select, table: exp.Table) -> bool:
@@ -200,7 +153,7 @@ def _listed(tree: exp.Query, table: exp.Table, columns: Columns) -> str:
             f"a view with * and {min(virtual)} is not supported; name the columns of {table.name}"
         )
     listed = [*(names if needed is None else needed), *sorted(virtual, reverse=True)]
-    return ", ".join(map(_quoted, listed)) or "1"
+    return ", ".join(map(quoted, listed)) or "1"
 
 
 def _narrowed(value: str, now: HiveType, then: HiveType, view: str) -> str | None:
@@ -217,23 +170,3 @@ def _narrowed(value: str, now: HiveType, then: HiveType, view: str) -> str | Non
     cast = f"CAST({value} AS {then})"
     fits = f"CAST({cast} AS {now}) = {value}"
     return f"CASE WHEN {value} IS NULL THEN NULL WHEN {fits} THEN {cast} ELSE {failure} END"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _start(part: exp.Expr) -> int:
-    return int(part.meta["start"])
-
-
-def _end(part: exp.Expr) -> int:
-    return int(part.meta["end"]) + 1
-
-
-def _edited(text: str, edits: Iterator[_Edit] | Sequence[_Edit]) -> str:
-    pieces, at = [], 0
-    for start, end, other in sorted(edits):
-        pieces += [text[at:start], other]
-        at = end
-    return "".join((*pieces, text[at:]))

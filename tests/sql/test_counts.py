@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform.sql.counts import CountedTable, counted_table
 from acid_platform.sql.parse import parse
-from acid_platform.sql.statements import Query
+from acid_platform.sql.text import Query
 
 
 @pytest.mark.parametrize(

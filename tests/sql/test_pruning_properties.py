@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from acid_platform.sql.parse import parse
 from acid_platform.sql.sources import Source, bind
-from acid_platform.sql.statements import Query
+from acid_platform.sql.text import Query
 
 TABLES = {"default.t": ("id", "v", "m"), "default.u": ("id", "w", "m"), "default.x": ("a", "b")}
 
@@ -118,7 +118,7 @@ def test_a_scan_that_tests_and_leaves_out_columns_changes_no_result(
 ) -> None:
     query = parse(text)
     assert isinstance(query, Query)
-    bound = bind(query.tree, "p", TABLES.__getitem__)
+    bound = bind(query, "p", TABLES.__getitem__)
     for source in bound.sources:
         view = narrowed(source).sql(dialect="duckdb")
         database.execute(f"CREATE OR REPLACE TEMP VIEW {source.placeholder} AS {view}")

@@ -7,8 +7,8 @@ import pytest
 from acid_platform.errors import InvalidDefinition
 from acid_platform.sql.parse import parse
 from acid_platform.sql.sources import Source, bind
-from acid_platform.sql.statements import Query
-from acid_platform.sql.views import columns_read, expand, named, self_contained
+from acid_platform.sql.text import Query, query
+from acid_platform.sql.views import columns_read, named, self_contained
 
 TABLES = {
     "default.t": ("id", "v", "month", "day"),
@@ -27,10 +27,18 @@ VIEWS = {
 
 
 def bound(text: str) -> tuple[str, tuple[Source, ...]]:
-    query = parse(text)
-    assert isinstance(query, Query)
-    found = bind(expand(query.tree, "default", VIEWS.get), "p", TABLES.__getitem__)
+    written = parse(text)
+    assert isinstance(written, Query)
+    found = bind(written, "p", columns_of, "default", view_query)
     return found.text, found.sources
+
+
+def view_query(name: str) -> Query | None:
+    return query(VIEWS[name]) if name in VIEWS else None
+
+
+def columns_of(name: str) -> tuple[str, ...]:
+    return TABLES.get(name, ("id", "word", "month", "day", "v", "n"))
 
 
 def where(text: str) -> dict[str, str | None]:
@@ -41,35 +49,35 @@ def where(text: str) -> dict[str, str | None]:
 @pytest.mark.parametrize(
     ("text", "sql", "sources"),
     [
-        ("select * from t", "SELECT * FROM p_0 AS t", [Source("p_0", "default.t")]),
+        ("select * from t", "select * from p_0 AS `t`", [Source("p_0", "default.t")]),
         (
             "select db.T.id from db.T",
-            "SELECT `T`.`id` FROM p_0 AS T",
+            "select T.id from p_0 AS `T`",
             [Source("p_0", "db.t", columns=("id",))],
         ),
         (
             "select count(*) from t a join db.u using (id)",
-            "SELECT COUNT(*) FROM p_0 AS a JOIN p_1 AS u USING (id)",
+            "select count(*) from p_0 a join p_1 AS `u` using (id)",
             [Source("p_0", "default.t", columns=("id",)), Source("p_1", "db.u", columns=("id",))],
         ),
         (
             "with t as (select * from t) select id from t join db.t x",
-            "WITH t AS (SELECT * FROM p_1 AS t) SELECT id FROM t JOIN p_0 AS x ON TRUE",
+            "with t as (select * from p_1 AS `t`) select id from t join p_0 x",
             [Source("p_0", "db.t"), Source("p_1", "default.t")],
         ),
         (
             "with a as (select 1 x), b as (select * from a) select * from b",
-            "WITH a AS (SELECT 1 AS x), b AS (SELECT * FROM a) SELECT * FROM b",
+            "with a as (select 1 x), b as (select * from a) select * from b",
             [],
         ),
         (
             "select *, row__id.writeid from t",
-            "SELECT * EXCEPT (t.row__id), row__id.writeid FROM p_0 AS t",
+            "select * EXCEPT (`t`.row__id), row__id.writeid from p_0 AS `t`",
             [Source("p_0", "default.t", virtual=("row__id",))],
         ),
         (
             "select a.*, b.ROW__ID, b.input__file__name from t a, u b",
-            "SELECT a.*, b.ROW__ID, b.input__file__name FROM p_0 AS a CROSS JOIN p_1 AS b",
+            "select a.*, b.ROW__ID, b.input__file__name from p_0 a, p_1 b",
             [
                 Source("p_0", "default.t"),
                 Source("p_1", "default.u", virtual=("row__id", "input__file__name")),
@@ -77,12 +85,12 @@ def where(text: str) -> dict[str, str | None]:
         ),
         (
             "select word from march",
-            "SELECT word FROM (SELECT id, v AS word FROM p_0 AS t WHERE month = 3) AS march",
+            "select word from (SELECT id, v AS word FROM p_0 AS t WHERE month = 3\n) AS `march`",
             [Source("p_0", "default.t", "`month` = 3", ("id", "v", "month"))],
         ),
         (
             "select 1 from t",
-            "SELECT 1 FROM p_0 AS t",
+            "select 1 from p_0 AS `t`",
             [Source("p_0", "default.t", columns=("id",))],
         ),
     ],
@@ -186,17 +194,20 @@ def test_a_view_keeps_its_meaning_wherever_it_is_used() -> None:
         return [(name, "int") for name in TABLES[table]]
 
     text = self_contained(
-        "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\nFROM t JOIN x ON db.t.id = x.a",
+        query("WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\nFROM t JOIN x ON db.t.id = x.a"),
         "db",
         columns,
     )
-    assert text == (
+    assert text.text == (
         "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\n"
-        "FROM (SELECT `id` FROM `db`.`t`) AS `t` JOIN x ON `t`.id = x.a"
+        "FROM (SELECT `id` FROM `db`.`t`) AS `t` JOIN x ON t.id = x.a"
     )
     assert columns_read(text, columns) == (("db.t", (("id", "int"),)),)
-    assert named(text, ["one", "two"]) == f"SELECT * FROM (\n{text}\n) AS `v` (`one`, `two`)"
-    assert self_contained("SELECT v, id FROM t", "db", columns) == "SELECT v, id FROM `db`.`t`"
+    assert named(text, ["one", "two"]) == f"SELECT * FROM (\n{text.text}\n) AS `v` (`one`, `two`)"
+    assert (
+        self_contained(query("SELECT v, id FROM t"), "db", columns).text
+        == "SELECT v, id FROM `db`.`t`"
+    )
 
 
 def test_a_view_that_reads_itself_is_an_error() -> None:

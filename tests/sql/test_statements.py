@@ -15,6 +15,7 @@ from acid_platform.sql.statements import (
     Abort,
     AddColumns,
     AddPartitions,
+    Assignment,
     ChangeColumn,
     Compact,
     Control,
@@ -32,7 +33,6 @@ from acid_platform.sql.statements import (
     Listing,
     MergeInto,
     PartitionSpec,
-    Query,
     RenameTable,
     RollBack,
     SetProperties,
@@ -42,7 +42,9 @@ from acid_platform.sql.statements import (
     Truncate,
     Update,
     Use,
+    When,
 )
+from acid_platform.sql.text import Query, expression
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_statements_that_are_known_by_their_words(text: str, wanted: Statement) 
             (),
             None,
             False,
-            "WITH x AS (SELECT 1 AS a) SELECT a FROM x",
+            "WITH x AS (SELECT 1 AS a)\nSELECT a FROM x",
         ),
         ("INSERT INTO t TABLE u", "t", (), None, False, "SELECT * FROM u"),
     ],
@@ -202,13 +204,20 @@ def test_inserts(
         partition,
         overwrite,
     )
-    assert found.source.sql("hive") == source
+    if isinstance(found.source, Query):
+        assert found.source.text == source
+    else:
+        assert found.source.rows == ((expression("1"), expression("'A'")),)
 
 
 def test_updates_deletes_merges_views_and_explain() -> None:
     update = parse("UPDATE db.t SET a = upper(b), `C` = 3 WHERE id IN (SELECT id FROM u)")
     assert isinstance(update, Update) and update.where is not None
-    assert (update.table, update.alias, list(update.assignments)) == ("db.t", "t", ["a", "c"])
+    assert (update.table, update.alias, update.aliased) == ("db.t", "t", False)
+    assert update.assignments == (
+        Assignment(("a",), expression("upper(b)")),
+        Assignment(("c",), expression("3")),
+    )
     delete = parse("DELETE FROM t")
     assert delete == Delete("t", "t")
     merge = parse(
@@ -218,11 +227,11 @@ def test_updates_deletes_merges_views_and_explain() -> None:
     )
     assert isinstance(merge, MergeInto)
     assert (merge.table, merge.alias, merge.source_alias) == ("db.t", "x", "y")
-    assert [(one.verb, one.columns) for one in merge.whens] == [
-        (MergeAction.DELETE, ()),
-        (MergeAction.UPDATE, ("v",)),
-        (MergeAction.INSERT, ("id",)),
-    ]
+    assert merge.whens == (
+        When(MergeAction.DELETE, expression("y.op = 'd'")),
+        When(MergeAction.UPDATE, None, (Assignment(("v",), expression("y.v")),)),
+        When(MergeAction.INSERT, None, (), ("id",), (expression("y.id"),)),
+    )
     view = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
     assert isinstance(view, CreateView)
     assert (view.name, view.columns, view.or_replace) == ("v", ("a",), True)

@@ -8,7 +8,8 @@ from sqlglot import exp
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
-from acid_platform.sql.statements import Query
+from acid_platform.sql.sources import bind
+from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
 
 
@@ -43,9 +44,11 @@ def test_P36_a_snapshot_is_named_in_hives_and_sparks_words(clause: str, wanted: 
 
 
 def test_P36_a_qualified_column_still_finds_its_table() -> None:
-    statement = parse("SELECT db.t.a, t.b FROM db.t VERSION AS OF 3")
+    statement = parse("SELECT db.t.a, t.b FROM db.t VERSION AS OF 3 WHERE db.t.b = 1")
     assert isinstance(statement, Query)
-    assert statement.tree.sql("hive") == "SELECT `t`.`a`, t.b FROM db.`t@v3` AS t"
+    bound = bind(statement, "p", lambda _: ("a", "b"))
+    assert bound.text == "SELECT t.a, t.b FROM p_0 AS `t` WHERE t.b = 1"
+    assert [source.table for source in bound.sources] == ["db.t@v3"]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,6 @@ from typing import NoReturn
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.local.run import query
@@ -25,16 +22,12 @@ def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    try:
-        tree = sqlglot.parse_one(where.text, dialect="spark")
-    except SqlglotError as error:
-        raise NeedsSpark("a condition that sqlglot can't parse") from error
     names = [*(column.name for column in scan.partition_columns), ROW_ID_COLUMN]
-    tree.set("expressions", [exp.column(name, quoted=True) for name in names])
+    selection = ", ".join(f"`{name}`" for name in names)
     own = SourceRead(scan, None, where.pruning, row_id=True)
     sources = {**where.sources, where.target: own}
     try:
-        found = query(tree.sql("spark"), sources, _no_session, "").to_arrow()
+        found = query(f"SELECT {selection}{where.text}", sources, _no_session, "").to_arrow()
     except duckdb.Error as error:
         raise NeedsSpark(str(error).partition("\n")[0]) from error
     places = _places(scan)

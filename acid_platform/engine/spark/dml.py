@@ -49,7 +49,7 @@ def matched_rows(
     if not isinstance(where, Condition):
         return ScanBuilder(spark, scan, wanted, where).rows()
     rows = ScanBuilder(spark, scan, None).rows().selectExpr("*", ROW_ID_STRUCT)
-    matched = run_query(spark, where.text, where.sources, {where.target: rows})
+    matched = run_query(spark, f"SELECT *{where.text}", where.sources, {where.target: rows})
     return matched.drop(ROW_ID_COLUMN)
 
 

@@ -8,6 +8,7 @@ are used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -143,8 +144,8 @@ def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame])
         return spark.sql(text)
     if not hasattr(spark, "_jsparkSession"):  # Spark treats every brace as a placeholder
         text = text.replace("{", "{{").replace("}", "}}")
-        for name in sorted(frames, key=len, reverse=True):
-            text = text.replace(name, f"{{{name}}}")
+        for name in frames:
+            text = re.sub(rf"\b{name}\b", f"{{{name}}}", text)
         return spark.sql(text, **frames)  # type: ignore[arg-type]
     session = spark._jsparkSession
     named = _member(spark, "alias", lambda: _module(spark, f"{_PLANS}.SubqueryAlias$"))

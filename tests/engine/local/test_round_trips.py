@@ -23,7 +23,7 @@ from acid_platform.metastore.client.link import Link
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import parse
 from acid_platform.sql.reading import plan
-from acid_platform.sql.statements import Query
+from acid_platform.sql.text import Query
 from acid_platform.table import Table
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
@@ -262,7 +262,7 @@ def test_P33_spark_gets_other_names_for_the_tables_of_a_plan_each_time(
         catalog = Catalog(warehouse.metastore, "default", read, read.tables)
         query = parse("SELECT r.id, 'acid_' AS a FROM db.r JOIN db.t ON r.id = t.id")
         assert isinstance(query, Query)
-        planned, known = (plan(catalog, query.tree, read.scans) for _ in range(2))
+        planned, known = (plan(catalog, query, read.scans) for _ in range(2))
     assert known.text == planned.text and [*known.reads] == [*planned.reads]
     other = planned.renamed()
     assert not set(other.reads) & set(planned.reads)

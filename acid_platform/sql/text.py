@@ -1,0 +1,223 @@
+"""The text of a statement as its user wrote it, its parts, and edits of it.
+
+An engine gets this text, never one that is generated from a tree: what a parser makes of a text is
+only used to understand it, e.g. which tables it names and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.sql.time_travel import mark, with_known_words
+
+DIALECT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression; nobody changes `tree`, whose nodes know their places in `text`."""
+
+    text: str
+    tree: exp.Expr = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT without side effects; nobody changes `tree`.
+
+    Each table of `tree` has a Place in its `meta`, and the name of a table that is read as of the
+    past is marked (see `time_travel`).
+    """
+
+    text: str
+    tree: exp.Query = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a table stands in the text of its query, with its AS OF; from `start` to `stop`.
+
+    `alias`: where an alias would stand; None if the table has one.
+    """
+
+    start: int
+    stop: int
+    alias: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The characters from `start` to `stop` of a text become `text`."""
+
+    start: int
+    stop: int
+    text: str
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text after the edits, which don't overlap; those at one place apply in their order."""
+    parts, end = [], 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.stop)):
+        assert edit.start >= end
+        parts += [text[end : edit.start], edit.text]
+        end = edit.stop
+    return "".join((*parts, text[end:]))
+
+
+def quoted(name: str) -> str:
+    """A name in Spark's SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, with their places in it. Raises InvalidExpression."""
+    try:
+        return sqlglot.tokenize(text, dialect=DIALECT)
+    except SqlglotError as error:
+        raise InvalidExpression(f"not Hive SQL: {error}") from error
+
+
+@lru_cache(256)
+def query(text: str) -> Query:
+    """A query, which only reads.
+
+    Raises InvalidExpression if it can't be parsed, UnsupportedStatement if it is no query.
+    """
+    known = with_known_words(text, tokens_of(text))
+    tree = parsed(known)
+    if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
+        raise UnsupportedStatement(f"{text!r} is not supported here; write a SELECT")
+    changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
+    if changing is not None:
+        raise UnsupportedStatement(
+            f"a SELECT with {changing.key.upper()} does more than read; leave that part out"
+        )
+    _locate(tree, tokens_of(known))
+    mark(tree)
+    return Query(text, tree)
+
+
+@lru_cache(256)
+def expression(text: str) -> Expression:
+    """An expression. Raises InvalidExpression if it can't be parsed."""
+    return Expression(text, parsed(text, exp.Condition))
+
+
+def parsed(text: str, into: type[exp.Expr] | None = None, dialect: str = DIALECT) -> exp.Expr:
+    """What sqlglot makes of a text. Raises InvalidExpression."""
+    try:
+        if into is None:
+            return sqlglot.parse_one(text, dialect=dialect)
+        return sqlglot.parse_one(text, dialect=dialect, into=into)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {}
+        raise InvalidExpression(
+            f"not Hive SQL: {first.get('description', error)} near {first.get('highlight', '')!r},"
+            f" line {first.get('line', 1)} column {first.get('col', 1)}"
+        ) from error
+    except SqlglotError as error:
+        raise InvalidExpression(f"not Hive SQL: {error}") from error
+
+
+def span(node: exp.Expr) -> tuple[int, int]:
+    """Where an identifier or a star stands. Raises UnsupportedStatement if the parser lost it."""
+    try:
+        return int(node.meta["start"]), int(node.meta["end"]) + 1
+    except KeyError as error:
+        raise UnsupportedStatement(
+            f"the place of {node.sql(DIALECT)!r} in the statement is not known; give each table an"
+            " alias, and name columns by it"
+        ) from error
+
+
+def place(table: exp.Table) -> Place:
+    """Where a table stands in the text of its query."""
+    found: Place = table.meta["place"]
+    return found
+
+
+# --- finding the places of tables -----------------------------------------------------------------
+
+
+def _locate(tree: exp.Expr, tokens: Sequence[Token]) -> None:
+    """Gives each named table of the tree its Place."""
+    at = {token.start: number for number, token in enumerate(tokens)}
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            start, last = span(table.parts[0])[0], at[span(table.parts[-1])[0]]
+        elif isinstance(table.this, exp.Anonymous) and table.this.name.lower() == "table_changes":
+            start = span(table.this)[0]
+            last = closing(tokens, at[start] + 1)
+        else:
+            continue  # a function that makes rows, which Spark knows
+        if table.args.get("version") is not None:
+            last = _end_of_version(tokens, last)
+        after = last
+        if word(tokens, after + 1) == "TABLESAMPLE":
+            after = closing(tokens, after + 2)
+            if word(tokens, after + 1) == "REPEATABLE":
+                after = closing(tokens, after + 2)
+        alias = None if table.alias else tokens[after].end + 1
+        table.meta["place"] = Place(start, tokens[last].end + 1, alias)
+
+
+def word(tokens: Sequence[Token], number: int) -> str:
+    """The token in upper case; empty at the end, and for names in backticks and literals."""
+    if number >= len(tokens) or tokens[number].token_type in _NO_WORDS:
+        return ""
+    return str(tokens[number].text.upper())
+
+
+_NO_WORDS = frozenset(
+    {TokenType.IDENTIFIER, TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING}
+)
+_OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
+_CLOSING = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1, TokenType.R_BRACE: 1}
+
+
+def depth_change(token: Token) -> int:
+    """1 for an opening parenthesis or bracket, -1 for a closing one, else 0."""
+    return _OPENING.get(token.token_type, 0) - _CLOSING.get(token.token_type, 0)
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """The number of the token that closes what token `opening` opens. Raises InvalidExpression."""
+    depth = 0
+    for number in range(opening, len(tokens)):
+        depth += depth_change(tokens[number])
+        if depth == 0:
+            return number
+    raise InvalidExpression("not Hive SQL: a parenthesis is not closed")
+
+
+def _end_of_version(tokens: Sequence[Token], name: int) -> int:
+    """The last token of `FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP - INTERVAL 1 DAY` after a name.
+
+    `time_travel` has the list of what is allowed there.
+    """
+    number = name + 1
+    while number < len(tokens) and word(tokens, number) != "OF":
+        number += 1
+    number += 1
+    while number < len(tokens):
+        if word(tokens, number) == "INTERVAL":
+            number += 2  # the number, then its unit
+        elif tokens[number].token_type is TokenType.L_PAREN:
+            number = closing(tokens, number)
+        elif number + 1 < len(tokens) and tokens[number].token_type not in _NO_WORDS:
+            following = tokens[number + 1]
+            if following.token_type is TokenType.L_PAREN:
+                number = closing(tokens, number + 1)
+            elif following.token_type is TokenType.STRING and word(tokens, number).isalpha():
+                number += 1  # TIMESTAMP '…'
+        if word(tokens, number + 1) not in ("+", "-"):
+            return number
+        number += 2
+    return len(tokens) - 1  # `mark` refuses it
