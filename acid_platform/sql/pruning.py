@@ -32,6 +32,8 @@ def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -
         or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
     ):
         return None
+    if any(call.name.lower() == "identifier" for call in tree.find_all(exp.Anonymous)):
+        return None
     stars = (star for star in select.find_all(exp.Star) if not isinstance(star.parent, exp.Count))
     if any(stars):
         return None

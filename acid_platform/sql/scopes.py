@@ -12,7 +12,9 @@ def stored_tables(tree: exp.Expr) -> list[exp.Table]:
     return [
         table
         for table in tree.find_all(exp.Table)
-        if isinstance(table.this, exp.Identifier) and cte_of(table) is None
+        if isinstance(table.this, exp.Identifier)
+        and cte_of(table) is None
+        and table.find_ancestor(exp.Hint) is None
     ]
 
 

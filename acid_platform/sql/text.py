@@ -150,11 +150,15 @@ def _locate(tree: exp.Expr, tokens: Sequence[Token]) -> None:
     """Gives each named table of the tree its Place."""
     at = {token.start: number for number, token in enumerate(tokens)}
     for table in tree.find_all(exp.Table):
+        if table.find_ancestor(exp.Hint):
+            continue
         if isinstance(table.this, exp.Identifier):
             start, last = span(table.parts[0])[0], at[span(table.parts[-1])[0]]
         elif isinstance(table.this, exp.Anonymous) and table.this.name.lower() == "table_changes":
             start = span(table.this)[0]
             last = closing(tokens, at[start] + 1)
+        elif table.this.name.lower() == "identifier":
+            raise UnsupportedStatement("IDENTIFIER(…) in FROM is not supported; name the table")
         else:
             continue  # a function that makes rows, which Spark knows
         if table.args.get("version") is not None:
