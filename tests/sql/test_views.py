@@ -61,9 +61,6 @@ VIEWS: dict[str, tuple[str, Callable[[list[Row], list[Row]], Rows]]] = {
 """Views over `a.t (id, g, n)` and `a.u (id, w)`, and their rows."""
 
 
-ENGINES = pytest.mark.parametrize(
-    "opened", ["local", pytest.param("spark", marks=pytest.mark.spark)], indirect=True
-)
 LOCAL = pytest.mark.parametrize("opened", ["local"], indirect=True)
 SPARK = pytest.mark.parametrize(
     "opened", [pytest.param("spark", marks=pytest.mark.spark)], indirect=True
@@ -195,10 +192,16 @@ def test_a_view_means_the_same_whatever_columns_its_tables_get(
 
 
 @pytest.mark.slow
-@ENGINES
-@pytest.mark.parametrize("seed", range(100, 106))
+@LOCAL
+@pytest.mark.parametrize("seed", range(100, 108))
 def test_views_in_long_histories_of_their_tables(warehouse: Warehouse, seed: int) -> None:
     history(warehouse, seed, 8)
+
+
+@SPARK
+@pytest.mark.slow
+def test_views_over_changed_tables_in_spark(warehouse: Warehouse) -> None:
+    history(warehouse, 100, 3)
 
 
 @pytest.mark.parametrize(

@@ -242,12 +242,24 @@ class Select:
             if member and name.lower() != member.lower():
                 continue
             found = True
+            if member:
+                columns = (*self._keys_of_using(name, columns), *columns)
             for column in columns:
                 own = column.name.lower()
                 if not {(name.lower(), own), ("", own), (member.lower(), own)} & hidden:
                     yield column.name, column
         if not found:
             raise NeedsSpark(f"{member}.*" if member else "* without FROM")
+
+    def _keys_of_using(self, name: str, shown: Sequence[ScopeColumn]) -> Iterator[ScopeColumn]:
+        """The own columns of a member that `*` shows merged, which `member.*` shows first."""
+        every = dict(self.relation.scope.members).get(name, ())
+        for merged in self.relation.scope.merged:
+            yield from (
+                column
+                for column in every
+                if column not in shown and column.name.lower() == merged.name.lower()
+            )
 
     def _item(self, position: int) -> Typed:
         item = self.items[position][1]

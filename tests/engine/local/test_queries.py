@@ -134,6 +134,29 @@ def test_P33_generated_queries_agree(engines: Engines) -> None:
 
 
 @pytest.mark.spark
+def test_P33_the_columns_of_stars_over_joins_agree(engines: Engines) -> None:
+    """`a.*` has the columns of USING too, which `*` shows once."""
+    joins = (
+        "a JOIN both.u b USING (id)",
+        "a LEFT JOIN both.u b USING (h, id)",
+        "a LEFT JOIN both.u b USING (id) JOIN both.t c ON c.id = a.id",
+        "a LEFT SEMI JOIN both.u b ON a.id = b.id",
+    )
+    stars = ("*", "a.*", "b.*", "b.*, a.*", "a.* EXCEPT (w)", "c.*, *")
+    queries = [
+        Query(f"SELECT {star} FROM (SELECT w, id, h FROM both.t) {join.replace('both.t', inner)}")
+        for join in joins
+        for star in stars
+        if ("c." in star) <= ("c ON" in join) and ("b." in star) <= ("SEMI" not in join)
+        for inner in ["(SELECT i, id FROM both.t)"]
+    ]
+    engines.refused.clear()
+    found = differences(engines, queries)
+    assert not found, "\n".join(found)
+    assert not engines.refused
+
+
+@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("slice_", range(SLICES))
