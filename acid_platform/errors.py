@@ -7,9 +7,17 @@ which table, transaction or file, and what to do next.
 
 from __future__ import annotations
 
+from acid_platform.visible import visible
+
 
 class AcidError(Exception):
-    """Base of all errors of the platform."""
+    """Base of all errors of the platform.
+
+    Its text may repeat names and values of other people, so control characters are made visible.
+    """
+
+    def __str__(self) -> str:
+        return visible(super().__str__(), lines=True)
 
 
 class Terminal(AcidError):

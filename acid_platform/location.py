@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,56 @@ from acid_platform.errors import InvalidDefinition
 
 METASTORE_DIRECTORY = "_metastore"
 """The metastore's directory in a local warehouse; the underscore hides it from readers."""
+
+STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+"""The schemes of warehouses that are not on a local disk."""
+_SERVICE = "tcp"
+_SCHEME = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]+):(?=/|(?<=s3:)|(?<=file:)|(?<=tcp:))", re.IGNORECASE
+)
+
+
+def without_credentials(text: str) -> str:
+    """The address without what stands before its `@`: a user, perhaps with a password."""
+    return re.sub(r"(^|//)(?:(?!//).)*@", r"\1***@", text, flags=re.DOTALL)
+
+
+def local_path(text: str) -> str | None:
+    """The path of a local directory, given as a path or as `file:///path`; None for another form
+    that begins with a scheme."""
+    if text.startswith("file:"):
+        path = re.fullmatch(r"file:(?://(?:localhost)?)?(/[^/].*|/)", text, re.DOTALL)
+        return path[1] if path else None
+    return None if "://" in text or _SCHEME.match(text) else text
+
+
+def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
+    """The place that a setting names, and whether it is a local path.
+
+    Raises InvalidDefinition for a scheme that is not one of `schemes`, and for a user or password.
+    """
+    path = local_path(text)
+    if path is not None:
+        return path, True
+    scheme, _, rest = text.partition("://")
+    shown = without_credentials(text)
+    if scheme not in schemes or not rest.strip("/"):
+        known = ", ".join(f"{one}://" for one in schemes)
+        raise InvalidDefinition(
+            f"{name}={shown!r} is refused: it is neither a local path (also file:///path) nor"
+            f" begins with {known}; a local directory of that name is ./NAME"
+        )
+    if "@" in rest and not scheme.startswith("abfs"):  # abfs://container@account
+        raise InvalidDefinition(
+            f"{name}={shown!r} is refused: an address holds no user and no password; keys come from"
+            " other settings, see docs/shared-metastore.md and docs/object-stores.md"
+        )
+    return text.rstrip("/"), False
+
+
+def metastore_place(text: str) -> str:
+    """The metastore's directory, or `tcp://host:port`. Raises InvalidDefinition."""
+    return _place(text, "ACID_METASTORE", (_SERVICE,))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +87,8 @@ class Location:
     ) -> Location:
         """Defaults are ACID_WAREHOUSE and ACID_METASTORE; a local warehouse holds its metastore.
 
-        Raises InvalidDefinition if no warehouse is named, or a remote one has no ACID_METASTORE.
+        Raises InvalidDefinition if no warehouse is named, a remote one has no ACID_METASTORE, or
+        one of the two has a scheme that is not known, or a password.
         """
         where = os.fspath(warehouse) if warehouse is not None else os.environ.get("ACID_WAREHOUSE")
         if not where:
@@ -44,14 +96,12 @@ class Location:
                 "no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
                 " project's directory, where it takes var/warehouse"
             )
-        local = "://" not in where or where.startswith("file:")
+        where, local = _place(where, "ACID_WAREHOUSE", STORES)
         if local:
-            where = str(Path(where.removeprefix("file://")).expanduser().absolute())
-        else:
-            where = where.rstrip("/")
+            where = str(Path(where).expanduser().absolute())
         home = metastore or os.environ.get("ACID_METASTORE")
         if home:
-            return cls(where, home)
+            return cls(where, metastore_place(home))
         if not local:
             raise InvalidDefinition(
                 f"{where} is not a local directory: set ACID_METASTORE to a local one for its"

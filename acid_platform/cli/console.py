@@ -17,6 +17,7 @@ from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.tables.joining import join
+from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     from acid_platform.warehouse import Warehouse
@@ -25,13 +26,19 @@ PIPE_WIDTH = 240
 Rows = Iterable[Mapping[str, Any]]
 
 
+def echo(text: str, err: bool = False) -> None:
+    """Prints a text for people, on standard error with `err`: control characters that came from
+    data or from another program are made visible."""
+    click.echo(visible(text, lines=True), err=err)
+
+
 class Failed(click.ClickException):
     """A failed command: prints one line and exits with code 1."""
 
     exit_code = 1
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"error: {' '.join(self.message.split())}", file, err=True)
+        click.echo(f"error: {visible(' '.join(self.message.split()))}", file, err=True)
 
 
 class Group(click.Group):
@@ -110,14 +117,14 @@ class Session:
         elif every:
             self.render(show_table(every, None if columns is None else tuple(columns), title))
         else:
-            click.echo(f"{title}: {empty}" if title else empty)
+            echo(f"{title}: {empty}" if title else empty)
 
     def say(self, value: Mapping[str, Any], text: str) -> None:
         """Prints a line, or in JSON the value."""
         if self.json:
             self.say_json(value)
         else:
-            click.echo(text)
+            echo(text)
 
     def render(self, what: Any) -> None:
         from rich.console import Console

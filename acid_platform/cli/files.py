@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli.console import Failed, Session, command, complete_tables
+from acid_platform.cli.console import Failed, Session, command, complete_tables, echo
 from acid_platform.display import Timeline
 from acid_platform.display.progress import progress
 from acid_platform.errors import NoSuchTable
@@ -82,7 +82,7 @@ def cat(session: Session, path: str, limit: int) -> None:
     )
     for number, line in enumerate(lines):
         if limit and number == limit:
-            click.echo(f"the first {limit} lines; --limit 0 prints all", err=True)
+            echo(f"the first {limit} lines; --limit 0 prints all", err=True)
             return
         session.say_json(line)
 
@@ -192,11 +192,11 @@ def fsck(session: Session, table: str | None, rows: bool, repair: bool) -> None:
         )
         for found in report.findings:
             if found.repaired:
-                click.echo(f"repaired: {found.repair}")
+                echo(f"repaired: {found.repair}")
     if not report.healthy:
         raise Failed(report.summary())
     if not session.json:
-        click.echo(f"healthy: {report.summary()}")
+        echo(f"healthy: {report.summary()}")
 
 
 def _in_table(metastore: Metastore, path: str) -> tuple[TableRecord, str]:

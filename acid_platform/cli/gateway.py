@@ -15,6 +15,7 @@ from acid_platform.cli.console import Group, Session, command
 from acid_platform.errors import InvalidDefinition
 from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.visible import log_to
 
 _HERE = "127.0.0.1"
 _PORT = 9083
@@ -51,7 +52,7 @@ def gateway(session: Session, listen: str, **given: str | int | None) -> None:
     from acid_platform.gateway.status import Status
 
     host, port = _address(listen)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    log_to(logging.StreamHandler(), "%(asctime)s")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform import __version__
-from acid_platform.cli.console import Failed, Group, Session, command, complete_tables
+from acid_platform.cli.console import Failed, Group, Session, command, complete_tables, echo
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway import gateway
 from acid_platform.cli.hive import adopt, register
@@ -177,9 +177,9 @@ def sql(session: Session, script: str, limit: int, engine: str | None) -> None:
                 elif result_rows is not None and result_rows.rows:
                     session.render(result_rows.listing())
                 else:
-                    click.echo("no rows")
+                    echo("no rows")
                 if result_rows is not None and result_rows.cut:
-                    click.echo(f"the first {limit} rows; --limit 0 prints all", err=True)
+                    echo(f"the first {limit} rows; --limit 0 prints all", err=True)
         except AcidError as error:
             raise Failed("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
         if warehouse.session.in_transaction:
@@ -212,7 +212,7 @@ def compact(
             rows = warehouse.table(table).compact(kind, partition, wait)
     session.show(rows, SHOWN["compactions"])
     if not (wait or session.json):
-        click.echo("queued; a Worker will take it: `acid run worker`, or Dagster's compaction job")
+        echo("queued; a Worker will take it: `acid run worker`, or Dagster's compaction job")
 
 
 @main.command()
@@ -243,7 +243,7 @@ def erase(session: Session, table: str, where: str, partition: str | None, later
     if not result.erased:
         raise Failed(str(result))
     if not session.json:
-        click.echo(str(result))
+        echo(str(result))
 
 
 @main.command()

@@ -7,7 +7,7 @@ import datetime
 
 import click
 
-from acid_platform.cli.console import Session, command, complete_tables
+from acid_platform.cli.console import Session, command, complete_tables, echo
 from acid_platform.cli.files import ROWS
 from acid_platform.display.past import cursor_rows, sink_rows, tag_rows
 from acid_platform.metastore import show_columns
@@ -81,7 +81,7 @@ def diff(session: Session, table: str, before: str, after: str, limit: int) -> N
     if session.json:
         session.say_json(found.as_json())
         return
-    click.echo(str(found))
+    echo(str(found))
     if found.rows:
         session.show(found.rows)
 
@@ -132,7 +132,7 @@ def changes(
     if session.json:
         session.say_json(found.as_json())
         return
-    click.echo(str(found))
+    echo(str(found))
     if found.rows:
         session.show(found.rows)
 

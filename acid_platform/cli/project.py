@@ -11,6 +11,7 @@ import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from acid_platform.location import local_path
 from acid_platform.metastore.address import FILES, SYSTEM
 
 MARK = "workspace.yaml"
@@ -33,7 +34,7 @@ def enter_project(start: Path, environment: MutableMapping[str, str]) -> None:
     home = environment.get("ACID_HOME") or settings.get("ACID_HOME") or "var"
     settings.setdefault("ACID_WAREHOUSE", f"{home}/warehouse")
     for name, value in settings.items():
-        absolute = name in _PATHS and "://" not in value and value != SYSTEM
+        absolute = name in _PATHS and local_path(value) == value != SYSTEM
         environment.setdefault(name, str(root / value) if absolute else value)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli.console import Session, command
+from acid_platform.cli.console import Session, command, echo
 from acid_platform.cli.metastore import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.errors import InvalidDefinition
@@ -131,7 +131,7 @@ def restore(
         finally:
             draft.unlink(missing_ok=True)
         if not session.json:
-            click.echo(_reached(rebuilt))
+            echo(_reached(rebuilt))
     else:
         done = restore_file(session.place, os.fspath(file or ""), replace, moved_from)
     if session.json:
@@ -157,7 +157,7 @@ def restore(
         lines.append(
             "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
         )
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
 
 
 @metastore.command()
@@ -219,7 +219,7 @@ def rebuild(session: Session) -> None:
         )
         return
     session.show([asdict(rebuilt) for rebuilt in rebuilt_tables], empty="no table was found")
-    click.echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
+    echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
 def _place(text: str) -> str:

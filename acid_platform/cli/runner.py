@@ -7,8 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from acid_platform.cli.console import echo
 from acid_platform.clock import wall_ms
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld, Transient
@@ -181,7 +180,7 @@ class Runner:
         if self._say_json:
             self._say_json({"time": wall_ms(), "service": self._service.value, **values})
         else:
-            click.echo(text)
+            echo(text)
 
     def _settings(self) -> Settings:
         return Settings.of(self._warehouse.metastore.settings())

@@ -6,9 +6,10 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from acid_platform.metastore import show_columns
+from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -72,7 +73,10 @@ def human_duration(milliseconds: int) -> str:
 
 
 def shown(column: str, value: Any) -> str:
-    """A value for people: times in UTC, durations in a whole unit, None as an empty string."""
+    """A value for people: times in UTC, durations in a whole unit, None as an empty string.
+
+    Control characters of a text are made visible.
+    """
     if value is None or value == "None":
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -84,19 +88,22 @@ def shown(column: str, value: Any) -> str:
         if column in SIZES:
             return human_bytes(value)
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return str(value)
+        return visible(", ".join(map(str, value)))
+    return visible(str(value))
 
 
 def _rich_table(columns: Sequence[str], title: str, rows: Sequence[Mapping[str, Any]]) -> RichTable:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left")
+    heading = Text(visible(title)) if title else None
+    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left")
     for name in columns:
         values = [row.get(name) for row in rows]
         right = name not in TIMES and any(isinstance(value, int | float) for value in values)
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        side: Literal["right", "left"] = "right" if right else "left"
+        table.add_column(Text(visible(name)), justify=side, overflow="fold")
     return table
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.display.listing import html_table, human_bytes
 from acid_platform.snapshot.timeline import DirectoryLine, Kind, Sight
+from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -76,8 +77,8 @@ class Timeline:
 
         table = Table(
             box=box.SIMPLE_HEAD,
-            title=self.table,
-            caption=self.summary(),
+            title=Text(visible(self.table)),
+            caption=Text(self.summary()),
             title_justify="left",
             caption_justify="left",
         )
@@ -93,13 +94,13 @@ class Timeline:
             style = _STYLES[line.sight]
             bar = Text(" " * first + _MARKS[line.kind] * (end - first), style=style)
             cells = (
-                Text(line.directory, style=style),
+                Text(visible(line.directory), style=style),
                 bar,
                 human_bytes(line.bytes),
                 str(line.files),
-                Text(_sight(line), style=style),
+                Text(visible(_sight(line)), style=style),
             )
-            table.add_row(*((line.partition,) if self._partitioned else ()), *cells)
+            table.add_row(*((Text(visible(line.partition)),) if self._partitioned else ()), *cells)
         return table
 
     def _repr_html_(self) -> str:

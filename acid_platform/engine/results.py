@@ -12,6 +12,7 @@ import pyarrow as pa
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_pandas import to_frame
 from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +100,7 @@ class Result(ABC):
 
     def show(self, limit: int = 20) -> None:
         """Prints the first rows."""
-        print(self._first(limit).to_string(index=False))
+        print(visible(self._first(limit).to_string(index=False), lines=True))
 
     def _repr_html_(self) -> str:
         return str(self._first(20).to_html(index=False))

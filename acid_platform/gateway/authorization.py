@@ -1,7 +1,8 @@
 """Who may do what: asked before each call, per table and verb.
 
 The rules are a file of grants, or a function of the user's own. What a transaction does is asked
-when it locks a table or gets a write id; its other calls have to come from the user who opened it.
+when it locks a table or gets a write id, and what it wrote when it commits; its other calls have to
+come from the user who opened it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ import importlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.errors import InvalidDefinition, NotAuthorized
-from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of
+from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
+from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call
+from acid_platform.gateway.transactions import LONGEST_RANGE
 from acid_platform.gateway.watched import Watched
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
 _KNOWN = 100_000
-"""Transactions whose users are remembered; those of others are asked from the metastore."""
+"""Transactions and locks whose users are remembered; the metastore is asked about others."""
+_PLATFORM, _UNKNOWN = " the platform", " an unknown user"
+"""Instead of a user, whose name has no blank."""
 _FOR = " for "
 
 
@@ -120,67 +125,119 @@ def imported(name: str) -> Authorizer:
 
 
 class Guard:
-    """Asks the authorizer before each call, and keeps users out of others' transactions."""
+    """Asks the authorizer before each call and each commit, and keeps users out of transactions and
+    locks of others; nobody gets at those that this platform's own programs opened."""
 
     def __init__(self, metastore: Metastore, authorizer: Authorizer | None = None) -> None:
         self._metastore, self._authorizer = metastore, authorizer
         self._lock = threading.Lock()
-        self._owners: OrderedDict[int, str] = OrderedDict()
+        self._txns: OrderedDict[int, str] = OrderedDict()
+        self._locks: OrderedDict[int, str] = OrderedDict()
 
     def admit(self, call: Call, caller: Caller) -> None:
         """Raises NotAuthorized unless the caller may make the call.
 
         A transaction that is opened gets the name of the user who has logged in.
         """
+        self._require(needs_of(call), call.name, caller)
+        txns, lock = {*transactions_of(call)}, lock_of(call)
+        if txns:
+            self._require_own(txns, call, caller)
+        if lock:
+            self._require_own_lock(lock, call, caller)
+        if caller.user and call.name == "open_txns":
+            request = call.arguments[0]
+            request.user = _recorded(caller.user, request.user)
+
+    def admit_commit(self, writes: Iterable[WriteReport], caller: Caller) -> None:
+        """Raises NotAuthorized unless the caller may commit these writes."""
         if self._authorizer is not None:
-            for need in needs_of(call):
-                self._require(need, call, caller)
-        if caller.user:
-            for txn in _transactions_of(call):
-                self._require_own(txn, call, caller)
-            if call.name == "open_txns":
-                request = call.arguments[0]
-                request.user = _recorded(caller.user, request.user)
+            self._require(needs_of_commit(writes), "commit_txn", caller)
 
-    def opened(self, call: Call, caller: Caller, answer: Any) -> None:
-        """Remembers whose transactions these are."""
-        if call.name == "open_txns" and caller.user:
-            with self._lock:
-                self._owners.update(dict.fromkeys(answer.txn_ids, caller.user))
-                while len(self._owners) > _KNOWN:
-                    self._owners.popitem(last=False)
+    def answered(self, call: Call, caller: Caller, answer: Any) -> None:
+        """Remembers whose transactions and locks these are."""
+        if call.name == "open_txns":
+            self._remember(self._txns, dict.fromkeys(answer.txn_ids, caller.user))
+        elif call.name == "lock" and answer.lockid:
+            self._remember(self._locks, {answer.lockid: caller.user})
 
-    def _require(self, need: Need, call: Call, caller: Caller) -> None:
+    def own(self, caller: Caller) -> list[int] | None:
+        """The transactions of a user; None for a client that did not log in: it may mean any."""
+        if not caller.user:
+            return None
+        return [
+            row["txnid"] for row in self._metastore.transactions() if _owner(row) == caller.user
+        ]
+
+    def _require(self, needs: Iterable[Need], call: str, caller: Caller) -> None:
+        for need in needs if self._authorizer is not None else ():
+            if not any(self._allows(verb, need, call, caller) for verb in need.verbs):
+                raise NotAuthorized(f"{_user(caller)} may not {_words(need)} ({call})")
+
+    def _allows(self, verb: Verb, need: Need, call: str, caller: Caller) -> bool:
         assert self._authorizer is not None
         try:
-            for verb in need.verbs:
-                asked = Request(caller.user, caller.address, verb.value, need.table, call.name)
-                if self._authorizer(asked):
-                    return
+            return self._authorizer(
+                Request(caller.user, caller.address, verb.value, need.table, call)
+            )
         except Exception as error:  # the function is not ours, and a failure must not let in
             _LOG.exception("the authorizer failed for %s", caller)
             raise NotAuthorized(
                 f"{_user(caller)} may not {_words(need)}: the authorizer failed:"
                 f" {type(error).__name__}: {error}"
             ) from error
-        raise NotAuthorized(f"{_user(caller)} may not {_words(need)} ({call.name})")
 
-    def _require_own(self, txn: int, call: Call, caller: Caller) -> None:
-        owner = self._owner(txn)
-        if owner not in (None, caller.user):
+    def _require_own(self, txns: Collection[int], call: Call, caller: Caller) -> None:
+        """One question to the metastore at most, however many transactions the call names."""
+        with self._lock:
+            owners = {txn: self._txns[txn] for txn in txns if txn in self._txns}
+        if len(owners) < len(txns):
+            rows = self._metastore.transactions()
+            asked = {row["txnid"]: _owner(row) for row in rows if row["txnid"] in txns}
+            self._remember(self._txns, asked)
+            owners |= asked
+        for txn, owner in sorted(owners.items()):  # one that is not there: the call will say so
+            if owner == _PLATFORM:
+                raise NotAuthorized(
+                    f"transaction {txn} was not opened through the gateway, so no client of it may"
+                    f" use it ({call.name}); end it with `acid sql`: ABORT TRANSACTIONS {txn}"
+                )
+            if caller.user and owner != caller.user:
+                raise NotAuthorized(
+                    f"{_user(caller)} may not use transaction {txn} of"
+                    f" {owner or 'a client without login'} ({call.name})"
+                )
+
+    def _require_own_lock(self, lock: int, call: Call, caller: Caller) -> None:
+        with self._lock:
+            owner = self._locks.get(lock)
+        if owner is None:
+            held = next((one for one in self._metastore.lock_states() if one.id == lock), None)
+            if held is None:
+                return
+            if held.txn:
+                self._require_own({held.txn}, call, caller)
+                self._remember(self._locks, {lock: caller.user})
+                return
+            owner = _UNKNOWN
+        if caller.user and owner != caller.user:
             raise NotAuthorized(
-                f"{_user(caller)} may not use transaction {txn} of {owner} ({call.name})"
+                f"{_user(caller)} may not use lock {lock} of {owner or 'a client without login'}"
+                f" ({call.name}); lock again"
             )
 
-    def _owner(self, txn: int) -> str | None:
-        """Whose transaction it is; None if it is not there, which the call itself will say."""
+    def _remember(self, known: OrderedDict[int, str], owners: Mapping[int, str]) -> None:
         with self._lock:
-            if txn in self._owners:
-                return self._owners[txn]
-        for row in self._metastore.transactions():
-            if row["txnid"] == txn:
-                return str(row["user"]).partition(_FOR)[0]
-        return None
+            known.update(owners)
+            while len(known) > _KNOWN:
+                known.popitem(last=False)
+
+
+def _owner(row: Mapping[str, Any]) -> str:
+    """Who logged in when the transaction of this row was opened."""
+    if row["description"] != THROUGH_GATEWAY:
+        return _PLATFORM
+    return str(row["user"]).partition(_FOR)[0] if row["user"] else ""
 
 
 def _user(caller: Caller) -> str:
@@ -197,16 +254,30 @@ def _recorded(user: str, claimed: str | None) -> str:
     return user if claimed in (None, "", user) else f"{user}{_FOR}{claimed}"
 
 
-def _transactions_of(call: Call) -> Iterable[int]:
-    """The transactions that a call names and would change."""
-    request = call.arguments[0] if call.arguments else None
+def transactions_of(call: Call) -> Iterable[int]:
+    """The transactions that a call names and uses: they have to be the caller's own."""
+    first = call.arguments[0] if call.arguments else None
+    if first is None:
+        return []
     match call.name:
-        case "commit_txn" | "abort_txn":
-            return [request.txnid] if request else []
-        case "lock" | "check_lock" | "heartbeat" | "add_dynamic_partitions":
-            return [request.txnid] if request and request.txnid else []
+        case "commit_txn" | "abort_txn" | "lock" | "check_lock" | "heartbeat":
+            return [first.txnid] if first.txnid else []
+        case "add_dynamic_partitions":
+            return [first.txnid] if first.txnid else []
         case "abort_txns":
-            return request.txn_ids or [] if request else []
+            return first.txn_ids or []
         case "allocate_table_write_ids":
-            return request.txnIds or [] if request else []
+            return first.txnIds or []
+        case "heartbeat_txn_range" if 0 <= first.max - first.min < LONGEST_RANGE:
+            return range(first.min, first.max + 1)
+        case "get_latest_txnid_in_conflict" | "add_write_ids_to_min_history":
+            return [first]
     return []
+
+
+def lock_of(call: Call) -> int:
+    """The lock request that a call names and uses; 0 for none."""
+    first = call.arguments[0] if call.arguments else None
+    if first is None or call.name not in ("check_lock", "unlock", "heartbeat"):
+        return 0
+    return int(first.lockid or 0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+THROUGH_GATEWAY = "through the gateway"
+"""The description of every transaction that a client of the gateway opened."""
+
 
 @dataclass(slots=True)
 class Caller:

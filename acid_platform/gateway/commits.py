@@ -35,6 +35,13 @@ from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation, TxnState
 
 _DELETES = "delete_delta_"
+_ADDS = {Operation.INSERT, Operation.UPDATE, Operation.OVERWRITE}
+_REPLACES = {Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE}
+
+
+def is_deletes(directory: str) -> bool:
+    """Whether it holds delete events."""
+    return directory.startswith(_DELETES)
 
 
 def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
@@ -79,9 +86,31 @@ def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteRepo
                 f"{where}/{names[0]} was written without a lock of {record.name} for writing"
             )
         require_finished(touched)
+        _require_locked_for(where, names, record, partition, touched)
         published += [f"{where}/{name}" for name in names]
         yield from _of_entity(files, record, partition, where, names)
     sync_published(files, root, published)
+
+
+def _require_locked_for(
+    where: str,
+    names: Sequence[str],
+    record: TableRecord,
+    partition: str | None,
+    touched: TouchedTable,
+) -> None:
+    """Raises WriteConflict for a directory of a kind that no lock of the entity announced.
+
+    Rights were asked for, and conflicts are found, by the operations of the locks.
+    """
+    locked = {one.operation for one in touched.entities if one.partition in (None, partition)}
+    for name in names:
+        if not locked & (_REPLACES if is_deletes(name) or _is_base(name) else _ADDS):
+            announced = " and ".join(sorted(one.name for one in locked)) or "nothing"
+            raise WriteConflict(
+                f"{where}/{name} is more than the lock of {record.name} was for ({announced});"
+                " lock the table for UPDATE or DELETE, and run the statement again"
+            )
 
 
 def _entities(
@@ -130,8 +159,8 @@ def _of_entity(
     """
     if not is_insert_only(record.properties):
         for name in names:
-            _bucketed(files, f"{where}/{name}", rename=name.startswith(_DELETES))
-            if name.startswith(_DELETES):
+            _bucketed(files, f"{where}/{name}", rename=is_deletes(name))
+            if is_deletes(name):
                 _distributed(files, record, f"{where}/{name}")
     reports = _surveyed(files, record, partition, where, names)
     empty = [one.directory for one in reports if _is_base(one.directory) and not one.files]
@@ -140,7 +169,7 @@ def _of_entity(
     if empty:
         reports = _surveyed(files, record, partition, where, names)
     bases = [one for one in reports if _is_base(one.directory)]
-    deletes = [one for one in reports if one.directory.startswith(_DELETES)]
+    deletes = [one for one in reports if is_deletes(one.directory)]
     inserts = [one for one in reports if one not in bases and one not in deletes]
     deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
     operation = Operation.INSERT
@@ -232,4 +261,4 @@ def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -
     write_id = name.write_id if isinstance(name, BaseName) else name.high
     for file in report.contents.files:
         path = f"{where}/{report.directory}/{file.path}"
-        require_own_rows(files, path, write_id, report.directory.startswith(_DELETES))
+        require_own_rows(files, path, write_id, is_deletes(report.directory))

@@ -18,12 +18,14 @@ from acid_platform.errors import AcidError
 from acid_platform.gateway import sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.framing import Cutter, Malformed, Message
+from acid_platform.gateway.framing import Cutter, Limits, Malformed, Message
 from acid_platform.gateway.tls import user_of
 
 _LOG = logging.getLogger(__name__)
 _REFUSED_SECONDS = 5.0
 """How long a connection stays that is told why it is refused."""
+_OF_STRANGERS = Limits(bytes=64 << 10, values=10_000)
+"""What is read of a call whose client has to log in first: the call is refused."""
 _OPENING = 5
 """Bytes that tell whether a connection begins with SASL."""
 
@@ -64,7 +66,7 @@ class Connection(asyncio.Protocol):
         self.caller = Caller(peer)
         self._house, self._refusal = house, refusal
         self._stage = Stage.OPENING
-        self._cutter = Cutter(house.bounds.message)
+        self._cutter = Cutter(_OF_STRANGERS)
         self._negotiation = sasl.Negotiation()
         self._held = bytearray()
         """The first bytes, until they tell whether SASL begins."""
@@ -161,6 +163,7 @@ class Connection(asyncio.Protocol):
             )
         if not self._refusal:
             self._rest()
+            self._cutter = Cutter(self._house.bounds.message)
         self._cutter.feed(first)
         self._go_on()
 

@@ -62,6 +62,10 @@ class Definitions:
 
     _metastore: Metastore
 
+    def _own(self) -> list[int] | None:
+        """The transactions of the user who has logged in; None without a login."""
+        raise NotImplementedError
+
     def _locker(self) -> set[int]:
         """The transactions for which this connection has asked for locks."""
         raise NotImplementedError
@@ -220,7 +224,8 @@ class Definitions:
         self.alter_table(request.dbName, request.tableName, request.table)
         if request.writeId and request.writeId > 0:
             now = request.table  # it may have a new name
-            self._metastore.finish_write(f"{now.dbName}.{now.tableName}", request.writeId)
+            name = f"{now.dbName}.{now.tableName}"
+            self._metastore.finish_write(name, request.writeId, self._own())
         return load().AlterTableResponse()
 
 

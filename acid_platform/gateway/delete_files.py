@@ -24,7 +24,7 @@ from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.deletes import DeleteKeys, load_keys
 from acid_platform.storage.files import Files, asking
-from acid_platform.storage.orc import BATCH_ROWS, acid_columns, open_orc, reading
+from acid_platform.storage.orc import BATCH_ROWS, acid_columns, open_strange_orc, reading
 from acid_platform.storage.orc_writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
 from acid_platform.storage.task_files import delete_events
 from acid_platform.transactions import ValidWriteIdList
@@ -89,7 +89,7 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
     Raises CorruptFile.
     """
     with reading(path):
-        file = open_orc(files, path)
+        file = open_strange_orc(files, path)
         names = acid_columns(file, path)
         if not file.nrows:
             return True

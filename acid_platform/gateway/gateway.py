@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from acid_platform.errors import AcidError, NotAuthorized
 from acid_platform.gateway.authorization import Authorizer, Guard
@@ -20,6 +20,7 @@ from acid_platform.gateway.session import Session
 from acid_platform.gateway.statistics import Statistics
 from acid_platform.gateway.transactions import Transactions
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +45,12 @@ class Gateway(Requests, Session, Transactions, Compactions, Statistics):
         caller: Caller = self._present.caller
         return caller.txns
 
+    def _own(self) -> list[int] | None:
+        return self._guard.own(self._present.caller)
+
+    def _admit_commit(self, writes: Sequence[WriteReport]) -> None:
+        self._guard.admit_commit(writes, self._present.caller)
+
     def answer(self, payload: bytes, peer: Caller) -> bytes:
         """The answer to one message, also to one that is wrong, fails or is not allowed.
 
@@ -65,7 +72,7 @@ class Gateway(Requests, Session, Transactions, Compactions, Statistics):
             call.arguments = plain_names(call.arguments)
             self._guard.admit(call, peer)
             answer = method(*call.arguments)
-            self._guard.opened(call, peer, answer)
+            self._guard.answered(call, peer, answer)
             return call.answer(answer)
         except NotAuthorized as error:
             _LOG.warning("%s: %s", peer, error)
@@ -78,11 +85,9 @@ class Gateway(Requests, Session, Transactions, Compactions, Statistics):
             return call.failed(f"{call.name} failed: {type(error).__name__}: {error}")
 
     def refuse(self, payload: bytes, reason: str) -> bytes:
-        """The answer to a call that is not looked at; empty if it is none."""
-        try:
-            return Call.decode(payload).failed(reason)
-        except Undecodable:
-            return b""
+        """The answer to a call of which only the name is looked at; empty if it is none."""
+        call = Call.named(payload)
+        return b"" if call is None else call.failed(reason)
 
     def listen(
         self,

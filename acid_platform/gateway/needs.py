@@ -11,8 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
+from acid_platform.gateway.commits import is_deletes
 from acid_platform.gateway.databases import FIELDS
 from acid_platform.gateway.protocol import Call
+from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 
@@ -33,6 +35,7 @@ class Verb(StrEnum):
 ANY = "*"
 SEE = tuple(verb for verb in Verb if verb is not Verb.ADMIN)
 """Declarations and write ids are shown to everybody who may do something to the table."""
+_CHANGE = (Verb.ALTER, Verb.DROP, Verb.CREATE)
 _WRITE = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
 _STATISTICS = (*_WRITE, Verb.ALTER)
 _VERBS = {
@@ -49,6 +52,11 @@ class Need:
 
     verbs: tuple[Verb, ...]
     table: str
+
+
+_ADDS, _REPLACES = (Verb.INSERT, Verb.UPDATE), (Verb.UPDATE, Verb.DELETE)
+"""New rows come from an INSERT or an UPDATE; delete events, and bases that hide what was there,
+from an UPDATE or a DELETE."""
 
 
 def _named(database: str | None, table: str | None) -> str:
@@ -153,23 +161,27 @@ def _listed(arguments: Sequence[Any]) -> list[Need]:
 
 
 def _locked(arguments: Sequence[Any]) -> list[Need]:
-    """lock: what each part of the request is for."""
-    needs = []
-    for part in arguments[0].component or ():
-        lock, operation = LOCK_TYPES.get(part.type), OPERATIONS.get(part.operationType)
-        if operation is not None:
-            verbs: tuple[Verb, ...] = _VERBS[operation]
-        elif lock is LockType.SHARED_READ:
-            if not part.tablename:
-                continue  # a statement that works in the database
-            verbs = SEE
-        elif lock is LockType.EXCLUSIVE:
-            verbs = (Verb.ALTER, Verb.DROP, Verb.CREATE)
-        else:
-            verbs = (Verb.UPDATE,)
-        if part.dbname != "_dummy_database":
-            needs.append(Need(verbs, _named(part.dbname, part.tablename)))
-    return needs
+    """lock: what each part of the request is for, and whom its lock keeps out."""
+    return [
+        Need(verbs, _named(part.dbname, part.tablename))
+        for part in arguments[0].component or ()
+        if part.dbname != "_dummy_database"
+        for verbs in _verbs_of_lock(part)
+    ]
+
+
+def _verbs_of_lock(part: Any) -> list[tuple[Verb, ...]]:
+    """The verbs of the operation, and of the lock if it is stronger than that operation's own."""
+    lock, operation = LOCK_TYPES.get(part.type), OPERATIONS.get(part.operationType)
+    own: list[tuple[Verb, ...]] = [_VERBS[operation]] if operation is not None else []
+    if operation in (Operation.UPDATE, Operation.DELETE):
+        return own  # Hive's INSERT OVERWRITE is an update that may keep all others out
+    if lock is LockType.SHARED_READ:
+        # Without operation and table it is a statement that works in the database.
+        return own or ([SEE] if part.tablename else [])
+    if lock is LockType.SHARED_WRITE and operation is Operation.INSERT:
+        return own
+    return [*own, _CHANGE if lock is LockType.EXCLUSIVE else (Verb.UPDATE, Verb.DELETE)]
 
 
 def _statistics(arguments: Sequence[Any]) -> list[Need]:
@@ -260,6 +272,15 @@ def _rules() -> dict[str, _Needs]:
 
 
 RULES = _rules()
+
+
+def needs_of_commit(writes: Iterable[WriteReport]) -> list[Need]:
+    """What a commit needs for the directories that it publishes, whatever was locked for them."""
+    needs = {
+        Need(_REPLACES if one.overwrite or is_deletes(one.directory) else _ADDS, one.table)
+        for one in writes
+    }
+    return sorted(needs, key=lambda need: (need.table, need.verbs))
 
 
 def needs_of(call: Call) -> Iterable[Need]:

@@ -10,7 +10,7 @@ from acid_platform.errors import CorruptFile
 from acid_platform.layout.orc_ranges import column_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, open_orc, reading
+from acid_platform.storage.orc import acid_columns, open_strange_orc, reading
 
 _ORIGINAL, _CURRENT = 1, 4
 """Places of the two columns with write ids among the six ACID columns."""
@@ -23,7 +23,7 @@ def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> N
     The footer's statistics are enough; only without them the columns are read.
     """
     with reading(path):
-        file = open_orc(files, path)
+        file = open_strange_orc(files, path)
         names = acid_columns(file, path)
         if not file.nrows:
             return

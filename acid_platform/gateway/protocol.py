@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 from acid_platform.errors import UnsupportedStatement
 
 _IDL = Path(__file__).with_name("hive_metastore.thrift")
+_NAME = re.compile(rb"\w{1,100}", re.ASCII)
 _REPLY, _EXCEPTION, _ONEWAY = 2, 3, 4
 _UNKNOWN_METHOD, _INTERNAL_ERROR, _PROTOCOL_ERROR = 1, 6, 7
 
@@ -71,6 +74,16 @@ class Call:
             raise Undecodable(f"{type(error).__name__}: {error}") from error
         spec = given.thrift_spec
         return cls(name, sequence, [getattr(given, spec[number][1]) for number in sorted(spec)])
+
+    @classmethod
+    def named(cls, payload: bytes) -> Call | None:
+        """The call without its arguments, which a stranger sent; None if it has no proper name."""
+        kind, size = struct.unpack_from("!xxxBi", payload)
+        name, end = payload[8 : 8 + size], 8 + size
+        if not _NAME.fullmatch(name) or len(payload) < end + 4:
+            return None
+        (sequence,) = struct.unpack_from("!i", payload, end)
+        return cls(name.decode(), sequence, [], kind == _ONEWAY)
 
     # --- answers --------------------------------------------------------------------------------
 

@@ -27,8 +27,10 @@ from acid_platform.gateway.workers import Workers
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.2
 _TICK_SECONDS = 5.0
-_LOGINS = 4
-"""Passwords that are checked at the same time: each takes 16 MiB of memory."""
+_LOGINS = 2
+"""Passwords that are checked at the same time: each takes 128 MiB of memory."""
+_MOST_WAITING = 1000
+"""Logins that wait for their check; further ones are refused."""
 _TLS_BUFFER = 32 << 10
 _TOLD_REFUSALS = 64
 """Connections above the limit that are told why they are refused; further ones are just closed."""
@@ -192,6 +194,8 @@ class Server:
                 self._report(self)
         except (OSError, AcidError) as error:
             _LOG.warning("%s", error)
+        except Exception:  # the gateway goes on
+            _LOG.exception("what is due every few seconds failed")
 
     def _dismiss(self) -> None:
         """Closes the connections of users who are gone, or have another password since the last
@@ -255,7 +259,7 @@ class Server:
                 ssl=self._context,
                 ssl_handshake_timeout=self.bounds.login_seconds if self._context else None,
             )
-        except (OSError, ssl.SSLError) as error:
+        except Exception as error:  # whatever a handshake raises ends this connection alone
             self.left(connection)
             _LOG.warning("%s: no TLS connection: %s", connection.caller, tls.told(error))
             with suppress(OSError):
@@ -279,24 +283,28 @@ class Server:
         if users is None:
             told("this gateway has no file of users; connect without SASL")
             return
-        if not self._pace.may_log_in(caller.host):
-            self.counters.failed_logins += 1
-            told("too many failed logins from this address; try again in a minute")
+        if self._logins.waiting >= _MOST_WAITING:
+            told("too many logins wait; try again later")
             return
 
         def check() -> None:
-            try:
-                known = users.verify(login.user, login.password)
-                reason = "" if known else "wrong user or password"
-            except AcidError as error:
-                _LOG.error("%s", error)
+            # Counted when the check begins, since logins wait for each other.
+            if not self._pace.begin_login(caller.host):
+                reason = "too many failed logins from this address; try again in a minute"
+            else:
                 reason = "nobody can log in now; the gateway's log says why"
+                try:
+                    known = users.verify(login.user, login.password)
+                    reason = "" if known else "wrong user or password"
+                except Exception:  # as a file of users that is wrong
+                    _LOG.exception("a login can't be checked")
+                finally:
+                    self._pace.end_login(caller.host, bool(reason))
             self._later(lambda: checked(reason))
 
         def checked(reason: str) -> None:
             if reason:
                 self.counters.failed_logins += 1
-                self._pace.failed(caller.host)
             told(reason)
 
         self._logins.submit(check)

@@ -36,7 +36,7 @@ class StatusFile:
     def __init__(self, directory: str) -> None:
         self._path = Path(directory, f"{_PREFIX}{os.getpid()}.json")
         for path in self._path.parent.glob(f"{_PREFIX}*.json"):
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
                 if not _runs(json.loads(path.read_text())):
                     path.unlink()
 
@@ -142,7 +142,7 @@ def running(place: Location, metastore: Metastore) -> Iterator[Row]:
         yield from map(_by_our_clock, metastore.status().get("gateways", ()))
         return
     for path in sorted(Path(place.metastore).glob(f"{_PREFIX}*.json")):
-        with suppress(OSError, ValueError, KeyError):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             status = json.loads(path.read_text())
             if _runs(status):
                 yield status

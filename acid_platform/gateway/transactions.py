@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from acid_platform.errors import (
@@ -21,6 +22,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
+from acid_platform.gateway.caller import THROUGH_GATEWAY
 from acid_platform.gateway.codes import (
     LOCK_NUMBERS,
     LOCK_TYPES,
@@ -33,12 +35,12 @@ from acid_platform.gateway.finishing import says_when_written
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
-from acid_platform.metastore.records import ClientInfo, LockRequest
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 
 _USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
-_LONGEST_RANGE = 10_000
+LONGEST_RANGE = 10_000
 _STATEMENTS = {
     Operation.INSERT: Statement.INSERT,
     Operation.UPDATE: Statement.UPDATE,
@@ -63,6 +65,10 @@ class Transactions:
         """The transactions for which this connection has asked for locks."""
         raise NotImplementedError
 
+    def _admit_commit(self, writes: Sequence[WriteReport]) -> None:
+        """Raises NotAuthorized if the caller may not commit these writes."""
+        raise NotImplementedError
+
     # --- begin and end --------------------------------------------------------------------------
 
     def open_txns(self, request: Any) -> Any:
@@ -76,7 +82,7 @@ class Transactions:
             user=request.user or "",
             host=request.hostname or "",
             agent=_agent(request.agentInfo),
-            description="through the gateway",
+            description=THROUGH_GATEWAY,
         )
         ids = self._metastore.open_ids(request.num_txns, TxnType(number), info)
         return load().OpenTxnsResponse(txn_ids=ids)
@@ -89,6 +95,7 @@ class Transactions:
         txn = request.txnid
         try:
             writes = writes_of(self._metastore, txn)
+            self._admit_commit(writes)
         except NoSuchTxn:
             if self._metastore.outcome_of(txn).state == TxnState.COMMITTED.value:
                 return  # the answer to the first commit was lost
@@ -124,10 +131,10 @@ class Transactions:
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         """Keeps the transactions from `min` to `max` alive, and tells which are not open."""
-        if request.max - request.min >= _LONGEST_RANGE:
+        if request.max - request.min >= LONGEST_RANGE:
             raise InvalidDefinition(
                 f"{request.max - request.min + 1:,} transactions in one heartbeat; send at most"
-                f" {_LONGEST_RANGE:,}"
+                f" {LONGEST_RANGE:,}"
             )
         ids = range(request.min, request.max + 1)
         aborted, unknown = self._metastore.heartbeat(ids)
@@ -321,7 +328,8 @@ class Transactions:
         """
         self._metastore.keep_alive(request.txnid)
         if request.writeid:
-            self._metastore.finish_write(f"{request.dbname}.{request.tablename}", request.writeid)
+            name = f"{request.dbname}.{request.tablename}"
+            self._metastore.finish_write(name, request.writeid, [request.txnid])
 
     def _lock_settings(self) -> LockSettings:
         from acid_platform.config import Settings

@@ -22,9 +22,10 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.watched import Watched
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)
-_COST, _BLOCK, _LANES = 1 << 14, 8, 1
-"""Of a new hash: 16 MiB of memory and some 50 ms."""
-_DEAREST = 1 << 17
+_COST, _BLOCK, _LANES = 1 << 17, 8, 1
+"""Of a new hash, and the least that is accepted: what OWASP's cheat sheet on passwords asks for. A
+check takes 128 MiB of memory and some 0.4 s."""
+_DEAREST = 1 << 18
 _LENGTH = 32
 
 
@@ -62,9 +63,10 @@ class Secret:
         if kind != "scrypt":
             raise ValueError(f"unknown hash {kind!r}")
         one = cls(int(cost), int(block), int(lanes), _from_base64(salt), _from_base64(hashed))
-        cheap = one.cost < 2 or one.cost & (one.cost - 1) or len(one.hashed) < 16
-        dear = one.cost > _DEAREST or one.block > 16 or one.lanes > 4
-        if cheap or dear or len(one.salt) < 8:
+        cheap = one.cost < _COST or one.block < _BLOCK or one.lanes < _LANES
+        if cheap or len(one.hashed) < _LENGTH // 2 or len(one.salt) < 8:
+            raise ValueError("the hash is weaker than scrypt with N=131072, r=8, p=1")
+        if one.cost & (one.cost - 1) or one.cost > _DEAREST or one.block > 16 or one.lanes > 4:
             raise ValueError("parameters of scrypt out of range")
         return one
 

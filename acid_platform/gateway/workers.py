@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 
+_LOG = logging.getLogger(__name__)
 Work = Callable[[], None]
 
 
@@ -30,7 +32,7 @@ class Workers:
         return len(self._waiting)
 
     def submit(self, work: Work) -> None:
-        """`work` must not raise."""
+        """What `work` raises is logged."""
         with self._condition:
             self._waiting.append(work)
             if self._idle >= len(self._waiting) or self._threads >= self._most:
@@ -50,7 +52,10 @@ class Workers:
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
-            work()
+            try:
+                work()
+            except Exception:
+                _LOG.exception("a thread's work failed")
         self._leave()
 
     def _next(self) -> Work | None:

@@ -12,17 +12,19 @@ them, so a new footer is enough.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import protobuf
 from acid_platform.layout.protobuf import delimited, unpacked
-from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import LOCAL_ZONE, MOST_NESTED, Column, HiveType
 
 TAIL_BYTES = 1 << 14
 """Bytes to read from the end of a file, more than the postscript's 255."""
 
+_LARGEST_BLOCK = 1 << 23
+"""Bytes of a chunk; its head has no room for more."""
 _MAGIC = b"ORC"
 _DEFAULT_BLOCK = 1 << 18
 _ZLIB = 1
@@ -79,6 +81,35 @@ class Postscript:
     def footer_length(self) -> int:
         return self._value(_FOOTER_LENGTH)
 
+    def opened(
+        self, content: bytes, inflate: Callable[[int, bytes, int], bytes], path: str
+    ) -> bytes:
+        """The content of chunks in the file's codec, the reverse of `chunks`.
+
+        `inflate(codec, chunk, most)` opens a chunk of a codec other than zlib, which may have up to
+        `most` bytes. Raises CorruptFile.
+        """
+        if not self.compression:
+            return content
+        most = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
+        if most > _LARGEST_BLOCK:
+            raise CorruptFile(f"{path} has ORC chunks of up to {most:,} bytes")
+        parts, at = [], 0
+        try:
+            while at < len(content):
+                head = int.from_bytes(content[at : at + 3], "little")
+                chunk = content[at + 3 : at + 3 + (head >> 1)]
+                at += 3 + (head >> 1)
+                if head & 1:
+                    parts.append(chunk)
+                elif self.compression == _ZLIB:
+                    parts.append(zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most))
+                else:
+                    parts.append(inflate(self.compression, chunk, most))
+        except (ValueError, IndexError, OSError, zlib.error) as error:
+            raise CorruptFile(f"{path} has an ORC footer that can't be opened: {error}") from error
+        return b"".join(parts)
+
     def chunks(self, content: bytes) -> bytes:
         """The content in the file's codec: chunks with headers, deflated or stored."""
         if not self.compression:
@@ -109,6 +140,28 @@ def _chunk(content: bytes, compression: int) -> bytes:
         if len(small) < len(content):
             return (len(small) << 1).to_bytes(3, "little") + small
     return (len(content) << 1 | 1).to_bytes(3, "little") + content
+
+
+def require_shallow(footer: bytes, path: str) -> None:
+    """Raises CorruptFile for types that are nested deeper than MOST_NESTED, or in a circle: Arrow
+    follows them until its stack ends, and with it the process.
+
+    The footer may be followed by zeros.
+    """
+    depths: list[int] = []
+    try:
+        types = [one.payload for one in protobuf.fields(footer) if one.number == TYPES]
+        for number, content in enumerate(types):
+            depths += [0] * (number + 1 - len(depths))
+            for child in unpacked(content, SUBTYPES):
+                if not number < child < len(types):
+                    raise ValueError(f"type {number} has the part {child}")
+                depths += [0] * (child + 1 - len(depths))
+                depths[child] = depths[number] + 1
+            if depths[number] > MOST_NESTED:
+                raise ValueError(f"types are nested deeper than {MOST_NESTED} levels")
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
 
 
 def footer_of(file_tail: bytes) -> bytes:

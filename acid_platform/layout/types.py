@@ -22,6 +22,8 @@ UNNAMED = ("char", LOCAL_ZONE)
 """Partition column types that are read but not written, because Hive's directory names for their
 values are not reproduced."""
 _LONGEST = {"char": 255, "varchar": 65535}
+MOST_NESTED = 100
+"""Levels of types in types. Arrow crashes at some thousands."""
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|`(?:[^`]|``)*`|\d+|[<>(),:])")
 _FIELD = re.compile(r"\s*(`(?:[^`]|``)*`|[^`<>(),:]+)\s*(?=:)")
@@ -102,9 +104,10 @@ class _Parser:
         self.text = text.rstrip()
         self.at = 0
         """The place of the next token."""
+        self.depth = 0
 
     def error(self, why: str) -> InvalidDefinition:
-        return InvalidDefinition(f"{self.text!r}: {why}; write e.g. 'id int, v decimal(7,2)'")
+        return InvalidDefinition(f"{self.text[:300]!r}: {why}; write e.g. 'id int, v decimal(7,2)'")
 
     def _match(self) -> re.Match[str] | None:
         if self.at >= len(self.text):
@@ -137,6 +140,15 @@ class _Parser:
         return _unquoted(token).lower()
 
     def type(self) -> HiveType:
+        """Raises InvalidDefinition, also for a type that is nested too deeply."""
+        self.depth += 1
+        if self.depth > MOST_NESTED:
+            raise self.error(f"types are nested deeper than {MOST_NESTED} levels")
+        parsed = self._type()
+        self.depth -= 1
+        return parsed
+
+    def _type(self) -> HiveType:
         kind = self.name()
         kind = _SYNONYMS.get(kind, kind)
         if kind == "array":

@@ -22,6 +22,7 @@ from acid_platform.errors import AcidError, MetastoreUnavailable
 from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
+from acid_platform.visible import log_to
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.reception import Service
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
     """Runs the server; writes the result of the start to the file descriptor `ready`, if any."""
     try:
+        os.umask(0o077)  # whatever this process writes is for its owner only
         home.prepare()
         lock = take_lock(home)
         # Imported late: only the process that gets the lock loads DuckDB.
         from acid_platform.metastore.server.server import Server, install_signals
 
-        logging.basicConfig(
-            filename=home.log, level=logging.INFO, format="%(asctime)s %(process)d %(message)s"
-        )
+        log_to(logging.FileHandler(home.log), "%(asctime)s %(process)d")
         from acid_platform.metastore.server import seeding
 
         service = _service(home, listen) if listen else None

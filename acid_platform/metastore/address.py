@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from acid_platform.errors import InvalidDefinition, MetastoreRefused
+from acid_platform.location import without_credentials
 
 TCP = "tcp://"
 KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"
@@ -17,6 +19,8 @@ FILES = (KEY_FILE, TLS_CA, TLS_CERTIFICATE, TLS_KEY)
 SYSTEM = "system"
 """As TLS_CA: the authorities that the machine trusts."""
 SHORTEST_KEY = 16
+_HOST = re.compile(r"[\w.:%-]+")
+"""A name, or an address of IPv4 or IPv6."""
 
 
 def is_remote(where: str) -> bool:
@@ -30,11 +34,13 @@ def parse_address(text: str) -> tuple[str, int]:
     if (
         not colon
         or not bare
-        or not port.isdecimal()
+        or not re.fullmatch("[0-9]{1,5}", port)
         or int(port) > 65535
         or (":" in bare and not host.startswith("["))
+        or not _HOST.fullmatch(bare)
     ):
-        raise InvalidDefinition(f"{text!r} is no address; write host:port, or [address]:port")
+        shown = without_credentials(text)
+        raise InvalidDefinition(f"{shown!r} is no address; write host:port, or [address]:port")
     return bare, int(port)
 
 
@@ -63,6 +69,11 @@ def given_key(environment: Mapping[str, str]) -> bytes | None:
             raise MetastoreRefused(f"{source} can't be read: {error}") from error
     elif not key:
         return None
+    return usable_key(key, source)
+
+
+def usable_key(key: str, source: str) -> bytes:
+    """The key as bytes. Raises MetastoreRefused for one that is too short to be a secret."""
     if len(key) < SHORTEST_KEY:
         raise MetastoreRefused(
             f"{source} holds {len(key)} characters; a key needs {SHORTEST_KEY} or more, for example"

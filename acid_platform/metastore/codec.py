@@ -5,6 +5,8 @@ The pair of functions for a class is built once from its annotations.
 
 A dataclass becomes an object with its fields in the order of their declaration; an absent field
 takes its default. A NamedTuple becomes an array; values missing at its end take their defaults.
+A value of another type than its annotation is refused when it is read, so that a faulty client
+can't bring one into the state. Whole numbers have 64 bits.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ BRIEF = {"brief": True}
 NAME = "name"
 """Metadata key: the field's name in JSON."""
 
+_WHOLE = 1 << 63
 _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents, RowSet)
 
 
@@ -138,6 +141,54 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _read_text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"{type(value).__name__} instead of a text")
+    return value
+
+
+def _read_whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{type(value).__name__} instead of a whole number")
+    if not -_WHOLE <= value < _WHOLE:
+        raise ValueError("a whole number has more than 64 bits")
+    return value
+
+
+def _read_flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{type(value).__name__} instead of true or false")
+    return value
+
+
+def _read_number(value: Any) -> float:
+    if type(value) is not float and type(value) is not int:
+        raise TypeError(f"{type(value).__name__} instead of a number")
+    if not -_WHOLE <= value <= _WHOLE:  # neither an infinity nor NaN
+        raise ValueError("a number is out of range")
+    return value
+
+
+_PLAIN: dict[Any, Convert] = {
+    str: _read_text,
+    int: _read_whole,
+    bool: _read_flag,
+    float: _read_number,
+}
+
+
+def _array(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{type(value).__name__} instead of an array")
+    return value
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise TypeError(f"{type(value).__name__} instead of an object")
+    return value
+
+
 _value_of: Convert = attrgetter("_value_")
 """The value of an enum member; the attribute `value` is a slower Python property."""
 
@@ -158,6 +209,8 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
         return _each(list, *converters(args[0]))
     if origin is dict:
         return _by_key(args[0], *converters(args[1]))
+    if hint in _PLAIN:
+        return _same, _PLAIN[hint]
     if isinstance(hint, type):
         if issubclass(hint, Enum):
             return _value_of, hint
@@ -178,7 +231,7 @@ def _optional(convert: Convert) -> Convert:
 def _each(kind: Convert, write: Convert, read: Convert) -> tuple[Convert, Convert]:
     return (
         list if write is _same else lambda values: [write(value) for value in values],
-        kind if read is _same else lambda values: kind([read(value) for value in values]),
+        lambda values: kind([read(value) for value in _array(values)]),
     )
 
 
@@ -186,11 +239,13 @@ def _by_key(key: Any, write: Convert, read: Convert) -> tuple[Convert, Convert]:
     if key is int:  # JSON keys are always strings.
         return (
             lambda values: {str(number): write(value) for number, value in values.items()},
-            lambda values: {int(number): read(value) for number, value in values.items()},
+            lambda values: {
+                _read_whole(int(number)): read(value) for number, value in _object(values).items()
+            },
         )
     return (
         dict if write is _same else lambda values: {k: write(value) for k, value in values.items()},
-        dict if read is _same else lambda values: {k: read(value) for k, value in values.items()},
+        lambda values: {k: read(value) for k, value in _object(values).items()},
     )
 
 
@@ -208,6 +263,7 @@ def _row(kind: type[Any], pairs: list[tuple[Convert, Convert]]) -> tuple[Convert
     def parse(values: Any) -> Any:
         if isinstance(values, dict):  # the first value alone
             values = [values]
+        _array(values)
         if len(values) > count or (not named and len(values) < count):
             raise ValueError(f"{len(values)} values instead of {count}")
         read = [convert(value) for convert, value in zip(reads, values, strict=False)]

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TextIO
 
 from acid_platform.disk import make_directory, sync_data, sync_path
-from acid_platform.errors import MetastoreIncompatible, MetastoreInUse
+from acid_platform.errors import MetastoreIncompatible, MetastoreInUse, MetastoreRefused
+from acid_platform.metastore.address import usable_key
 from acid_platform.metastore.wire import PROTOCOL
 
 _LONGEST_SOCKET_PATH = 107
@@ -97,14 +98,26 @@ class Home:
         try:
             make_directory(self.path, 0o700)
             self.path.chmod(0o700)
+            for file in (self.database, self.database.with_suffix(".log"), self.log):
+                if file.exists() and file.stat().st_mode & 0o077:  # of an earlier version
+                    file.chmod(0o600)
         except OSError as error:
             raise MetastoreIncompatible(
                 f"the metastore can't use {self.path}: {error}; choose a directory of your own"
             ) from error
 
     def read_authkey(self) -> bytes:
-        """Raises FileNotFoundError."""
-        return (self.path / "authkey").read_bytes()
+        """Raises FileNotFoundError, and MetastoreRefused for a file that holds no key."""
+        file = self.path / "authkey"
+        try:
+            return usable_key(file.read_text().strip(), str(file))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise MetastoreRefused(
+                f"{file} holds no key ({error}): stop the metastore, remove the file, and start it"
+                " again; it makes a new key, which clients on other machines need then"
+            ) from error
 
     def authkey(self) -> bytes:
         """The secret that clients and server share; created once, readable by the owner only."""
@@ -201,21 +214,31 @@ class Endpoint:
     def read(cls, home: Home) -> Endpoint | None:
         """None if no process has published an endpoint. Raises MetastoreIncompatible."""
         try:
-            said = json.loads(home.endpoint.read_text())
+            said = cls(**json.loads(home.endpoint.read_text()))
+            numbers = (said.pid, said.epoch, said.protocol)
+            if not isinstance(said.address, str) or any(type(one) is not int for one in numbers):
+                raise TypeError("it is not an address and three numbers")
         except FileNotFoundError:
             return None
-        if said["protocol"] != PROTOCOL and _alive(said["pid"]):
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise MetastoreIncompatible(
-                f"metastore process {said['pid']} speaks protocol {said['protocol']}, this program"
+                f"{home.endpoint} is damaged ({error}): remove it; if `{home.lock}` names a process"
+                " that runs, stop that too, and the next client starts another"
+            ) from error
+        if said.protocol != PROTOCOL and _alive(said.pid):
+            raise MetastoreIncompatible(
+                f"metastore process {said.pid} speaks protocol {said.protocol}, this program"
                 f" {PROTOCOL}; stop that process"
             )
-        return cls(said["address"], said["pid"], said["epoch"], said["protocol"])
+        return said
 
 
 def _alive(pid: int) -> bool:
+    if pid <= 0:  # would mean a group of processes
+        return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

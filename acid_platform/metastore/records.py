@@ -187,13 +187,14 @@ class RowReport:
 
 @dataclass(frozen=True, slots=True)
 class TouchedEntity:
-    """What a transaction locked for writing: a partition, or the table (None).
+    """What a transaction locked for writing: a partition, or the table (None), and for what.
 
     `dynamic`: the table stands for those of its partitions that get rows.
     """
 
     partition: str | None
     dynamic: bool
+    operation: Operation = Operation.UPDATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A frame is a length of four bytes, followed by that many bytes. A length that is too large is
 refused before any of its bytes are stored. In the handshake each end proves that it knows the key
 without sending it: HMAC-SHA256 over the challenges of both ends. Until then a frame may have 512
-bytes.
+bytes and has to match one regular expression, so no parser reads what a stranger sends, and none of
+it is repeated anywhere.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acid_platform.errors import MetastoreIncompatible
 
@@ -112,20 +115,50 @@ def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
     return hmac.new(key, said, hashlib.sha256).hexdigest()
 
 
-def read_greeting(payload: bytes) -> dict[str, Any]:
-    """Raises Malformed."""
-    try:
-        said = json.loads(payload)
-        if isinstance(said, dict) and (isinstance(said.get("acid"), int) or "refused" in said):
-            return said
-    except (ValueError, RecursionError):
-        pass
+_GREETING = re.compile(
+    rb'\{"acid": (\d{1,9}), "challenge": "([0-9a-f]{64})"(?:, "proof": "([0-9a-f]{64})")?'
+    rb'(?:, "role": "([a-z]{1,20})", "term": (\d{1,18}))?\}'
+)
+_OTHER_VERSION = re.compile(rb'\{"acid": (\d{1,9})[,}]')
+_REFUSAL = re.compile(rb'\{"refused": "([\w .,:-]{1,200})"\}', re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What one end says in the handshake; `refused` is the reason of a server that ends it."""
+
+    protocol: int = 0
+    challenge: str = ""
+    proof: str = ""
+    role: str = ""
+    term: int = 0
+    refused: str = ""
+
+    def proves(self, expected: str) -> bool:
+        """Whether it has this proof; compared in constant time."""
+        return hmac.compare_digest(self.proof, expected)
+
+
+def read_greeting(payload: bytes) -> Greeting:
+    """What `greeting` or `refusal` wrote; of another version of the protocol only its number.
+
+    Raises Malformed, without any of the bytes.
+    """
+    if said := _GREETING.fullmatch(payload):
+        protocol, challenge, proof, role, term = (part.decode() for part in said.groups(b""))
+        return Greeting(int(protocol), challenge, proof, role, int(term or 0))
+    if other := _OTHER_VERSION.match(payload):
+        number = int(other[1])
+        if number != PROTOCOL:
+            return Greeting(number)
+    if refused := _REFUSAL.fullmatch(payload):
+        return Greeting(refused=refused[1].decode())
     raise Malformed("these bytes are not the greeting of a metastore or of its client")
 
 
-def proves(said: dict[str, Any], expected: str) -> bool:
-    given = said.get("proof")
-    return isinstance(given, str) and hmac.compare_digest(given.encode(), expected.encode())
+def refusal(why: str) -> bytes:
+    """The last message of a server that does not let a client in."""
+    return b'{"refused": "%s"}' % why.encode()
 
 
 # --- the client's end ---------------------------------------------------------------------------
@@ -209,16 +242,18 @@ class Channel:
         if first == NEEDS_TLS:
             raise NoTls
         theirs = read_greeting(first)
-        require_protocol(theirs.get("acid"))
+        if theirs.refused:
+            raise Refused(theirs.refused)
+        require_protocol(theirs.protocol)
         own = challenge()
-        asked = str(theirs.get("challenge"))
-        self._sock.sendall(frame(greeting(own, proof(key, "client", asked, own))))
+        answer_proof = proof(key, "client", theirs.challenge, own)
+        self._sock.sendall(frame(greeting(own, answer_proof)))
         answer = read_greeting(self._receive(deadline, seconds))
-        if "refused" in answer:
-            raise Refused(str(answer["refused"]))
-        if not proves(answer, proof(key, "server", asked, own)):
+        if answer.refused:
+            raise Refused(answer.refused)
+        if not answer.proves(proof(key, "server", theirs.challenge, own)):
             raise Refused("it does not know the key itself")
-        self.role, self.term = str(answer.get("role", PRIMARY)), int(answer.get("term", 0))
+        self.role, self.term = answer.role or PRIMARY, answer.term
         self._frames.limit = LARGEST_MESSAGE
 
 

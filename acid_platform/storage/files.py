@@ -166,7 +166,7 @@ class Files:
         try:
             content = json.loads(self.read(path))
             version, data_format = content["thisFileVersion"], str(content["dataFormat"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptFile(
                 f"{path} is not a _metadata_acid file of Hive: {error}; restore it"
             ) from error

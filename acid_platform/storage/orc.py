@@ -12,16 +12,23 @@ from pyarrow import orc
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.orc_tail import (
+    TAIL_BYTES,
+    Postscript,
     declared_footer,
     footer_of,
     has_declared,
+    require_shallow,
 )
+from acid_platform.layout.protobuf import read_varint
 from acid_platform.layout.types import Column
 from acid_platform.object_store import store_fault
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import beyond_nanoseconds, wide_timestamps
 from acid_platform.storage.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc
 
+_SNAPPY, _LZ4, _ZSTD = 2, 4, 5
+"""ORC's codecs beside zlib and LZO, which Arrow does not read."""
+_LARGEST_FOOTER = 256 << 20
 BATCH_ROWS = 1 << 17
 """Rows to decode at a time; a stripe may have millions."""
 
@@ -59,6 +66,65 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
             f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
             " Restore it or drop its transaction"
         ) from error
+
+
+def open_strange_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
+    """As `open_orc`, for a file that another program wrote and that was not recorded yet."""
+    require_shallow_types(files, path, length)
+    return open_orc(files, path, length)
+
+
+def require_shallow_types(files: Files, path: str, length: int | None = None) -> None:
+    """Raises CorruptFile for an ORC file whose types would crash Arrow and pyorc, before they see
+    them; also for a footer that can't be opened. Raises StoreRefused, StoreUnavailable."""
+    with reading(path), files.open(path) as stream:
+        size = stream.size() if length is None else length
+        stream.seek(max(0, size - TAIL_BYTES))
+        tail = bytes(stream.read(min(size, TAIL_BYTES)))
+        postscript = Postscript.of(tail, path)
+        whole = postscript.footer_length + postscript.size
+        if whole > min(size, _LARGEST_FOOTER):
+            raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
+        if whole > len(tail):
+            stream.seek(size - whole)
+            tail = bytes(stream.read(whole))
+    footer = tail[len(tail) - whole : len(tail) - postscript.size]
+    require_shallow(postscript.opened(footer, _inflated, path), path)
+
+
+def _inflated(codec: int, chunk: bytes, most: int) -> bytes:
+    """A chunk of ORC's codec of that number. Raises ValueError, OSError, IndexError."""
+    if codec == _ZSTD:
+        with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
+            return bytes(stream.read(most))
+    if codec == _SNAPPY:
+        return bytes(pa.Codec("snappy").decompress(chunk, read_varint(chunk, 0)[0]))
+    if codec == _LZ4:
+        return bytes(pa.Codec("lz4_raw").decompress(chunk, lz4_size(chunk)))
+    raise ValueError(f"codec {codec} is not known")
+
+
+def lz4_size(block: bytes) -> int:
+    """How many bytes a raw block of LZ4 holds. Raises IndexError for one that is cut off."""
+    at = size = 0
+
+    def run(first: int) -> int:
+        nonlocal at
+        count = first
+        while first == 15:
+            more = block[at]
+            at, count = at + 1, count + more
+            first = 15 if more == 255 else 0
+        return count
+
+    while at < len(block):
+        token, at = block[at], at + 1
+        literals = run(token >> 4)
+        at, size = at + literals, size + literals
+        if at < len(block):  # the last sequence has no match
+            at += 2
+            size += 4 + run(token & 15)
+    return size
 
 
 @contextmanager

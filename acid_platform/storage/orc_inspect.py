@@ -12,7 +12,7 @@ import pyorc
 from acid_platform.layout.orc_tail import footer_of, is_proleptic
 from acid_platform.storage.calendars import shown_day
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
+from acid_platform.storage.orc import open_strange_orc, require_shallow_types
 from acid_platform.storage.orc_rows import TIMESTAMPS, parsing
 
 
@@ -40,7 +40,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
         pyorc.TypeKind.DATE: _ShownDate,
         **dict.fromkeys(TIMESTAMPS, _ShownTimestamp),
     }
-    if is_proleptic(footer_of(open_orc(files, path).reader.serialized_file_tail())):
+    if is_proleptic(footer_of(open_strange_orc(files, path).reader.serialized_file_tail())):
         julian = {}
     with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)
@@ -50,6 +50,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
 
 def metadata(files: Files, path: str) -> dict[str, Any]:
     """Schema, stripes, compression and user metadata of a file, for JSON. Raises CorruptFile."""
+    require_shallow_types(files, path)
     with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(stream)
         return {

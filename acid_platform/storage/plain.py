@@ -8,7 +8,7 @@ from pyarrow import csv, parquet
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
+from acid_platform.storage.orc import open_strange_orc
 
 _BLOCK = 1 << 20
 
@@ -19,7 +19,7 @@ def count_rows(files: Files, path: str, stored: FileFormat) -> int:
     Raises CorruptFile, and UnsupportedLayout for avro, which only Spark can count.
     """
     if stored.name == "orc":
-        return int(open_orc(files, path).nrows)
+        return int(open_strange_orc(files, path).nrows)
     with files.open(path) as stream:
         try:
             match stored.name:

@@ -14,7 +14,7 @@ from acid_platform.layout.orc_tail import footer_of
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.sources import Source
 from acid_platform.storage.files import Files, asking
-from acid_platform.storage.orc import open_orc, reading
+from acid_platform.storage.orc import open_strange_orc, reading
 from acid_platform.storage.orc_writer import AcidWriter, OrcWriter
 from acid_platform.storage.plain import count_rows
 from acid_platform.storage.sources import is_acid, is_positional
@@ -44,7 +44,7 @@ def recorded_file(
         if stored.name != "orc":
             counted = count_rows(files, path, stored) if rows is None else rows
             return FileEntry(name, size, Footer(counted, False))
-        file = open_orc(files, path, length)
+        file = open_strange_orc(files, path, length)
         names = list(file.schema.names)
         acid = is_acid(names)
         footer = Footer(int(file.nrows), acid, is_positional(names))

@@ -18,7 +18,7 @@ from acid_platform.snapshot.sources import (
     side_files,
 )
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, reading
+from acid_platform.storage.orc import open_orc, open_strange_orc, reading
 
 _THREADS = 8
 _POSITIONAL = "_col"
@@ -46,7 +46,7 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
 def read_footer(files: Files, path: str) -> Footer:
     """The footer of an ORC file. Raises CorruptFile."""
     with reading(path):
-        file = open_orc(files, path)
+        file = open_strange_orc(files, path)
     names = list(file.schema.names)
     return Footer(int(file.nrows), is_acid(names), is_positional(names))
 

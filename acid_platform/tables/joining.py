@@ -49,7 +49,7 @@ class Mark:
             )
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise WarehouseMismatch(
                 f"{file} does not tell the warehouse's identity ({error}); take it from a backup,"
                 " or write it anew with `acid metastore restore` or `acid metastore rebuild`"

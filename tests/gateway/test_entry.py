@@ -325,9 +325,9 @@ def test_P34_who_does_not_log_in_in_time_is_disconnected(warehouse: Warehouse, p
 def test_P34_an_address_that_fails_too_often_has_to_wait() -> None:
     pace = Pace(Bounds(failures=3))
     for _ in range(3):
-        assert pace.may_log_in("1.2.3.4")
-        pace.failed("1.2.3.4")
-    assert not pace.may_log_in("1.2.3.4") and pace.may_log_in("1.2.3.5")
+        assert pace.begin_login("1.2.3.4")
+        pace.end_login("1.2.3.4", failed=True)
+    assert not pace.begin_login("1.2.3.4") and pace.begin_login("1.2.3.5")
 
 
 # --- the file of users --------------------------------------------------------------------------

@@ -73,12 +73,12 @@ class ForeignTransactionCalls(Caller):
         """
         return self._call(RequestLock(txn, tuple(locks), zero_wait, finishes))
 
-    def finish_write(self, table: str, write_id: int) -> bool:
+    def finish_write(self, table: str, write_id: int, txns: Sequence[int] | None = None) -> bool:
         """Records that all files of this write id are written; False if it was not awaited.
 
-        Raises NoSuchTable.
+        `txns`: only if one of these transactions has it. Raises NoSuchTable.
         """
-        return self._call(FinishWrite(table, write_id))
+        return self._call(FinishWrite(table, write_id, None if txns is None else tuple(txns)))
 
     def check_lock(self, ext: int) -> LockProgress:
         """How a lock request stands; keeps it alive. Raises NoSuchLock."""

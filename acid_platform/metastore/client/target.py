@@ -21,6 +21,7 @@ from acid_platform.errors import (
     MetastoreUnavailable,
     WarehouseMoved,
 )
+from acid_platform.location import metastore_place, without_credentials
 from acid_platform.metastore import wire
 from acid_platform.metastore.address import (
     KEY,
@@ -287,7 +288,7 @@ def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
     """
     text = os.fspath(where)
     if not is_remote(text):
-        return Local(Home(Path(text).resolve()), autostart)
+        return Local(Home(Path(metastore_place(text)).resolve()), autostart)
     return remote(text)
 
 
@@ -300,8 +301,9 @@ def remote(text: str) -> Remote:
     key = given_key(os.environ)
     if key is None:
         raise MetastoreRefused(
-            f"{text} asks for a key: set {KEY}, or {KEY_FILE} to a file that holds it (`authkey` in"
-            " the metastore's directory, unless the service was given another)"
+            f"{without_credentials(text)} asks for a key: set {KEY}, or {KEY_FILE} to a file that"
+            " holds it (`authkey` in the metastore's directory, unless the service was given"
+            " another)"
         )
     context = None
     if os.environ.get(TLS_CA, "").strip():

@@ -44,13 +44,17 @@ class RequestLock(Operation[LockProgress]):
 
 @dataclass(frozen=True, slots=True)
 class FinishWrite(Operation[bool]):
-    """The engine has written all files of this write id; False if that was not awaited."""
+    """The engine has written all files of this write id; False if that was not awaited.
+
+    `txns`: the transactions of whoever says so; None: any transaction may be meant.
+    """
 
     op = "finish_write"
     answers = "awaited"
 
     table: str
     write_id: int
+    txns: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,14 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
 
 
 def finish_write(turn: Turn, operation: FinishWrite) -> bool:
-    """The transaction with this write id may commit its files (P47). Raises NoSuchTable."""
+    """The transaction with this write id may commit its files (P47). Raises NoSuchTable.
+
+    With `txns`, only one of these.
+    """
     by_txn = turn.state.table(operation.table).by_txn
     for txn in turn.state.txns.values():
+        if operation.txns is not None and txn.txn_id not in operation.txns:
+            continue
         if txn.unfinished and txn.is_open and by_txn.get(txn.txn_id) == operation.write_id:
             turn.record(events.FinishAwaited(txn.txn_id, False))
             return True
@@ -126,7 +131,7 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
             state.name_of(table_id),
             state.tables[table_id].by_txn.get(txn.txn_id, 0),
             tuple(
-                TouchedEntity(one.partition, one.dynamic)
+                TouchedEntity(one.partition, one.dynamic, one.operation)
                 for one in components
                 if one.table_id == table_id
             ),

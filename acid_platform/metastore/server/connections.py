@@ -11,8 +11,8 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ SILENT_SECONDS = 2.0
 speaks TLS speaks first, and others wait for the metastore's greeting."""
 
 _READ = 1 << 18
+_MOST_NOTED, _NOTED_SECONDS = 100, 10.0
+"""The most refusals that are logged in so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class Connections:
         """What clients are told at their handshake."""
         self.refused = 0
         """Connections that were dropped for what they sent or failed to send."""
+        self._noted, self._noted_since = 0, float("-inf")
 
     @property
     def known(self) -> int:
@@ -109,10 +112,11 @@ class Connections:
         for key, events in self._selector.select(seconds):
             endpoint = key.data
             if isinstance(endpoint, Connection):
-                if events & selectors.EVENT_WRITE:
-                    self._flush(endpoint)
-                else:
-                    self._read(endpoint, messages)
+                with self._alone(endpoint):
+                    if events & selectors.EVENT_WRITE:
+                        self._flush(endpoint)
+                    else:
+                        self._read(endpoint, messages)
             elif endpoint is None:
                 with suppress(BlockingIOError):
                     os.read(self._bell_out, 4096)
@@ -121,14 +125,24 @@ class Connections:
         self._drop_late()
         return messages
 
+    @contextmanager
+    def _alone(self, connection: Connection) -> Iterator[None]:
+        """Whatever is raised inside ends this connection and no other."""
+        try:
+            yield
+        except Exception:
+            _LOG.exception("a connection failed")
+            self.drop(connection, "it failed")
+
     def send(self, connection: Connection, payload: bytes) -> None:
         """Sends what the connection accepts now, and the rest when it accepts more."""
         if connection.closed:
             return
-        data = wire.frame(payload)
-        self._transmit(
-            connection, data if connection.layer is None else connection.layer.sealed(data)
-        )
+        with self._alone(connection):
+            data = wire.frame(payload)
+            self._transmit(
+                connection, data if connection.layer is None else connection.layer.sealed(data)
+            )
 
     def _transmit(self, connection: Connection, data: bytes) -> None:
         waiting = bool(connection.out)
@@ -155,7 +169,7 @@ class Connections:
             return
         if why:
             self.refused += 1
-            _LOG.warning("refused a connection: %s", why)
+            self._note_refusal(why)
         connection.closed = True
         self._connections.discard(connection)
         self._strangers.pop(connection, None)
@@ -163,6 +177,17 @@ class Connections:
         with suppress(KeyError, ValueError):
             self._selector.unregister(connection.sock)
         connection.sock.close()
+
+    def _note_refusal(self, why: str) -> None:
+        """Logs it, unless strangers fill the log: then the number of others is logged later."""
+        now = time.monotonic()
+        if now - self._noted_since >= _NOTED_SECONDS:
+            if self._noted > _MOST_NOTED:
+                _LOG.warning("refused %d more connections", self._noted - _MOST_NOTED)
+            self._noted_since, self._noted = now, 0
+        self._noted += 1
+        if self._noted <= _MOST_NOTED:
+            _LOG.warning("refused a connection: %s", why)
 
     def close(self, seconds: float = 1.0) -> None:
         """Accepts no more connections, sends unsent answers for so many seconds, and closes all."""
@@ -194,9 +219,14 @@ class Connections:
                 self.drop(stranger, "no room for unfinished handshakes")
             time.sleep(0.01)
             return
-        sock.setblocking(False)
-        wire.tune(sock)
-        layer = None if listener.certificate is None else listener.certificate.layer()
+        try:
+            sock.setblocking(False)
+            wire.tune(sock)
+            layer = None if listener.certificate is None else listener.certificate.layer()
+        except OSError as error:  # it has gone already, or no certificate can be used
+            _LOG.warning("can't take a connection: %s", error)
+            sock.close()
+            return
         connection = Connection(sock, listener.key, layer)
         if len(self._strangers) >= MOST_STRANGERS:
             self.drop(next(iter(self._strangers)), f"{MOST_STRANGERS} unfinished handshakes")
@@ -239,21 +269,19 @@ class Connections:
     def _greeted(self, connection: Connection, payload: bytes) -> bool:
         """Whether the connection knows the key; if not, it is told so and dropped."""
         said = wire.read_greeting(payload)
-        theirs = str(said.get("challenge"))
-        if said.get("acid") != wire.PROTOCOL:
-            why = f"protocol {said.get('acid')} is not {wire.PROTOCOL}"
-        elif not wire.proves(
-            said, wire.proof(connection.key, "client", connection.challenge, theirs)
-        ):
+        proof = wire.proof(connection.key, "client", connection.challenge, said.challenge)
+        if said.protocol != wire.PROTOCOL:
+            why = f"protocol {said.protocol} is not {wire.PROTOCOL}"
+        elif not said.proves(proof):
             why = "the key is wrong"
         else:
-            answer = wire.proof(connection.key, "server", connection.challenge, theirs)
+            answer = wire.proof(connection.key, "server", connection.challenge, said.challenge)
             self.send(connection, wire.greeting(connection.challenge, answer, self.role, self.term))
             connection.known = True
             connection.frames.limit = wire.LARGEST_MESSAGE
             self._strangers.pop(connection, None)
             return True
-        self.send(connection, b'{"refused": "%s"}' % why.encode())
+        self.send(connection, wire.refusal(why))
         self.drop(connection, why)
         return False
 

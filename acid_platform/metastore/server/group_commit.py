@@ -30,9 +30,6 @@ from acid_platform.metastore.server.store import Store
 
 _LOG = logging.getLogger("acid_platform.metastore")
 
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-"""What missing arguments, or arguments of another type, cause."""
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -43,7 +40,7 @@ class Request:
 
 
 class BadRequest(Exception):
-    """A request that the rules can't even refuse, since an argument has another type."""
+    """A request that the rules can't even refuse. No other request suffers from it."""
 
     def __init__(self, request: Request) -> None:
         super().__init__(request.operation.op)
@@ -97,10 +94,10 @@ class GroupCommit:
                 continue
             try:
                 replies += self.machine.handle(request.operation, request.id, now).replies
-            except MALFORMED as error:
-                replies.append(self.bad(request.id, request.operation.op, error))
-            except Exception as error:
+            except (Error, OSError) as error:
                 replies += self._fail([request], error)
+            except Exception as error:
+                replies.append(self.bad(request.id, request.operation.op, error))
         self.counters.requests += len(replies)
         return replies, left
 
@@ -143,7 +140,9 @@ class GroupCommit:
                 continue
             try:
                 handled = self.machine.handle(request.operation, request.id, now)
-            except MALFORMED as error:
+            except (Error, OSError):
+                raise
+            except Exception as error:
                 raise BadRequest(request) from error
             events += handled.events
             replies += handled.replies
@@ -270,7 +269,7 @@ class GroupCommit:
         if late or self._folds_soon():
             try:
                 self.fold()
-            except (Error, OSError):
+            except Exception:
                 _LOG.exception("fold failed; the journal goes on")
                 self.counters.failed_folds += 1
                 self._folded_at = time.monotonic()
@@ -307,7 +306,7 @@ class GroupCommit:
         try:
             if not self._ahead:
                 self.fold()
-        except (Error, OSError):
+        except Exception:
             _LOG.exception("the last fold failed; the next start replays the journal")
         self.store.close()
 
@@ -319,8 +318,8 @@ class GroupCommit:
             value = {"value": write_answer(kind, answer)}
         except AcidError as error:
             value = error_reply(error)
-        except MALFORMED as error:
-            return self.bad(request.id, kind.op, error)
         except (Error, OSError) as error:
             value = error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
+        except Exception as error:
+            return self.bad(request.id, kind.op, error)
         return Reply(request.id, value)

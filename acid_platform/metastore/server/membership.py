@@ -48,7 +48,7 @@ class Membership:
             return cls(**json.loads(path.read_text()))
         except FileNotFoundError:
             return cls()
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise MetastoreDamaged(
                 f"{path} can't be read: {error}; restore a backup, or make this metastore a standby"
                 " again (`acid metastore standby --of ADDRESS --replace`)"

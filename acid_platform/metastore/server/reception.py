@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -17,12 +18,13 @@ from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.connections import Connection, Connections, Listener
-from acid_platform.metastore.server.group_commit import MALFORMED, Request
+from acid_platform.metastore.server.group_commit import Request
 
 if TYPE_CHECKING:
     from acid_platform.metastore.tls import Served
 
 _LONGEST_REQUEST_ID = 64
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -81,7 +83,7 @@ class Reception:
         for connection, payload in self.connections.wait(seconds):
             try:
                 request_id, op, args = _message(payload)
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except Exception as error:  # whatever a parser raises for unexpected bytes
                 self.connections.drop(
                     connection, f"a message that is not a request: {error!r:.200}"
                 )
@@ -91,7 +93,7 @@ class Reception:
                 requests.append(Request(request_id, read_operation(op, args)))
             except AcidError as error:
                 self.send([Reply(request_id, error_reply(error))])
-            except MALFORMED as error:
+            except Exception as error:  # missing arguments, or arguments of another type
                 self.send([self._refuse(request_id, op, error)])
         return requests
 
@@ -126,15 +128,22 @@ class Reception:
 def _message(payload: bytes) -> tuple[str, str, JsonObject]:
     """Id, operation and arguments of a request.
 
-    Raises ValueError, KeyError, TypeError or RecursionError if the bytes are not a request.
+    Raises ValueError, KeyError, TypeError or RecursionError if the bytes are not a request. NaN,
+    infinities and halves of characters beyond U+FFFF are refused: files can't hold them.
     """
-    message = json.loads(payload.decode())
+    message = json.loads(payload.decode(), parse_constant=_no_number)
+    if _SURROGATE.search(payload):
+        json.dumps(message, ensure_ascii=False).encode()  # raises UnicodeEncodeError for a half
     request_id, op, args = message["id"], message["op"], message["args"]
     if not (isinstance(request_id, str) and isinstance(op, str) and isinstance(args, dict)):
         raise TypeError("id and op are texts, args is an object")
     if len(request_id) > _LONGEST_REQUEST_ID:
         raise ValueError("the id is too long")
     return request_id, op, args
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _listen(address: str) -> socket.socket:

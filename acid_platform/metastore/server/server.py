@@ -136,9 +136,13 @@ class Server:
         kind = type(request.operation)
         try:
             answer = HANDLERS[kind](self, request.operation)
+            return Reply(request.id, {"value": write_answer(kind, answer)})
         except AcidError as error:
             return Reply(request.id, error_reply(error))
-        return Reply(request.id, {"value": write_answer(kind, answer)})
+        except OSError:  # as when a promotion can't be recorded: this process has to end
+            raise
+        except Exception as error:
+            return self.commits.bad(request.id, kind.op, error)
 
     def _stop_for(self, _operation: Stop) -> int:
         self.stop()

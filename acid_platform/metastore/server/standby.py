@@ -15,12 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import (
-    AcidError,
     MetastoreUnavailable,
     StandbyRefused,
     error_class,
 )
-from acid_platform.metastore import wire
 from acid_platform.metastore.client.target import remote
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import Answer, arguments, read_answer
@@ -173,7 +171,7 @@ class Standby:
                 _LOG.warning("%s", error)
                 self._ring()
                 return
-            except (OSError, EOFError, wire.Malformed, wire.Refused, AcidError) as error:
+            except Exception as error:  # whatever the primary sent: ask again
                 if str(error) != said:
                     said = str(error)
                     _LOG.info("the primary %s does not answer: %s", self.membership.primary, said)

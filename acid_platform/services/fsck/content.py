@@ -26,7 +26,7 @@ from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
 from acid_platform.storage.keys import EventKeys, key_index_flaw, read_events
-from acid_platform.storage.orc import open_orc
+from acid_platform.storage.orc import open_strange_orc
 from acid_platform.storage.plain import count_rows
 from acid_platform.transactions import ValidWriteIdList
 
@@ -105,7 +105,7 @@ class EntityContents:
             if plain:
                 count_rows(self.files, where, self.format)
             else:
-                open_orc(self.files, where)
+                open_strange_orc(self.files, where)
         except UnsupportedLayout:  # Avro: Spark alone opens it
             return True
         except (CorruptFile, FileNotFoundError) as error:

@@ -1,0 +1,49 @@
+"""Texts that somebody else wrote, for terminals and logs: control characters become visible.
+
+A terminal obeys escape sequences, a log takes a line break for the next entry, and a change of the
+writing direction shows a text in another order. What is shown is as Python writes it, such as
+`\\x1b`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_SEEN = (
+    "\x00-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"  # breaks and directions
+    "\ud800-\udfff"  # halves of characters, which no stream can encode
+)
+_ANY = re.compile(f"[{_SEEN}]")
+_LAYOUT = "\n\t"
+
+
+def visible(text: str, lines: bool = False) -> str:
+    """The text with its control characters made visible; `lines`: but for breaks and tabs."""
+    return _ANY.sub(_kept_layout if lines else _shown, text)
+
+
+def _shown(one: re.Match[str]) -> str:
+    return one[0].encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _kept_layout(one: re.Match[str]) -> str:
+    return one[0] if one[0] in _LAYOUT else _shown(one)
+
+
+class OneLine(logging.Formatter):
+    """An entry of a log is one line; those of a traceback follow it, each indented."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: object) -> str:
+        told = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {visible(line)}" for line in told.split("\n"))
+
+
+def log_to(handler: logging.Handler, fields: str) -> None:
+    """Sends every log of this process to the handler, with these fields before each message."""
+    handler.setFormatter(OneLine(f"{fields} %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
