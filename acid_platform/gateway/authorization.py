@@ -254,30 +254,39 @@ def _recorded(user: str, claimed: str | None) -> str:
     return user if claimed in (None, "", user) else f"{user}{_FOR}{claimed}"
 
 
+def _one(request: Any) -> list[int]:
+    return [request.txnid] if request.txnid else []
+
+
+def _range(request: Any) -> Iterable[int]:
+    short = 0 <= request.max - request.min < LONGEST_RANGE  # else the call refuses it
+    return range(request.min, request.max + 1) if short else ()
+
+
+TXNS_OF: dict[str, Callable[[Any], Iterable[int]]] = {
+    **dict.fromkeys(
+        ("commit_txn", "abort_txn", "lock", "check_lock", "heartbeat", "add_dynamic_partitions"),
+        _one,
+    ),
+    "abort_txns": lambda request: request.txn_ids or (),
+    "allocate_table_write_ids": lambda request: request.txnIds or (),
+    "heartbeat_txn_range": _range,
+    "get_latest_txnid_in_conflict": lambda txn: [txn],
+    "add_write_ids_to_min_history": lambda txn: [txn],
+}
+"""The transactions that a call uses, by its first argument: they have to be the caller's own."""
+
+LOCK_OF = frozenset({"check_lock", "unlock", "heartbeat"})
+"""Calls that use a lock request: it has to be the caller's own."""
+
+
 def transactions_of(call: Call) -> Iterable[int]:
-    """The transactions that a call names and uses: they have to be the caller's own."""
-    first = call.arguments[0] if call.arguments else None
-    if first is None:
-        return []
-    match call.name:
-        case "commit_txn" | "abort_txn" | "lock" | "check_lock" | "heartbeat":
-            return [first.txnid] if first.txnid else []
-        case "add_dynamic_partitions":
-            return [first.txnid] if first.txnid else []
-        case "abort_txns":
-            return first.txn_ids or []
-        case "allocate_table_write_ids":
-            return first.txnIds or []
-        case "heartbeat_txn_range" if 0 <= first.max - first.min < LONGEST_RANGE:
-            return range(first.min, first.max + 1)
-        case "get_latest_txnid_in_conflict" | "add_write_ids_to_min_history":
-            return [first]
-    return []
+    """The transactions that a call names and uses."""
+    find, first = TXNS_OF.get(call.name), call.arguments[0] if call.arguments else None
+    return () if find is None or first is None else find(first)
 
 
 def lock_of(call: Call) -> int:
     """The lock request that a call names and uses; 0 for none."""
     first = call.arguments[0] if call.arguments else None
-    if first is None or call.name not in ("check_lock", "unlock", "heartbeat"):
-        return 0
-    return int(first.lockid or 0)
+    return int(first.lockid or 0) if call.name in LOCK_OF and first is not None else 0

@@ -87,12 +87,21 @@ def _table(arguments: Sequence[Any]) -> str:
 _Needs = Callable[[Sequence[Any]], Iterable[Need]]
 
 
-def _one(*verbs: Verb) -> _Needs:
-    return lambda arguments: [Need(verbs, _table(arguments))]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a call needs, and the same in words for docs/rights.md."""
+
+    needs: _Needs
+    words: str
 
 
-def _none(_arguments: Sequence[Any]) -> list[Need]:
-    return []
+def _words(verbs: Sequence[Verb], what: str) -> str:
+    names = "any verb" if tuple(verbs) == SEE else " or ".join(f"`{verb}`" for verb in verbs)
+    return f"{names} on {what}"
+
+
+def _one(*verbs: Verb) -> Rule:
+    return Rule(lambda arguments: [Need(verbs, _table(arguments))], _words(verbs, "the table"))
 
 
 def _several(arguments: Sequence[Any]) -> list[Need]:
@@ -108,19 +117,22 @@ def _several_req(arguments: Sequence[Any]) -> list[Need]:
     return _several((request.dbName, request.tblNames))
 
 
-def _database(*verbs: Verb) -> _Needs:
+def _database(*verbs: Verb) -> Rule:
     def needs(arguments: Sequence[Any]) -> list[Need]:
         first = arguments[0]
         name = first if isinstance(first, str) else getattr(first, "name", None)
         name = name or getattr(first, "databaseName", None)
         return [Need(verbs, _named(name, None))]
 
-    return needs
+    return Rule(needs, _words(verbs, "all tables of the database"))
 
 
-def _nested(*verbs: Verb) -> _Needs:
+def _nested(*verbs: Verb) -> Rule:
     """create_table_req: the table is in the request."""
-    return lambda arguments: [Need(verbs, _of_request(arguments[0].table))]
+    return Rule(
+        lambda arguments: [Need(verbs, _of_request(arguments[0].table))],
+        _words(verbs, "the table"),
+    )
 
 
 def _altered(arguments: Sequence[Any]) -> list[Need]:
@@ -135,13 +147,13 @@ def _altered(arguments: Sequence[Any]) -> list[Need]:
     return [Need((Verb.ALTER,), table), *made]
 
 
-def _partitions(*verbs: Verb) -> _Needs:
+def _partitions(*verbs: Verb) -> Rule:
     """Calls whose argument is a list of partitions, each with its table."""
 
     def needs(arguments: Sequence[Any]) -> list[Need]:
         return [Need(verbs, table) for table in sorted({*map(_of_request, arguments[0] or ())})]
 
-    return needs
+    return Rule(needs, _words(verbs, "the table of each partition"))
 
 
 def _added(arguments: Sequence[Any]) -> list[Need]:
@@ -181,7 +193,7 @@ def _verbs_of_lock(part: Any) -> list[tuple[Verb, ...]]:
         return own or ([SEE] if part.tablename else [])
     if lock is LockType.SHARED_WRITE and operation is Operation.INSERT:
         return own
-    return [*own, _CHANGE if lock is LockType.EXCLUSIVE else (Verb.UPDATE, Verb.DELETE)]
+    return [*own, _CHANGE if lock is LockType.EXCLUSIVE else (Verb.UPDATE,)]
 
 
 def _statistics(arguments: Sequence[Any]) -> list[Need]:
@@ -192,10 +204,13 @@ def _statistics(arguments: Sequence[Any]) -> list[Need]:
     return [Need(_STATISTICS, table) for table in sorted(tables)]
 
 
-def _rules() -> dict[str, _Needs]:
-    by_needs: tuple[tuple[_Needs, str], ...] = (
+_EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")
+
+
+def _rules() -> dict[str, Rule]:
+    by_rule: tuple[tuple[Rule, str], ...] = (
         (
-            _none,
+            Rule(lambda _arguments: (), "nothing"),
             "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
             " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
             " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
@@ -225,10 +240,17 @@ def _rules() -> dict[str, _Needs]:
             " get_check_constraints get_all_table_constraints get_table_statistics_req"
             " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id",
         ),
-        (_several, "get_table_objects_by_name"),
-        (_several_req, "get_table_objects_by_name_req"),
-        (_listed, "get_valid_write_ids"),
-        (_locked, "lock"),
+        (Rule(_several, _words(SEE, "each table")), "get_table_objects_by_name"),
+        (Rule(_several_req, _words(SEE, "each table")), "get_table_objects_by_name_req"),
+        (Rule(_listed, _words(SEE, "each table")), "get_valid_write_ids"),
+        (
+            Rule(
+                _locked,
+                "the verb of each part's operation on its table, and for a stronger lock than that"
+                " takes itself `update`, or for EXCLUSIVE `alter` or `drop` or `create`",
+            ),
+            "lock",
+        ),
         (_one(*_WRITE), "allocate_table_write_ids"),
         (_one(Verb.CREATE), "create_table create_table_with_environment_context"),
         (_nested(Verb.CREATE), "create_table_req"),
@@ -238,7 +260,7 @@ def _rules() -> dict[str, _Needs]:
         (_one(Verb.DROP), "drop_table drop_table_req drop_table_with_environment_context"),
         (_one(Verb.DELETE), "truncate_table truncate_table_req"),
         (
-            _altered,
+            Rule(_altered, "`alter` on the table; for another name also `create` on that"),
             "alter_table alter_table_with_environment_context alter_table_with_cascade"
             " alter_table_req",
         ),
@@ -246,7 +268,10 @@ def _rules() -> dict[str, _Needs]:
             _one(Verb.INSERT, Verb.ALTER),
             "add_partition append_partition append_partition_by_name append_partition_req",
         ),
-        (_added, "add_partitions_req"),
+        (
+            Rule(_added, _words((Verb.INSERT, Verb.ALTER), "the table of each partition")),
+            "add_partitions_req",
+        ),
         (_partitions(Verb.INSERT, Verb.ALTER), "add_partitions"),
         (
             _one(Verb.DROP, Verb.ALTER),
@@ -260,15 +285,15 @@ def _rules() -> dict[str, _Needs]:
             " delete_table_column_statistics delete_partition_column_statistics",
         ),
         (
-            _statistics,
+            Rule(_statistics, _words(_STATISTICS, "the table of each description")),
             "update_table_column_statistics update_partition_column_statistics"
             " update_table_column_statistics_req update_partition_column_statistics_req"
             " set_aggr_stats_for",
         ),
         (_one(Verb.ALTER), "compact compact2"),
-        (lambda _arguments: [Need((Verb.ADMIN,), f"{ANY}.{ANY}")], "setMetaConf"),
+        (Rule(lambda _arguments: [_EVERYTHING], "`admin` on everything"), "setMetaConf"),
     )
-    return {name: needs for needs, names in by_needs for name in names.split()}
+    return {name: rule for rule, names in by_rule for name in names.split()}
 
 
 RULES = _rules()
@@ -287,8 +312,8 @@ def needs_of(call: Call) -> Iterable[Need]:
     """What the call needs; a struct that lacks a field needs the right to all it could name."""
     rule = RULES.get(call.name)
     if rule is None:
-        return [Need((Verb.ADMIN,), f"{ANY}.{ANY}")]
+        return [_EVERYTHING]
     try:
-        return list(rule(call.arguments))
+        return list(rule.needs(call.arguments))
     except (AttributeError, TypeError, ValueError):  # a required argument is missing
-        return [Need((Verb.ADMIN,), f"{ANY}.{ANY}")]
+        return [_EVERYTHING]

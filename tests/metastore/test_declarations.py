@@ -48,7 +48,7 @@ def add(world: World, name: str, *columns: str) -> Any:
 
 
 def table(world: World, name: str, txn: Txn | None = None) -> Any:
-    return world.call("table", name=name, txn=txn.id if txn else None)["table"]
+    return world.call("table", name=name, txn=txn.id if txn else 0)["table"]
 
 
 def columns(world: World, name: str, txn: Txn | None = None) -> list[str]:
@@ -56,7 +56,7 @@ def columns(world: World, name: str, txn: Txn | None = None) -> list[str]:
 
 
 def partitions(world: World, name: str, txn: Txn | None = None) -> list[str]:
-    answer = world.call("partitions", name=name, txn=txn.id if txn else None)
+    answer = world.call("partitions", name=name, txn=txn.id if txn else 0)
     return [partition["name"] for partition in answer["partitions"]]
 
 
@@ -153,7 +153,7 @@ def test_P28_views_are_those_of_the_snapshot(world: World) -> None:
         world.call("create_view", view=view, if_not_exists=False, or_replace=True)
 
     def queries(txn: Txn | None) -> list[str]:
-        found = world.call("views", txn=txn.id if txn else None)["views"]
+        found = world.call("views", txn=txn.id if txn else 0)["views"]
         return [view["query"] for view in found]
 
     before = world.read(None)

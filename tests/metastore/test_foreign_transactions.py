@@ -216,8 +216,8 @@ def test_P34_touched_says_what_was_locked_and_what_was_not(world: World) -> None
     world.call("allocate", txn=txn, table="u")
     touched = {one["table"]: one for one in world.call("touched", txn=txn)["tables"]}
     assert {name: one["entities"] for name, one in touched.items()} == {
-        "default.t": [{"partition": None, "dynamic": False}],
-        "default.p": [{"partition": None, "dynamic": True}],
+        "default.t": [{"partition": None, "dynamic": False, "operation": "d"}],
+        "default.p": [{"partition": None, "dynamic": True, "operation": "i"}],
         "default.u": [],
     }
     assert touched["default.u"]["write_id"] == 1
