@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, commands.md, engines.md and rules.md from tables in the code.
+"""Writes docs/tables.md, commands.md, engines.md, rules.md and rights.md from the code.
 
 Run `python -m scripts.print_tables` after a change of them; a test compares.
 """
@@ -32,6 +32,7 @@ from acid_platform.transactions.locks import (
     Statement,
     lock_of,
 )
+from scripts import rights_page
 from scripts.rule_book import GROUPS, Group, Rule
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -347,6 +348,7 @@ PAGES = {
     DOCS / "commands.md": render_commands,
     DOCS / "engines.md": render_engines,
     DOCS / "rules.md": render_rules,
+    DOCS / "rights.md": rights_page.render,
 }
 
 if __name__ == "__main__":

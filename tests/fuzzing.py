@@ -8,6 +8,7 @@ back with the same tables. Tests run a few rounds of it with a fixed seed.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import random
@@ -44,6 +45,11 @@ JUNK: tuple[Any, ...] = (
     "s", "99999999999999999999:1:2", "db.t:9:8:7::", [], [[]], {}, {"x": {}}, [None], ["\ud800"],
     [1] * 3, {"a": "\udc00"},
 )  # fmt: skip
+
+
+def junk(dice: random.Random) -> Any:
+    """A value that nobody expects."""
+    return copy.deepcopy(dice.choice(JUNK))
 
 
 def nested(depth: int) -> Any:
@@ -109,16 +115,16 @@ def request(dice: random.Random) -> bytes:
     args = {one.name: _sample(hints[one.name], dice) for one in fields(kind)}  # type: ignore[arg-type]
     for name in args:
         if dice.random() < 0.3:
-            args[name] = dice.choice(JUNK)
+            args[name] = junk(dice)
         if isinstance(args[name], list) and args[name] and dice.random() < 0.3:
-            args[name][0] = dice.choice(JUNK)
+            args[name][0] = junk(dice)
     if dice.random() < 0.1:
         args[dice.choice(("x", "txn", "name"))] = nested(
             dice.choice((5, 100, 900, 5000)) if sys.getrecursionlimit() > 6000 else 300
         )
     said: dict[str, Any] = {"id": f"{dice.randrange(1 << 60):x}", "op": op, "args": args}
     if dice.random() < 0.1:
-        said[dice.choice(("id", "op", "args"))] = dice.choice(JUNK)
+        said[dice.choice(("id", "op", "args"))] = junk(dice)
     text = json.dumps(said).encode()
     return garbled(dice, text) if dice.random() < 0.12 else text
 
@@ -131,8 +137,8 @@ def opening(dice: random.Random) -> bytes:
         b'{"acid":"\\ud800","refused":1}', b'{"refused": "x\\ny"}', b'{"acid": 6, "challenge": 1}',
         b"[" * 500, b'{"acid": ' + b"9" * 400 + b"}", b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n",
         wire.greeting(digest, digest), wire.greeting(digest, digest, "primary", 2**70),
-        json.dumps({"acid": dice.choice(JUNK), "challenge": dice.choice(JUNK),
-                    "proof": dice.choice(JUNK)}).encode()[:500],
+        json.dumps({"acid": junk(dice), "challenge": junk(dice),
+                    "proof": junk(dice)}).encode()[:500],
     ))  # fmt: skip
     if dice.random() < 0.4:
         said = garbled(dice, said)

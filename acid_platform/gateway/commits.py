@@ -35,7 +35,6 @@ from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation, TxnState
 
 _DELETES = "delete_delta_"
-_ADDS = {Operation.INSERT, Operation.UPDATE, Operation.OVERWRITE}
 _REPLACES = {Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE}
 
 
@@ -99,13 +98,14 @@ def _require_locked_for(
     partition: str | None,
     touched: TouchedTable,
 ) -> None:
-    """Raises WriteConflict for a directory of a kind that no lock of the entity announced.
+    """Raises WriteConflict for delete events, and for a base, if the entity was locked for INSERT.
 
-    Rights were asked for, and conflicts are found, by the operations of the locks.
+    Rights were asked for, and conflicts are found, by the operations of the locks. Hive locks for
+    DELETE what an UPDATE writes, so new rows may come with any of them.
     """
     locked = {one.operation for one in touched.entities if one.partition in (None, partition)}
     for name in names:
-        if not locked & (_REPLACES if is_deletes(name) or _is_base(name) else _ADDS):
+        if (is_deletes(name) or _is_base(name)) and not locked & _REPLACES:
             announced = " and ".join(sorted(one.name for one in locked)) or "nothing"
             raise WriteConflict(
                 f"{where}/{name} is more than the lock of {record.name} was for ({announced});"

@@ -1,0 +1,336 @@
+"""Every call of the gateway: who may make it, on what, and with whose transactions and locks.
+
+docs/rights.md is printed from the same rules, so a call can't come without a line and a test.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from acid_platform.errors import NotAuthorized
+from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, Guard, Request
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
+from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
+from acid_platform.gateway.pace import Pace
+from acid_platform.gateway.protocol import Call, known_calls
+from acid_platform.metastore.records import WriteReport
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.transactions import Operation
+from acid_platform.warehouse import Warehouse
+from tests.gateway.calls import named, sample
+from tests.gateway.clients import (
+    COLUMNS,
+    DELETE,
+    EXCL_WRITE,
+    EXCLUSIVE,
+    INSERT,
+    NO_TXN,
+    SELECT,
+    SHARED_READ,
+    SHARED_WRITE,
+    UPDATE,
+    P,
+    Statement,
+    files,
+    insert_events,
+    m,
+)
+from tests.gateway.test_authorization import Refused, User
+
+MINE, THEIRS, PLATFORMS, UNKNOWN = 1, 2, 3, 4
+EVE, ANN = Caller("10.0.0.7:1", "eve"), Caller("10.0.0.8:1", "ann")
+PUBLIC = {"nothing", "any verb"}
+
+
+class _Metastore:
+    """Knows three open transactions, and a lock of each and one without; counts questions."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    def transactions(self) -> list[dict[str, Any]]:
+        self.asked["transactions"] += 1
+        return [
+            {"txnid": MINE, "user": "eve for x", "description": THROUGH_GATEWAY},
+            {"txnid": THEIRS, "user": "ann", "description": THROUGH_GATEWAY},
+            {"txnid": PLATFORMS, "user": "eve", "description": ""},
+        ]
+
+    def lock_states(self) -> list[Any]:
+        self.asked["lock_states"] += 1
+        return [SimpleNamespace(id=10 * txn, txn=txn) for txn in (MINE, THEIRS, PLATFORMS)] + [
+            SimpleNamespace(id=40, txn=0)
+        ]
+
+
+def _with(name: str, txn: int, lock: int) -> Call:
+    """The call for table safe.shut, with this transaction and this lock."""
+
+    def value(field: str, kind: int) -> Any:
+        low = field.lower()
+        if low in ("txnid", "txnids", "txn_ids", "min", "max", "txn"):
+            return txn
+        if low == "lockid":
+            return lock
+        if low in ("fulltablenames", "fulltablename"):
+            return "safe.shut"
+        if low in ("tblnames", "tbl_names", "tablenames"):
+            return "shut"
+        return named("safe", "shut")(field, kind)
+
+    return sample(name, value)
+
+
+def _admits(given: Iterable[tuple[str, str]], call: Call) -> bool:
+    """Whether eve, who has these verbs on these tables, may make the call."""
+    pairs = {*given}
+    guard = Guard(_Metastore(), lambda asked: (asked.verb, asked.table) in pairs)  # type: ignore[arg-type]
+    try:
+        guard.admit(call, EVE)
+    except NotAuthorized as error:
+        assert "eve may not" in str(error)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", sorted(known_calls()))
+def test_a_call(name: str) -> None:
+    call = _with(name, MINE, 10 * MINE)
+    needs = needs_of(call)
+    if RULES[name].words == "nothing":
+        assert not needs
+    else:
+        assert needs and all("safe." in need.table or need.table == "*.*" for need in needs)
+    assert _admits([], call) is not bool(needs)
+    for need in needs:
+        others = [(verb.value, one.table) for one in needs if one != need for verb in one.verbs]
+        wrong = [
+            (verb, table)
+            for verb in ("read", "insert", "update", "delete", "create", "alter", "drop", "admin")
+            for table in (need.table, "safe.other", "other.shut")
+            if table != need.table or verb not in need.verbs
+        ]
+        assert not _admits([*others, *wrong], call), need
+        for verb in need.verbs:
+            assert _admits([*others, (verb.value, need.table)], call), (need, verb)
+    for uses, txn, lock in (
+        (name in TXNS_OF, THEIRS, 10 * MINE),
+        (name in TXNS_OF, PLATFORMS, 10 * MINE),
+        (name in LOCK_OF, MINE, 10 * THEIRS),
+        (name in LOCK_OF, MINE, 10 * PLATFORMS),
+        (name in LOCK_OF, MINE, 40),
+    ):
+        guard = Guard(_Metastore())  # type: ignore[arg-type]
+        strange = _with(name, txn, lock)
+        if not uses:
+            guard.admit(strange, EVE)
+            continue
+        with pytest.raises(NotAuthorized, match=r"may not use|no client of it may use"):
+            guard.admit(strange, EVE)
+
+
+@pytest.mark.parametrize("name", sorted(TXNS_OF))
+def test_without_a_login_the_platforms_transactions_are_out_of_reach(name: str) -> None:
+    guard = Guard(_Metastore())  # type: ignore[arg-type]
+    guard.admit(_with(name, THEIRS, 10 * THEIRS), Caller("10.0.0.7:1"))
+    with pytest.raises(NotAuthorized, match="not opened through the gateway"):
+        guard.admit(_with(name, PLATFORMS, 10 * MINE), Caller("10.0.0.7:1"))
+
+
+def test_the_metastore_is_asked_once_however_many_transactions_a_call_names() -> None:
+    metastore = _Metastore()
+    guard = Guard(metastore)  # type: ignore[arg-type]
+    request = m.AbortTxnsRequest(txn_ids=[MINE, *range(100, 200_100)])
+    guard.admit(Call("abort_txns", 1, [request]), EVE)
+    assert metastore.asked == {"transactions": 1}
+    request.txn_ids.append(THEIRS)
+    with pytest.raises(NotAuthorized, match="may not use transaction 2 of ann"):
+        guard.admit(Call("abort_txns", 1, [request]), EVE)
+
+
+def test_a_lock_without_a_transaction_is_of_whoever_asked_for_it() -> None:
+    guard = Guard(_Metastore())  # type: ignore[arg-type]
+    locked = Call("lock", 1, [m.LockRequest(component=[], txnid=0)])
+    guard.answered(locked, EVE, m.LockResponse(lockid=40, state=1))
+    unlock = Call("unlock", 1, [m.UnlockRequest(lockid=40)])
+    guard.admit(unlock, EVE)
+    with pytest.raises(NotAuthorized, match="may not use lock 40 of eve"):
+        guard.admit(unlock, ANN)
+
+
+_OWN = {SELECT: "read", INSERT: "insert", UPDATE: "update", DELETE: "delete"}
+_CHANGE = "alter or drop or create"
+LOCKS = [
+    *((kind, op, [_OWN[op]]) for kind in (SHARED_READ, SHARED_WRITE, EXCL_WRITE, EXCLUSIVE)
+      for op in (UPDATE, DELETE)),
+    (SHARED_READ, SELECT, ["read"]),
+    (SHARED_READ, INSERT, ["insert"]),
+    (SHARED_READ, NO_TXN, ["read"]),
+    (SHARED_WRITE, SELECT, ["read", "update"]),
+    (SHARED_WRITE, INSERT, ["insert"]),
+    (SHARED_WRITE, NO_TXN, ["update"]),
+    (EXCL_WRITE, SELECT, ["read", "update"]),
+    (EXCL_WRITE, INSERT, ["insert", "update"]),
+    (EXCL_WRITE, NO_TXN, ["update"]),
+    (EXCLUSIVE, SELECT, ["read", _CHANGE]),
+    (EXCLUSIVE, INSERT, ["insert", _CHANGE]),
+    (EXCLUSIVE, NO_TXN, [_CHANGE]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "operation", "expected"), LOCKS)
+def test_a_lock_needs_the_verbs_of_its_operation_and_of_its_strength(
+    kind: int, operation: int, expected: list[str]
+) -> None:
+    part = m.LockComponent(type=kind, level=2, dbname="db", tablename="t", operationType=operation)
+    needs = needs_of(Call("lock", 1, [m.LockRequest(component=[part], txnid=1)]))
+    verbs = [list(need.verbs) for need in needs]
+    assert [" or ".join(some) if len(some) < 7 else "read" for some in verbs] == expected
+
+
+def _report(directory: str, overwrite: bool = False) -> WriteReport:
+    return WriteReport("db.t", None, Operation.INSERT, directory, Contents(()), overwrite=overwrite)
+
+
+@pytest.mark.parametrize(
+    ("directory", "overwrite", "verbs"),
+    [
+        ("delta_0000001_0000001_0000", False, {"insert", "update"}),
+        ("delete_delta_0000001_0000001_0000", False, {"update", "delete"}),
+        ("base_0000001", True, {"update", "delete"}),
+    ],
+)
+def test_a_commit_needs_the_verbs_of_what_it_holds(
+    directory: str, overwrite: bool, verbs: set[str]
+) -> None:
+    (need,) = needs_of_commit([_report(directory, overwrite)])
+    assert need.table == "db.t" and {verb.value for verb in need.verbs} == verbs
+    for verb in ("read", "insert", "update", "delete", "create", "alter", "drop", "admin"):
+        guard = Guard(_Metastore(), lambda asked, verb=verb: asked.verb == verb)  # type: ignore[arg-type]
+        if verb in verbs:
+            guard.admit_commit([_report(directory, overwrite)], EVE)
+        else:
+            with pytest.raises(NotAuthorized, match="eve may not"):
+                guard.admit_commit([_report(directory, overwrite)], EVE)
+
+
+class _Client:
+    """Every call of a user by its name, also `lock`."""
+
+    def __init__(self, user: User) -> None:
+        self._user = user
+
+    def __getattr__(self, name: str) -> Any:
+        return self._user.__getattr__(name)
+
+
+def _written(client: Any, table: str, operation: int, deletes: bool, inserts: bool) -> Statement:
+    """A transaction that locked the table for the operation, and wrote delete events or rows."""
+    statement = Statement(client)
+    statement.query = "none of Trino"
+    statement.lock(table, operation, SHARED_WRITE)
+    write_id = statement.allocate(table)
+    where = files(client, table)
+    if inserts:
+        where.inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    if deletes:
+        where.deletes(f"D{write_id}", [(1, P, 0)], write_id)
+    return statement
+
+
+@pytest.mark.parametrize(
+    ("operation", "deletes", "inserts", "allowed"),
+    [
+        (INSERT, False, True, True),
+        (INSERT, True, False, False),
+        (INSERT, True, True, False),
+        (DELETE, True, False, True),
+        (DELETE, True, True, True),
+        (UPDATE, True, True, True),
+        (UPDATE, False, True, True),
+    ],
+)
+def test_a_commit_holds_no_more_than_its_locks_announced(
+    client: Any, warehouse: Warehouse, operation: int, deletes: bool, inserts: bool, allowed: bool
+) -> None:
+    name = f"db.announced_{operation}{deletes:d}{inserts:d}"
+    table = warehouse.create_table(name, COLUMNS)
+    table.insert([{"id": 7, "v": "old"}])
+    statement = _written(client, name, operation, deletes, inserts)
+    if allowed:
+        statement.commit(finished=False)
+    else:
+        with pytest.raises(m.TxnAbortedException, match="more than the lock"):
+            statement.commit(finished=False)
+    kept = 0 if deletes and allowed else 1
+    assert table.count() == kept + (1 if inserts and allowed else 0)
+
+
+def test_a_right_that_was_taken_back_is_missed_at_the_commit(warehouse: Warehouse) -> None:
+    given = {"read", "insert", "update", "delete", "alter", "create"}
+
+    def allows(asked: Request) -> bool:
+        return asked.verb in given
+
+    ann = _Client(User(Gateway(warehouse.metastore, 0, allows), "ann"))
+    warehouse.create_table("db.taken_back", COLUMNS)
+    statement = _written(ann, "db.taken_back", UPDATE, False, True)
+    given -= {"insert", "update"}
+    with pytest.raises(Refused, match="user ann may not insert or update"):
+        statement.commit(finished=False)
+    assert warehouse.table("db.taken_back").count() == 0
+
+
+def test_nobody_says_of_anothers_write_that_it_is_finished(warehouse: Warehouse) -> None:
+    gateway = Gateway(warehouse.metastore, 0)
+    ann, eve = _Client(User(gateway, "ann")), _Client(User(gateway, "eve"))
+    warehouse.create_table("db.unfinished", COLUMNS)
+    statement = Statement(ann)  # asks for its lock as Trino does
+    statement.lock("db.unfinished", UPDATE)
+    write_id = statement.allocate("db.unfinished")
+    files(ann, "db.unfinished").inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
+    mine = Statement(eve)
+    mine.dynamic("db.unfinished", write_id, [], UPDATE)
+    mine._allocated = [("db.unfinished", write_id)]
+    mine.finish()
+    with pytest.raises(Refused, match="before all its files were written"):
+        statement.commit(finished=False)
+
+
+def test_guesses_at_the_same_time_are_not_more_than_one_after_the_other() -> None:
+    pace, checked = Pace(Bounds(failures=10)), Counter[str]()
+
+    def guess() -> None:
+        if pace.begin_login("10.0.0.1"):
+            checked["guesses"] += 1
+            time.sleep(0.01)
+            pace.end_login("10.0.0.1", failed=True)
+
+    threads = [threading.Thread(target=guess) for _ in range(299)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert checked["guesses"] <= 10
+    assert not pace.begin_login("10.0.0.1") and pace.begin_login("10.0.0.2")
+
+
+def test_a_login_that_succeeds_does_not_count_and_ipv6_counts_by_network() -> None:
+    pace = Pace(Bounds(failures=2))
+    for _ in range(50):
+        assert pace.begin_login("::1")
+        pace.end_login("::1", failed=False)
+    for number in range(2):
+        assert pace.begin_login(f"2001:db8:0:1::{number}")
+        pace.end_login(f"2001:db8:0:1::{number}", failed=True)
+    assert not pace.begin_login("2001:db8:0:1:ffff::9")
+    assert pace.begin_login("2001:db8:0:2::9") and pace.begin_login("::ffff:10.0.0.1")
