@@ -84,7 +84,7 @@ def garbled(dice: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def _sample(hint: Any, dice: random.Random) -> Any:
+def sample(hint: Any, dice: random.Random) -> Any:
     """A value of a field's type, as JSON."""
     choices = [one for one in get_args(hint) if one not in (NoneType, Ellipsis)]
     if hint is int:
@@ -96,15 +96,15 @@ def _sample(hint: Any, dice: random.Random) -> Any:
     if hint is float:
         return dice.choice((0.0, 0.01))
     if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
-        return {name: _sample(kind, dice) for name, kind in get_type_hints(hint).items()}
+        return {name: sample(kind, dice) for name, kind in get_type_hints(hint).items()}
     if isinstance(hint, type) and hasattr(hint, "__members__"):
         return dice.choice([one.value for one in hint])  # type: ignore[attr-defined]
     origin = getattr(hint, "__origin__", None)
     if origin is dict:
-        return {"db.t": _sample(choices[-1], dice)}
+        return {"db.t": sample(choices[-1], dice)}
     if origin in (tuple, list):
-        return [_sample(choices[0], dice) for _ in range(dice.randint(0, 2))]
-    return _sample(choices[0], dice) if choices else "x"
+        return [sample(choices[0], dice) for _ in range(dice.randint(0, 2))]
+    return sample(choices[0], dice) if choices else "x"
 
 
 def request(dice: random.Random) -> bytes:
@@ -112,7 +112,7 @@ def request(dice: random.Random) -> bytes:
     op = dice.choice([name for name in OPERATIONS if name not in _ENDS])
     kind = OPERATIONS[op]
     hints = get_type_hints(kind)
-    args = {one.name: _sample(hints[one.name], dice) for one in fields(kind)}  # type: ignore[arg-type]
+    args = {one.name: sample(hints[one.name], dice) for one in fields(kind)}  # type: ignore[arg-type]
     for name in args:
         if dice.random() < 0.3:
             args[name] = junk(dice)
@@ -177,13 +177,13 @@ class Process:
 
     def end(self, how: int = signal.SIGTERM) -> None:
         self.process.send_signal(how)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         if how == signal.SIGTERM and code != 0:
             raise Fault(f"{self._command} ended with {code} after SIGTERM")
 
 
 def connect(port: int) -> socket.socket:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         try:
             made = socket.create_connection(("127.0.0.1", port), 5)
@@ -417,12 +417,12 @@ def main() -> int:
     dice = random.Random(chosen.seed)
     base = Path(tempfile.mkdtemp())
     targets: list[Target] = []
-    for number, make in enumerate(makers()):
-        (base / str(number)).mkdir()
-        targets.append(make(base / str(number)))
     end, faults = time.monotonic() + 60 * chosen.minutes, list[str]()
     rounds = 0
     try:
+        for number, make in enumerate(makers()):
+            (base / str(number)).mkdir()
+            targets.append(make(base / str(number)))
         while time.monotonic() < end:
             for target in targets:
                 fuzz(target, dice, 50)

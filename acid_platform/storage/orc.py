@@ -61,11 +61,15 @@ def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
             raise
         if fault := store_fault(error, path):
             raise fault from error
-        where = "" if length is None else f" up to byte {length}, its length in the side file"
-        raise CorruptFile(
-            f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
-            " Restore it or drop its transaction"
-        ) from error
+        raise _unopened(path, length, error) from error
+
+
+def _unopened(path: str, length: int | None, error: Exception) -> CorruptFile:
+    where = "" if length is None else f" up to byte {length}, its length in the side file"
+    return CorruptFile(
+        f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
+        " Restore it or drop its transaction"
+    )
 
 
 def open_strange_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
@@ -81,7 +85,10 @@ def require_shallow_types(files: Files, path: str, length: int | None = None) ->
         size = stream.size() if length is None else length
         stream.seek(max(0, size - TAIL_BYTES))
         tail = bytes(stream.read(min(size, TAIL_BYTES)))
-        postscript = Postscript.of(tail, path)
+        try:
+            postscript = Postscript.of(tail, path)
+        except CorruptFile as error:
+            raise _unopened(path, length, error) from error
         whole = postscript.footer_length + postscript.size
         if whole > min(size, _LARGEST_FOOTER):
             raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
