@@ -282,25 +282,32 @@ class Table(TablePasts):
 
         `after`: the column that it follows, empty for the first place. Renaming a column is only
         possible while the table has no rows, since files store the names of their columns. So is
-        moving it if files match columns by position. Raises UnknownColumn, InvalidDefinition,
-        LockTimeout.
+        moving it if files match columns by position. Files of deleted rows are hidden first, as
+        TRUNCATE does: a name of theirs may be used again for another type. Raises UnknownColumn,
+        InvalidDefinition, LockTimeout.
         """
         (new,) = parse_columns(column)
         check_columns(self.name, [new])
+        why = (
+            f"{self.name} has rows, and their files find {old} by its name or position: every"
+            " reader, Hive too, would read NULL or another column; CREATE VIEW with the new name,"
+            " or CREATE TABLE … AS SELECT"
+        )
 
         def changed(record: TableRecord) -> Sequence[tuple[str, str]]:
-            columns = change_column(record, old.lower(), new, after and after.lower())
-            renamed = new.name != old.lower()
-            moved = [name for name, _ in columns] != [name for name, _ in record.columns]
-            if (renamed or (moved and self._by_position(record))) and self.count():
-                raise InvalidDefinition(
-                    f"{self.name} has rows, and their files find {old} by its name or position:"
-                    " every reader, Hive too, would read NULL or another column; CREATE VIEW with"
-                    " the new name, or CREATE TABLE … AS SELECT"
-                )
-            return columns
+            return change_column(record, old.lower(), new, after and after.lower())
 
+        def misread(record: TableRecord) -> bool:
+            """Whether files of before would be read wrongly."""
+            columns = changed(record)
+            moved = [name for name, _ in columns] != [name for name, _ in record.columns]
+            return new.name != old.lower() or (moved and self._by_position(record))
+
+        if misread(self.record):
+            self._autocommit(lambda table: table.hide_deleted_rows(why))
         with self._alone():
+            if misread(self.record) and self._warehouse.leases.scan(self._name, None).may_hold_rows:
+                raise InvalidDefinition(why)  # others wrote rows meanwhile
             self._alter_columns(changed)
 
     def _by_position(self, record: TableRecord) -> bool:

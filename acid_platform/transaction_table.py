@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from acid_platform.engine.arrow_reads import arrow_scan
+from acid_platform.engine.arrow_reads import arrow_scan, by_arrow
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -211,6 +211,18 @@ class TransactionTable:
         with self._work.begun.checked(again=False):
             written = write_truncation(self._work.target(self._record, layout), partitions)
         self._work.record(self._record, Operation.UPDATE, written, overwrite=True)
+
+    def hide_deleted_rows(self, why: str) -> None:
+        """Empties a table without rows, so that no reader opens the files of its deleted ones.
+
+        A commit that the snapshot misses makes it begin again, as every overwrite (P30). Raises
+        InvalidDefinition, which says `why`, if the table has rows.
+        """
+        scan = self._scan(None)
+        if by_arrow(scan, ()).count():
+            raise InvalidDefinition(why)
+        if scan.may_hold_rows:
+            self.truncate()
 
     def merge(
         self,

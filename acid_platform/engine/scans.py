@@ -49,6 +49,13 @@ class TableScan:
         return sum(source.size for entity in self.entities for source in entity.sources.inserts)
 
     @property
+    def may_hold_rows(self) -> bool:
+        """Whether it opens a file that may hold rows, all of which may be deleted."""
+        return any(
+            source.rows != 0 for entity in self.entities for source in entity.sources.inserts
+        )
+
+    @property
     def highest_bucket(self) -> int:
         """The highest bucket number that a row of the scan can have; 0 without files."""
         return max(

@@ -13,8 +13,13 @@ INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 _SIMPLE = frozenset(
     (*INTEGRAL, "boolean", "float", "double", "string", "binary", "date", "timestamp")
 )
-_SYNONYMS = {"integer": "int", "numeric": "decimal", "dec": "decimal"}
 LOCAL_ZONE = "timestamp with local time zone"
+_SYNONYMS = {
+    "integer": "int",
+    "numeric": "decimal",
+    "dec": "decimal",
+    **dict.fromkeys(("timestamplocaltz", "timestampltz", "timestamp_ltz"), LOCAL_ZONE),
+}
 TIMESTAMPS = ("timestamp", LOCAL_ZONE)
 CHAR_TYPES = ("char", "varchar")
 """Text types with a maximum length."""
@@ -50,6 +55,20 @@ class HiveType:
         yield self
         for _, child in self.children:
             yield from child.walk()
+
+    @property
+    def has_char(self) -> bool:
+        """Whether it is CHAR, or contains one."""
+        return any(one.kind == "char" for one in self.walk())
+
+    @property
+    def is_told(self) -> bool:
+        """Whether an engine, which has strings and timestamps only, has to be told the type."""
+        return (
+            self.kind in CHAR_TYPES
+            or self.has_char
+            or any(one.kind == LOCAL_ZONE for one in self.walk())
+        )
 
     def __str__(self) -> str:
         if self.kind == "struct":
@@ -174,7 +193,7 @@ class _Parser:
             if words != ["with", "local", "time", "zone"]:
                 raise self.error("'timestamp with local time zone' expected")
             return HiveType(LOCAL_ZONE)
-        if kind not in _SIMPLE:
+        if kind not in _SIMPLE and kind != LOCAL_ZONE:
             raise self.error(f"unknown type {kind!r}")
         return HiveType(kind)
 

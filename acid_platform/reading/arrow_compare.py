@@ -31,7 +31,7 @@ _WIDE = pa.decimal256(76, 38)
 class Term:
     """One side of a comparison: a literal has a `value`, a column has `evaluate` and a `type`.
 
-    `kind` is the kind of the type, or "null".
+    `kind` is the kind of the type, or "null". A CHAR is evaluated without its trailing blanks.
     """
 
     kind: str
@@ -91,17 +91,9 @@ def in_common_type(a: Term, b: Term, shown: str) -> tuple[Evaluate, Evaluate, bo
             return _side(a, kind), _side(b, kind), False
         return _side(a, pa.int64()), _side(b, pa.int64()), False
     if kinds <= {"string", "varchar", "char"}:
-        width = 0
-        if "char" in kinds:  # Spark pads the shorter side
-            if any(side.kind != "char" and side.type is not None for side in (a, b)):
-                raise UnsupportedStatement(
-                    f"to_arrow can't evaluate {shown!r}: it compares char only with char and"
-                    " literals; use read()"
-                )
-            width = max(
-                side.type.sizes[0] if side.type else len(str(side.value)) for side in (a, b)
-            )
-        return _padded(_side(a, pa.string()), width), _padded(_side(b, pa.string()), width), False
+        if b.evaluate is None and a.kind == "char":
+            b = Term("string", None, str(b.value).rstrip(" "))
+        return _side(a, pa.string()), _side(b, pa.string()), False
     kinds = {"timestamp" if kind == LOCAL_ZONE else kind for kind in kinds}
     if kinds == {"boolean"}:
         return _side(a, pa.bool_()), _side(b, pa.bool_()), False
@@ -165,12 +157,6 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         # Through its text: Arrow's direct cast multiplies and may not give the nearest double.
         return array.cast(pa.string()).cast(kind)
     return array.cast(kind, safe=False)
-
-
-def _padded(evaluate: Evaluate, width: int) -> Evaluate:
-    if not width:
-        return evaluate
-    return lambda values: applied(lambda array: pc.utf8_rpad(array, width, " "), evaluate(values))
 
 
 def ordered(order: str, a: Datum, b: Datum, floating: bool) -> Datum:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.reading import literals
 from acid_platform.reading.arrow_compare import (
     FLOATING,
@@ -91,7 +91,6 @@ class _Builder:
             case exp.Is():
                 return self._is(node)
             case exp.Between() if not node.args.get("symmetric"):
-                self._refuse_char(node, [node.this, node.args["low"], node.args["high"]])
                 low = self._compare(">=", node.this, node.args["low"])
                 high = self._compare("<=", node.this, node.args["high"])
                 return both(pc.and_kleene, low, high)
@@ -130,9 +129,6 @@ class _Builder:
 
     def _in(self, node: exp.In) -> Evaluate:
         members = [self._term(expression) for expression in node.expressions]
-        if any(member.kind == "null" for member in members):
-            self._refuse_char(node, [node.this])
-        self._refuse_char(node, node.expressions)
         self._require_one_type(node, [self._term(node.this), *members])
         tests = [self._compare("=", node.this, member) for member in node.expressions]
         while len(tests) > 1:  # a balanced tree: a chain would be too deep for a long list
@@ -150,14 +146,6 @@ class _Builder:
         if len(kinds) > 1 and not literals.compared_exactly(digits for digits in numbers if digits):
             raise self._unsupported(node)
 
-    def _refuse_char(self, node: exp.Expr, sides: list[exp.Expr]) -> None:
-        """Refuses char columns where Spark does not pad the literals that it compares them with."""
-        if any(self._term(side).kind == "char" for side in sides):
-            raise UnsupportedStatement(
-                f"to_arrow can't evaluate {node.sql('spark')!r}: Spark does not ignore trailing"
-                " blanks of a char here; write it with =, <= and >=, or use read()"
-            )
-
     def _null_safe(self, node: exp.NullSafeEQ) -> Evaluate:
         equal = self._compare("=", node.left, node.right)
         sides = [
@@ -170,7 +158,11 @@ class _Builder:
     def _like(self, node: exp.Like) -> Evaluate:
         term = self._term(node.this)
         pattern = str(node.expression.this)
-        if term.kind not in ("string", "varchar") or term.evaluate is None or "\\" in pattern:
+        if (
+            term.kind not in ("string", "varchar", "char")
+            or term.evaluate is None
+            or "\\" in pattern
+        ):
             raise self._unsupported(node)
         evaluate = term.evaluate
 
@@ -244,19 +236,11 @@ class _Builder:
             path.append(names.index(field))
             kind = kind.children[path[-1]][1]
         if path:
-            if kind.kind == "char":
-                raise UnsupportedStatement(
-                    f"to_arrow can't evaluate {node.sql('spark')!r}: Spark compares a char in a"
-                    " struct with its trailing blanks; use read()"
-                )
-            return Term(
-                kind.kind,
+            return _evaluated(
                 kind,
-                evaluate=lambda values: applied(
-                    lambda array: pc.struct_field(array, path), values[name]
-                ),
+                lambda values: applied(lambda array: pc.struct_field(array, path), values[name]),
             )
-        return Term(kind.kind, kind, evaluate=lambda values: values[name])
+        return _evaluated(kind, lambda values: values[name])
 
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
         """Refuses flags such as SAFE, which the parser sets on a node and this
@@ -289,6 +273,17 @@ _PARTS = frozenset(
 )
 _LIKE_BIGINT = dict.fromkeys(INTEGRAL, "bigint")
 _CASTS = {"date": ("DATE",), "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")}
+
+
+def _evaluated(kind: HiveType, stored: Evaluate) -> Term:
+    """A column or field; as in Hive, a CHAR has no trailing blanks in expressions."""
+    if kind.kind != "char":
+        return Term(kind.kind, kind, evaluate=stored)
+    return Term(
+        "char",
+        kind,
+        evaluate=lambda values: applied(lambda array: pc.utf8_rtrim(array, " "), stored(values)),
+    )
 
 
 def _literal(node: exp.Literal) -> Term:

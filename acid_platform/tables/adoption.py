@@ -3,7 +3,7 @@ table (P31). Starts no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
 from acid_platform.layout.declared import refuse_names
-from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import BaseName, is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
@@ -23,6 +23,7 @@ from acid_platform.snapshot.sources import SourceKind, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.storage.sources import is_acid
 from acid_platform.tables.declaration import Declaration
+from acid_platform.tables.declared_char import require_declared_char
 from acid_platform.tables.manifests import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -157,6 +158,8 @@ def adopt(
             )
     visible, left_out = _without_unseen(surveyed, txns)
     require_readable(visible, snapshot, properties, txns)
+    if FileFormat.of(declared.properties) == ORC:
+        require_declared_char(files, table, data_files(visible), declared.columns)
     confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
     record = metastore.adopt_table(
@@ -187,6 +190,19 @@ def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey
         if not seen(report)
     )
     return replace(surveyed, directories=tuple(filter(seen, surveyed.directories))), left_out
+
+
+def data_files(adopted: Survey) -> Iterator[str]:
+    """Paths that show the types of all files: one of each directory, which one statement wrote,
+    and every original file."""
+    partitions = adopted.partitions or (None,) * len(adopted.listings)
+    listings = dict(zip(partitions, adopted.listings, strict=True))
+    for report in adopted.directories:
+        if report.contents is None or report.directory.startswith("delete_"):
+            continue
+        data = [one for one in report.contents.files if one.size and not is_hidden(one.name)]
+        for file in data[:1] if report.directory else data:
+            yield f"{listings[report.partition].location}/{file.below(report.directory).path}"
 
 
 def require_readable(

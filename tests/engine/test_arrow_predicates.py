@@ -172,7 +172,6 @@ def test_what_is_translated_selects_as_in_sql(where: str, expected: list[int]) -
         ("arr = arr", "arr"),
         ("s LIKE v", "LIKE"),
         ("s LIKE 'a\\\\_c'", "LIKE"),
-        ("c = s", "c = s"),
         ("s RLIKE 'a'", "a"),
         ("a % 2 = 0", "%"),
         ("arr[0] = 1", "arr"),

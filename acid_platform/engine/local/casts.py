@@ -37,7 +37,11 @@ class Typed:
     literal: int | Decimal | str | None = None
     """The value of a literal number or text."""
     declared: HiveType | None = None
-    """The CHAR or VARCHAR type of a column."""
+    """The type of a column whose `type` does not tell it (`HiveType.is_told`), or of a field that
+    is a CHAR or has one inside. The value of a CHAR has no trailing blanks here; those inside of a
+    nested value have."""
+    is_field: bool = False
+    """Whether it is a field of a column, which a result shows as a string."""
 
 
 _EXACT_DOUBLE, _EXACT_FLOAT = 15, 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from acid_platform.engine.local.casts import Typed, cast
@@ -32,8 +33,10 @@ def compared(operator: str, left: Typed, right: Typed) -> Typed:
 
 
 def common(values: Sequence[Typed]) -> list[Typed]:
-    """The values in the type in which Spark compares them; CHAR is padded."""
-    first = values[0]
+    """The values in the type in which Spark compares them.
+
+    Literals that are compared with a CHAR lose their trailing blanks, as its values have.
+    """
     others = [one for one in values if one.type not in (STRING, VOID)]
     if others:
         values = [_parsed(one, others[0]) for one in values]
@@ -44,9 +47,7 @@ def common(values: Sequence[Typed]) -> list[Typed]:
         raise NeedsSpark(f"a comparison of {kinds}")
     if kind == VOID:
         return [cast(one, BOOLEAN) for one in values]
-    if any(one.declared is not None and one.declared.kind == "char" for one in values):
-        return _padded(values, first)
-    return [cast(one, kind) for one in values]
+    return [cast(one, kind) for one in _without_blanks(values)]
 
 
 def _parsed(value: Typed, other: Typed) -> Typed:
@@ -91,17 +92,23 @@ def _exact(value: Typed, others: Sequence[Typed]) -> Typed:
     return value
 
 
-def _padded(values: Sequence[Typed], first: Typed) -> list[Typed]:
-    """Spark pads the shorter of a CHAR column and a literal, or of two CHAR columns."""
-    widths = []
-    for one in values:
-        if one.declared is not None and one.declared.kind == "char":
-            widths.append(one.declared.sizes[0])
-        elif isinstance(one.literal, str):
-            widths.append(len(one.literal))
-        else:
-            raise NeedsSpark("a comparison of char with anything but char and a literal")
-    if len(values) > 2 and (first.declared is None or first.declared.kind != "char"):
-        raise NeedsSpark("IN with a char column inside")
-    width = max(widths)
-    return [Typed(f"rpad({one.sql}, {width}, ' ')", STRING, one.fails) for one in values]
+def _without_blanks(values: Sequence[Typed]) -> list[Typed]:
+    """The first value is compared with each of the others."""
+
+    def is_char(value: Typed) -> bool:
+        return value.declared is not None and value.declared.kind == "char"
+
+    def stripped(value: Typed) -> Typed:
+        if not isinstance(value.literal, str):
+            return value
+        shorter = value.literal.rstrip(" ")
+        return replace(value, sql=text(shorter), literal=shorter)
+
+    first, *others = values
+    if is_char(first):
+        return [first, *map(stripped, others)]
+    if any(map(is_char, others)):
+        if stripped(first) != first and not all(map(is_char, others)):
+            raise NeedsSpark("a text that ends in a blank, compared with char and with string")
+        first = stripped(first)
+    return [first, *others]

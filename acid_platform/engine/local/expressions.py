@@ -101,12 +101,19 @@ class Translator:
     def _column(self, node: exp.Column) -> Typed:
         if isinstance(node.this, exp.Star):
             raise NeedsSpark("* inside an expression")
-        return self.resolve([part.name for part in node.parts])
+        return self._usable([part.name for part in node.parts])
 
     def _dot(self, node: exp.Dot) -> Typed:
         if not all(isinstance(part, exp.Identifier) for part in node.parts):
             raise NeedsSpark(node.sql("spark"))
-        return self.resolve([part.name for part in node.parts])
+        return self._usable([part.name for part in node.parts])
+
+    def _usable(self, parts: Sequence[str]) -> Typed:
+        """A column in an expression, where each CHAR is without its trailing blanks."""
+        value = self.resolve(parts)
+        if value.declared is not None and value.declared.nested and value.declared.has_char:
+            raise NeedsSpark(f"an expression of {value.declared}")
+        return value
 
     def resolve(self, parts: Sequence[str]) -> Typed:
         """The column that a name means."""
@@ -254,8 +261,6 @@ class Translator:
 
     def _nullif(self, node: exp.Nullif) -> Typed:
         value = self.value(node.this)
-        if value.declared is not None:
-            raise NeedsSpark(f"nullif of {value.declared}, which Spark does not pad there")
         test = compared("=", value, self.value(node.expression))
         done = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
         return Typed(done, value.type, value.fails or test.fails)
@@ -390,6 +395,7 @@ def named_type(to: exp.DataType) -> HiveType:
         exp.DType.TEXT: STRING,
         exp.DType.DATE: DATE,
         exp.DType.TIMESTAMPTZ: TIMESTAMP,  # sqlglot's name for Spark's TIMESTAMP
+        exp.DType.TIMESTAMPLTZ: TIMESTAMP,
     }
     if to.this == exp.DType.DECIMAL:
         sizes = [int(size.name) for size in to.expressions]

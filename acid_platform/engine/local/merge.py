@@ -114,7 +114,14 @@ class Merge:
                 given = given.set_column(place, column.name, values)
             return given, columns
         given = local_table(rows, self.target.all_columns, self.target.table, more=True)
-        return given, declared_columns(given.schema)
+        own = {column.name: column for column in self.target.all_columns}
+        return given, tuple(
+            # What a CHAR of the table is given is one: its trailing blanks don't count.
+            own[column.name]
+            if column.name in own and own[column.name].type.kind == "char"
+            else column
+            for column in declared_columns(given.schema)
+        )
 
     def _table(self) -> pa.Table:
         """All live rows, with their row ids and ENTITY."""
@@ -291,13 +298,12 @@ class _Work:
         """The columns of source rows that have the type of the table's column of their name."""
         own = {column.name: column for column in self._own}
         copied = {}
-        for name in given.column_names:
-            if name.lower() not in own:
+        for name, source in zip(given.column_names, self.source_columns, strict=True):
+            column = own.get(name.lower())
+            if column is None or (source.type.has_char and source.type != column.type):
                 continue
             with suppress(NeedsSpark):  # an expression may still convert it
-                copied[name.lower()] = assigned(
-                    given.column(name), own[name.lower()], self.merge.target.table
-                )
+                copied[name.lower()] = assigned(given.column(name), column, self.merge.target.table)
         return copied
 
     def _sql(self, texts: Mapping[str, str], scope: Scope) -> dict[str, str]:

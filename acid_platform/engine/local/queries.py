@@ -33,7 +33,7 @@ from acid_platform.engine.local.sources import columns_of
 from acid_platform.engine.local.types import VOID, of_value, wider
 from acid_platform.engine.queries import Sources
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import CHAR_TYPES, HiveType
+from acid_platform.layout.types import HiveType
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,11 @@ class QueryTranslator:
             raise NeedsSpark(node.sql("spark"))
         columns = []
         for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
-            kind = wider(a, b)
+            kind = wider(of_value(a), of_value(b))
             if (
                 kind is None
                 or kind == VOID
-                or kind.kind in CHAR_TYPES
-                or (kind.nested and not every)
+                or (kind.nested and (not every or a.has_char or b.has_char))
             ):
                 raise NeedsSpark(f"{type(node).__name__.upper()} of {a} and {b}")
             columns.append((name, kind))
@@ -198,7 +197,7 @@ class Select:
         source = f" FROM {self.relation.sql}" if self.relation.sql else ""
         sql = f"SELECT {distinct}{items}{source}{where}{keys}{having}{order}{limit}"
         names = (name for name, _ in self.items)
-        types = (value.declared or value.type for value in values)
+        types = (value.type if value.is_field else value.declared or value.type for value in values)
         alone = self.grouped and not keys and not having and not limit
         failing = self._failing(values) if self.fails else None
         return Block(sql, tuple(zip(names, types, strict=True)), self.fails, failing, alone)
@@ -267,6 +266,11 @@ class Select:
             return item.value
         known = {alias.lower() for alias, _ in self.items[:position]}
         translator = Expressions(self, frozenset(known), windows=not self.grouped)
+        if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
+            column = translator.resolve([part.name for part in item.parts])
+            if column.is_field and column.type.nested and column.declared is not None:
+                raise NeedsSpark(f"a field of {column.declared}")
+            return column
         return translator.value(item)
 
     # --- the other clauses ---------------------------------------------------------------------

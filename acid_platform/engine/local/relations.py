@@ -11,14 +11,13 @@ from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.expressions import Translator
 from acid_platform.engine.local.scope import Scope, ScopeColumn
 from acid_platform.engine.local.types import (
-    TIMESTAMP,
     VOID,
     identifier,
     spark_name,
     widest,
 )
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import Column, HiveType
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Rela
     found = tuple(
         ScopeColumn(
             column.name,
-            TIMESTAMP if column.type.kind == LOCAL_ZONE else column.type,
+            column.type,
             f"{alias}.{identifier(column.name)}",
         )
         for column in columns
@@ -171,7 +170,7 @@ def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> 
         if len(a) != 1 or len(b) != 1 or a[0].type != b[0].type or a[0].type.nested:
             raise NeedsSpark(f"USING ({name}) of columns that are not of one type")
         merged.append(ScopeColumn(a[0].name, a[0].type, a[0].sql))
-        tests.append(f"{a[0].sql} = {b[0].sql}")
+        tests.append(f"{a[0].value.sql} = {b[0].value.sql}")
     hidden = {name.lower() for name in names}
     rest = tuple(
         (member, tuple(column for column in columns if column.name.lower() not in hidden))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.failures import batches_of
@@ -14,7 +15,7 @@ from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import VOID, of_value
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark
-from acid_platform.layout.types import CHAR_TYPES, TIMESTAMPS, Column, HiveType
+from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
 
 if TYPE_CHECKING:
@@ -130,14 +131,21 @@ class LocalResult(Result):
         with reading(self.sources) as connection:
             for batch in batches_of(connection.sql(sql).to_arrow_reader(ROWS_OF_A_BATCH)):
                 arrays = [
-                    array.cast(field.type)
-                    for array, field in zip(batch.columns, schema, strict=True)
+                    _shown(array, kind).cast(field.type)
+                    for array, (_, kind), field in zip(
+                        batch.columns, self.named, schema, strict=True
+                    )
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def _shown(array: pa.Array, kind: HiveType) -> pa.Array:
+    """A CHAR padded to its length."""
+    return pc.utf8_rpad(array, kind.sizes[0], " ") if kind.kind == "char" else array
+
+
 def _field(name: str, kind: HiveType) -> pa.Field:
-    metadata = {HIVE_TYPE: str(kind).encode()} if kind.kind in CHAR_TYPES else None
+    metadata = {HIVE_TYPE: str(kind).encode()} if kind.is_told else None
     return pa.field(name, _arrow(of_value(kind)), metadata=metadata)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import sqlglot
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.engine.local.connection import reading
@@ -15,7 +16,7 @@ from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.relations import Block
 from acid_platform.engine.local.results import LocalResult
 from acid_platform.engine.local.sources import Source, columns_of
-from acid_platform.engine.local.types import duckdb_type
+from acid_platform.engine.local.types import duckdb_type, of_value
 from acid_platform.engine.queries import Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.errors import NeedsSpark, UnknownColumn
@@ -71,9 +72,18 @@ def _translate(text: str, sources: Sources) -> _Translated:
     translator = QueryTranslator(sources)
     try:
         block = translator.query(tree, {})
+        if tree.find(exp.SetOperation):
+            block = _as_strings(block)
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
     return _Translated(block, translator.opened, translator.filtered)
+
+
+def _as_strings(block: Block) -> Block:
+    """The columns of a UNION and the like, where Spark does not tell which of them are CHAR."""
+    if any(kind.nested and kind.has_char for _, kind in block.columns):
+        raise NeedsSpark("a set operation beside a char in a nested value")
+    return replace(block, columns=tuple((name, of_value(kind)) for name, kind in block.columns))
 
 
 def _bind(result: LocalResult) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.types import TIMESTAMP, identifier, of_value, text
+from acid_platform.engine.local.types import identifier, of_value, text
 from acid_platform.errors import InvalidExpression, NeedsSpark
-from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.known_columns import unresolved_column
 
 
@@ -24,8 +24,10 @@ class ScopeColumn:
 
     @property
     def value(self) -> Typed:
-        declared = self.type if self.type.kind in CHAR_TYPES else None
-        return Typed(self.sql, of_value(self.type), self.fails, declared=declared)
+        declared = self.type if self.type.is_told else None
+        return Typed(
+            _value_of(self.sql, self.type), of_value(self.type), self.fails, declared=declared
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Scope:
                     tuple(
                         ScopeColumn(
                             column.name,
-                            TIMESTAMP if column.type.kind == LOCAL_ZONE else column.type,
+                            column.type,
                             f"{identifier(name)}.{identifier(column.name)}",
                         )
                         for column in columns
@@ -94,16 +96,28 @@ class Scope:
         return found[0].value if found else None
 
 
+def _value_of(stored: str, kind: HiveType) -> str:
+    """SQL of a value in expressions: as in Hive, a CHAR has no trailing blanks there."""
+    return f"rtrim({stored}, ' ')" if kind.kind == "char" else stored
+
+
 def _same(column: ScopeColumn, name: str) -> bool:
     return column.name.lower() == name.lower()
 
 
 def _field(value: Typed, path: Sequence[str]) -> Typed:
     for name in path:
-        if value.type.kind != "struct":
+        whole = value.declared or value.type
+        if whole.kind != "struct":
             raise NeedsSpark(f"the field {name!r} of a {value.type}")
-        children = dict(value.type.children)
+        children = dict(whole.children)
         if name.lower() not in children:
             raise NeedsSpark(f"the field {name!r}, which the struct lacks")
-        value = Typed(f"struct_extract({value.sql}, {text(name.lower())})", children[name.lower()])
-    return value
+        kind = children[name.lower()]
+        value = Typed(
+            _value_of(f"struct_extract({value.sql}, {text(name.lower())})", kind),
+            kind,
+            declared=kind if kind.has_char else None,
+            is_field=True,
+        )
+    return replace(value, type=of_value(value.type))

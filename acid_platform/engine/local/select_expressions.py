@@ -14,7 +14,6 @@ from acid_platform.engine.local.expressions import Translator, ordered
 from acid_platform.engine.local.functions import AGGREGATES, Function
 from acid_platform.engine.local.types import BOOLEAN, duckdb_type, of_value, spark_name
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import CHAR_TYPES
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.queries import Select
@@ -106,7 +105,7 @@ class Expressions(Translator):
         if len(block.columns) != 1:
             raise NeedsSpark("IN with a subquery of several columns")
         kind = block.columns[0][1]
-        if value.declared or kind.kind in CHAR_TYPES or of_value(kind) != value.type:
+        if of_value(kind) != value.type:
             raise NeedsSpark(f"{spark_name(value.type)} IN a subquery of {kind}")
         if value.fails or block.fails or not ordered(kind):
             raise NeedsSpark("IN with a subquery that may fail")

@@ -19,11 +19,18 @@ from acid_platform.engine.refusals import (
 )
 from acid_platform.engine.struct_fields import Unfit
 from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
-from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, Column, HiveType
+from acid_platform.layout.types import (
+    CHAR_TYPES,
+    INTEGRAL,
+    TIMESTAMPS,
+    Column,
+    HiveType,
+    parse_type,
+)
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage import arrow_types
 from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type
 from acid_platform.storage.calendars import has_ancient
 
 _FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
@@ -54,7 +61,7 @@ def conform(
     for column in columns:
         name = column.name
         if name in given:
-            values = assigned(rows.column(given[name]), column, table)
+            values = assigned(_as_value(rows, given[name], column), column, table)
             if name in fixed:
                 values = _agreeing(values, fixed_value(fixed[name], column), column, table)
         else:
@@ -65,6 +72,19 @@ def conform(
     for column in in_files:
         require_storable(made.column(column.name), column)
     return made
+
+
+def _as_value(rows: pa.Table, place: int, column: Column) -> pa.ChunkedArray:
+    """The values of a column of the rows; those of a CHAR without blanks, unless for a CHAR."""
+    values, metadata = rows.column(place), rows.schema.field(place).metadata or {}
+    if HIVE_TYPE not in metadata:
+        return values
+    kind = parse_type(metadata[HIVE_TYPE].decode())
+    if kind.kind == "char" and column.type.kind != "char":
+        return pc.utf8_rtrim(values, " ")
+    if kind.nested and kind.has_char and kind != column.type:
+        raise NeedsSpark(f"{kind} as {column}")
+    return values
 
 
 def _by_name(rows: pa.Table, columns: Sequence[Column], table: str) -> dict[str, int]:

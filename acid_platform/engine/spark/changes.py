@@ -13,9 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.changes import ChangeScan
-from acid_platform.engine.spark.char_varchar import marked
+from acid_platform.engine.spark.char_varchar import (
+    as_read,
+    has_char_or_varchar,
+    marked,
+    shown,
+)
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
-from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.engine.spark.few_calls import selected
+from acid_platform.engine.spark.spark_types import quoted, spark_schema
 from acid_platform.errors import CorruptFile, SnapshotExpired
 from acid_platform.storage.change_rows import ChangeReader, Part
 from acid_platform.storage.files import Files
@@ -42,6 +48,9 @@ def change_frame(spark: SparkSession, scan: ChangeScan) -> DataFrame:
     tasks = min(len(pieces), _MOST_TASKS)
     numbers = spark.range(0, len(pieces), 1, tasks)
     frame = numbers.mapInArrow(partial(_read, opened, pieces), fields)
+    if any(has_char_or_varchar(column.type) for column in wanted):
+        names = [(quoted(column.name), column.type) for column in wanted]
+        frame = selected(frame, [f"{as_read(name, kind)} AS {name}" for name, kind in names])
     return marked(frame, wanted)
 
 
@@ -78,4 +87,4 @@ def changed_rows(
     wanted = scan.wanting(columns)
     session = spark()
     with raise_as_ours():
-        return analysed(change_frame(session, wanted))
+        return analysed(shown(change_frame(session, wanted)))

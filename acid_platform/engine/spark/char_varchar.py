@@ -1,23 +1,26 @@
-"""CHAR and VARCHAR in Spark, which reads them as strings.
+"""Types that Spark does not tell apart: CHAR and VARCHAR are strings, instants are timestamps.
 
-A CHAR is padded to its length in files and in frames. Columns that are read carry Spark's own
-metadata for their type, so that comparisons with literals and other CHAR columns ignore trailing
-blanks.
+As in Hive, a CHAR has no trailing blanks in expressions, so that all comparisons ignore them:
+joins, groups, windows, sets and subqueries alike. Files, and the frames that callers see, hold it
+padded to its length. The metadata of a column tells its type, and for a CHAR that is padded, also
+under the key that Spark knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import TOO_LONG
 from acid_platform.layout.sql_text import sql_string
-from acid_platform.layout.types import CHAR_TYPES, Column, HiveType, parse_type
+from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, parse_type
 
-_MARK = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's key in a field's metadata."""
+_TYPE, _OF_SPARK = "__acid_type", "__CHAR_VARCHAR_TYPE_STRING"
+"""Keys in a field's metadata: ours, and Spark's, which says that values are padded."""
 
 _Leaf = Callable[[str, HiveType], str]
 
@@ -28,21 +31,80 @@ def has_char_or_varchar(hive: HiveType) -> bool:
 
 
 def as_read(value: str, hive: HiveType) -> str:
-    """SQL that reads a stored value: CHAR padded, CHAR and VARCHAR cut to their length."""
-    return _mapped(value, hive, _cut)
+    """SQL that reads a stored value: cut to its length, a CHAR without trailing blanks."""
+    return _mapped(value, hive, _bare)
 
 
 def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
-    """The frame with Spark's type metadata at its CHAR and VARCHAR columns."""
+    """The frame with the types of its columns, of which CHAR has no trailing blanks."""
     for column in columns:
-        if column.type.kind in CHAR_TYPES and column.name in frame.columns:
-            frame = frame.withMetadata(column.name, {_MARK: str(column.type)})
+        if column.type.is_told and column.name in frame.columns:
+            frame = frame.withMetadata(column.name, {_TYPE: str(column.type)})
     return frame
 
 
 def marked_type(field: T.StructField) -> HiveType | None:
-    """The CHAR or VARCHAR type of a field with that metadata, else None."""
-    return parse_type(field.metadata[_MARK]) if _MARK in field.metadata else None
+    """The type that a field's metadata tells, else None."""
+    told = field.metadata.get(_TYPE) or field.metadata.get(_OF_SPARK)
+    return parse_type(told) if told else None
+
+
+def marked_columns(frame: DataFrame) -> tuple[Column, ...]:
+    """The columns of a frame with metadata as their types; others count as strings."""
+    return tuple(
+        Column(field.name.lower(), marked_type(field) or HiveType("string"))
+        for field in frame.schema.fields
+    )
+
+
+def shown(frame: DataFrame) -> DataFrame:
+    """A frame for the caller: CHAR padded, with Spark's metadata."""
+
+    def chosen(value: str, kind: HiveType) -> tuple[str, dict[str, str]]:
+        if not has_char_or_varchar(kind):
+            return value, {_TYPE: str(kind)}
+        # Spark parses it, and knows no other name of its timestamp.
+        told = str(kind).replace(LOCAL_ZONE, "timestamp")
+        return _mapped(value, kind, _padded), {_TYPE: str(kind), _OF_SPARK: told}
+
+    return _retyped(frame, chosen)
+
+
+def as_values(frame: DataFrame) -> DataFrame:
+    """A frame of a caller for expressions: CHAR without its trailing blanks."""
+    return _retyped(frame, lambda value, kind: (_mapped(value, kind, _trimmed), {_TYPE: str(kind)}))
+
+
+def without_types(frame: DataFrame) -> DataFrame:
+    """The frame without the metadata of `marked`."""
+    return _retyped(frame, lambda value, _: (value, {}))
+
+
+def stripped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A frame of exactly these columns, with those that are CHAR as expressions see them."""
+    if not any(column.type.has_char for column in columns):
+        return frame
+    names = [(f"`{column.name}`", column.type) for column in columns]
+    chosen = (f"{_mapped(name, kind, _trimmed)} AS {name}" for name, kind in names)
+    return marked(frame.selectExpr(*chosen), columns)
+
+
+def _retyped(
+    frame: DataFrame, chosen: Callable[[str, HiveType], tuple[str, dict[str, str]]]
+) -> DataFrame:
+    """The frame with other values and metadata where its metadata tells the type."""
+    fields = frame.schema.fields
+    kinds = [marked_type(field) for field in fields]
+    if not any(kinds):
+        return frame
+    numbered = frame.toDF(*(f"__{place}" for place in range(len(fields))))
+    values: list[SparkColumn] = []
+    for place, (field, kind) in enumerate(zip(fields, kinds, strict=True)):
+        value, metadata = f"__{place}", field.metadata
+        if kind is not None:
+            value, metadata = chosen(value, kind)
+        values.append(F.expr(value).alias(field.name, metadata=metadata))
+    return numbered.select(*values)
 
 
 def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> DataFrame:
@@ -73,15 +135,32 @@ def _stored(value: str, column: Column, table: str) -> str:
         error = f"raise_error(concat({sql_string(message)}, length(rtrim({one})), ' characters'))"
         return (
             f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
-            f" ELSE {_cut(one, hive)} END"
+            f" ELSE {_fitted(one, hive)} END"
         )
 
     return _mapped(value, column.type, checked)
 
 
-def _cut(value: str, hive: HiveType) -> str:
+def _fitted(value: str, hive: HiveType) -> str:
+    """SQL of a value as files store it."""
     (length,) = hive.sizes
     return f"rpad({value}, {length}, ' ')" if hive.kind == "char" else f"left({value}, {length})"
+
+
+def _padded(value: str, hive: HiveType) -> str:
+    """SQL of a value with its blanks; one that is too long stays, for the statement to refuse."""
+    length = f"greatest({hive.sizes[0]}, length({value}))"
+    return f"rpad({value}, {length}, ' ')" if hive.kind == "char" else value
+
+
+def _trimmed(value: str, hive: HiveType) -> str:
+    """SQL of a value that may be too long, which only its storing refuses."""
+    return f"rtrim({value})" if hive.kind == "char" else value
+
+
+def _bare(value: str, hive: HiveType) -> str:
+    cut = f"left({value}, {hive.sizes[0]})"
+    return f"rtrim({cut})" if hive.kind == "char" else cut
 
 
 def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:

@@ -22,6 +22,7 @@ from acid_platform.engine.spark.spark_types import cast_text, quoted, require_as
 from acid_platform.engine.spark.write import StatementRows, arranged
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.reading.char_literals import comparable
 from acid_platform.storage.task_files import RowKind
 
 
@@ -78,6 +79,8 @@ def rows_to_update(
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """
     matched = matched_rows(spark, scan, where)
+    columns = (*scan.columns, *scan.partition_columns)
+    assignments = {name: comparable(one, {"": columns}) for name, one in assignments.items()}
     wanted = wanted_assignments(assignments, scan, target.buckets, table)
     values = computed(matched, wanted, scan.columns, table)
     names = [quoted(column.name) for column in scan.columns]

@@ -18,7 +18,7 @@ from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import Merge
-from acid_platform.engine.spark.query import run_query
+from acid_platform.engine.spark.query import result_of
 from acid_platform.engine.spark.results import SparkResult
 from acid_platform.engine.spark.write import write_statement
 
@@ -45,7 +45,7 @@ class SparkEngine:
         jobs.cancel(self._used, txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> SparkResult:
-        return SparkResult(run_query(self.spark, text, sources), reason)
+        return SparkResult(result_of(self.spark, text, sources), reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
         frame = conform(self.spark, rows, target.all_columns, target.table, fixed)

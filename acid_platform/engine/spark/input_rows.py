@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, local_table
-from acid_platform.engine.spark.char_varchar import marked_type, to_be_stored
+from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
 from acid_platform.engine.spark.failures import OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import (
@@ -112,14 +112,18 @@ def as_frame(
     table: str,
     more: bool = False,
 ) -> DataFrame:
-    """As Spark sees the rows; `more` as in `local_table`, which says what is raised."""
+    """As Spark's expressions see the rows; `more` as in `local_table`, which says what is raised.
+
+    Rows of this process have no types of their own: what a CHAR of the table is given is one.
+    """
     if isinstance(rows, DataFrame):
-        return rows
+        return as_values(rows)
     if isinstance(rows, Result):
-        return rows.to_spark()
+        return as_values(rows.to_spark())
     local = local_table(rows, columns, table, more)
     known = {column.name: column for column in (*declared_columns(local.schema), *columns)}
     frame = spark.createDataFrame(
         local, schema=spark_schema([known[name] for name in local.column_names])
     )
-    return frame.coalesce(max(1, min(64, local.num_rows // ROWS_PER_LOCAL_TASK + 1)))
+    frame = frame.coalesce(max(1, min(64, local.num_rows // ROWS_PER_LOCAL_TASK + 1)))
+    return stripped(frame, [known[name] for name in local.column_names])

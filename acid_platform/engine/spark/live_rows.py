@@ -104,8 +104,8 @@ class LiveFiles:
         """The frame with the columns in their order, and CHAR and VARCHAR as they are read."""
         rows = self._frame(files, keys, entity)
         columns = (*self.columns, *self.scan.partition_columns)
-        texts = any(has_char_or_varchar(column.type) for column in columns)
-        if not (texts or keys or entity or self.file_names):
+        told = any(column.type.is_told or has_char_or_varchar(column.type) for column in columns)
+        if not (told or keys or entity or self.file_names):
             return rows
         rows = selected(
             rows,

@@ -9,7 +9,7 @@ by side, and count what became of the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -20,7 +20,7 @@ from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import BUCKET_OF_ROW, bucket_of_row
-from acid_platform.engine.spark.char_varchar import to_be_stored
+from acid_platform.engine.spark.char_varchar import marked_columns, to_be_stored
 from acid_platform.engine.spark.dml import computed, enclosed, writers
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
@@ -32,6 +32,7 @@ from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.reading.char_literals import comparable
 from acid_platform.reading.predicates import columns_of
 from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
 
@@ -60,6 +61,7 @@ class Merge:
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, and what write_statement raises.
         """
+        self = self._comparable(source)
         matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
         number_of_writers = writers(self.scan)
@@ -93,6 +95,26 @@ class Merge:
             self._require_one_source_row(changed)  # which counts the source rows
             raise
         return written, MergeCounts(received.updated, received.deleted, received.inserted)
+
+    def _comparable(self, source: DataFrame) -> Merge:
+        """This statement without the blanks that don't count in its literals."""
+        own = (*self.scan.columns, *self.scan.partition_columns)
+        tables = {self.alias: own, self.source_alias: marked_columns(source)}
+
+        def changed(values: Mapping[str, str] | None) -> Mapping[str, str] | None:
+            if values is None:
+                return None
+            return {name: comparable(text, tables) for name, text in values.items()}
+
+        clauses = [
+            replace(
+                clause,
+                condition=clause.condition and comparable(clause.condition, tables),
+                values=changed(clause.values),
+            )
+            for clause in self.clauses
+        ]
+        return replace(self, on=comparable(self.on, tables), clauses=clauses)
 
     def _writers(self, source_rows: int) -> int:
         """The number of tasks that write, if rows are inserted."""
@@ -137,7 +159,7 @@ class Merge:
         with raise_as_ours():
             # A selection of its own, so that a volatile condition decides once.
             pairs = selected(pairs, ["*", f"{self._number(pairs, clauses, 0)} AS {_CLAUSE}"])
-            own = [f"{self.alias}.{quoted(c.name)}" for c in self.scan.partition_columns]
+            own = [f"{quoted(self.alias)}.{quoted(c.name)}" for c in self.scan.partition_columns]
             partition = [
                 f"{value} AS {quoted(column.name)}"
                 for value, column in zip(own, self.scan.partition_columns, strict=True)
@@ -146,7 +168,7 @@ class Merge:
             for column in self.scan.columns:
                 name = quoted(column.name)
                 cases = {
-                    number: one.get(column.name, f"{self.alias}.{name}")
+                    number: one.get(column.name, f"{quoted(self.alias)}.{name}")
                     for number, one in enumerate(given)
                     if one is not None
                 }

@@ -6,24 +6,50 @@ a newer snapshot (P18).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from types import MappingProxyType
 
 import pyarrow as pa
+import sqlglot
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
-from acid_platform.engine.queries import ChangeRead, Sources
+from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
 from acid_platform.engine.spark.changes import change_frame
+from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.errors import AcidError, InvalidExpression
+from acid_platform.layout.types import Column
+from acid_platform.reading.char_literals import comparable
 from acid_platform.reading.known_columns import unresolved_column
 
 _NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
+
+
+def result_of(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
+    """`run_query` for a caller. Spark takes the metadata of a UNION and the like from its left side
+    alone, so that the columns of a statement with one are strings without trailing blanks."""
+    frame = run_query(spark, text, sources)
+    return without_types(frame) if _has_sets(text) else shown(frame)
+
+
+def _has_sets(text: str) -> bool:
+    if not _SETS.search(text):
+        return False
+    try:
+        return sqlglot.parse_one(text, dialect="spark").find(exp.SetOperation) is not None
+    except SqlglotError:
+        return True
+
+
+_SETS = re.compile(r"\b(UNION|INTERSECT|EXCEPT|MINUS)\b", re.IGNORECASE)
 
 
 def run_query(
@@ -34,6 +60,13 @@ def run_query(
     Raises UnknownColumn, which suggests the nearest name, InvalidExpression.
     """
     frames = dict(given)
+    text = comparable(
+        text,
+        {
+            **{name: columns_of_source(one) for name, one in sources.items()},
+            **{name: marked_columns(frame) for name, frame in given.items()},
+        },
+    )
     with raise_as_ours():
         for name, one in sources.items():
             if isinstance(one, ChangeRead):
@@ -56,15 +89,16 @@ def run_query(
                 if not name.startswith("__")
             ]
             known += [
-                column.name
-                for source in sources.values()
-                for column in (
-                    source.scan.columns
-                    if isinstance(source, ChangeRead)
-                    else (*source.scan.columns, *source.scan.partition_columns)
-                )
+                column.name for source in sources.values() for column in columns_of_source(source)
             ]
             raise unresolved_column(wanted, known) from error
+
+
+def columns_of_source(source: SourceRead | ChangeRead) -> tuple[Column, ...]:
+    """All columns that a query may name, but for virtual ones."""
+    if isinstance(source, ChangeRead):
+        return tuple(source.scan.columns)
+    return (*source.scan.columns, *source.scan.partition_columns)
 
 
 def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:

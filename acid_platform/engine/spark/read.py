@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.scans import TableScan
+from acid_platform.engine.spark.char_varchar import shown
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.reading.known_columns import require_columns, require_names
@@ -30,4 +31,4 @@ def filtered(
         require_names(where, known, table)
     session = spark()
     with raise_as_ours():
-        return analysed(read_frame(session, scan, columns, row_id, where))
+        return analysed(shown(read_frame(session, scan, columns, row_id, where)))

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.acid_format import has_acid_format
+from acid_platform.engine.spark.char_varchar import marked
 from acid_platform.engine.spark.delete_test import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.live_rows import LiveFiles, divided, readable
@@ -25,6 +26,7 @@ from acid_platform.engine.spark.spark_readers import SparkReaders
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.reading.char_literals import comparable
 from acid_platform.reading.predicates import columns_of
 from acid_platform.snapshot.sources import SourceKind
 
@@ -49,7 +51,8 @@ class ScanBuilder:
         self.spark = spark
         self.file_names = file_names
         self.scan = scan
-        self.where = where
+        every = (*scan.columns, *scan.partition_columns)
+        self.where = comparable(where, {"": every}) if where else where
         read = columns_of(where) if where else frozenset[str]()
         self.filters_ids = read is None or ROW_ID_COLUMN in read
         self.shows_ids = identities
@@ -75,7 +78,9 @@ class ScanBuilder:
             ).read(),
         ]
         if not parts:
-            nothing = self._filtered(self._empty())
+            nothing = self._filtered(
+                marked(self._empty(), (*self.columns, *self.scan.partition_columns))
+            )
             return nothing if self.shows_ids else nothing.drop(*KEYS)
         return reduce(DataFrame.union, map(self._live, parts))
 

@@ -1,0 +1,58 @@
+"""`timestamp with local time zone` in statements: an instant, under Hive's and Spark's names."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+import pytest
+
+from acid_platform.layout.types import LOCAL_ZONE
+from acid_platform.warehouse import Warehouse
+from tests.conftest import temporary_warehouse
+
+NOON = datetime.datetime(2020, 7, 1, 12, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    with temporary_warehouse(tmp_path_factory.mktemp("zone"), spark, request.param) as opened:
+        opened.sql("CREATE DATABASE db")
+        yield opened
+
+
+def types(warehouse: Warehouse, table: str) -> dict[str, str]:
+    described = warehouse.sql(f"DESCRIBE {table}").to_dict("records")
+    return {one["col_name"]: one["data_type"] for one in described}
+
+
+def test_a_table_declares_it_everywhere(warehouse: Warehouse) -> None:
+    warehouse.sql(
+        f"CREATE TABLE db.t (id int, z {LOCAL_ZONE}, y TIMESTAMP_LTZ, a array<{LOCAL_ZONE}>,"
+        f" s struct<x:{LOCAL_ZONE.upper()},n:int>)"
+    )
+    warehouse.sql(f"ALTER TABLE db.t ADD COLUMNS (w {LOCAL_ZONE})")
+    warehouse.sql(f"ALTER TABLE db.t CHANGE w w {LOCAL_ZONE} AFTER id")
+    assert types(warehouse, "db.t") == {
+        "id": "int",
+        "w": LOCAL_ZONE,
+        "z": LOCAL_ZONE,
+        "y": LOCAL_ZONE,
+        "a": f"array<{LOCAL_ZONE}>",
+        "s": f"struct<x:{LOCAL_ZONE},n:int>",
+    }
+    warehouse.table("db.t").insert([{"id": 1, "z": NOON}])
+    assert warehouse.sql("UPDATE db.t SET y = z WHERE z > '2020-01-01'").rows == 1
+    assert warehouse.sql("SELECT y FROM db.t").to_arrow()["y"].to_pylist() == [NOON]
+
+
+def test_create_table_as_keeps_it(warehouse: Warehouse) -> None:
+    warehouse.create_table("db.src", f"id int, z {LOCAL_ZONE}, t timestamp").insert(
+        [{"id": 1, "z": NOON, "t": NOON.replace(tzinfo=None)}]
+    )
+    warehouse.sql("CREATE TABLE db.made AS SELECT z AS a, t, max(z) AS m FROM db.src GROUP BY z, t")
+    assert types(warehouse, "db.made") == {"a": LOCAL_ZONE, "t": "timestamp", "m": "timestamp"}
+    assert warehouse.table("db.made").to_arrow()["a"].to_pylist() == [NOON]
