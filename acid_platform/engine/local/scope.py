@@ -117,6 +117,7 @@ def _field(value: Typed, path: Sequence[str]) -> Typed:
         value = Typed(
             _value_of(f"struct_extract({value.sql}, {text(name.lower())})", kind),
             kind,
+            value.fails,
             declared=kind if kind.has_char else None,
             is_field=True,
         )
