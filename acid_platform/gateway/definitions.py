@@ -183,6 +183,18 @@ class Definitions:
         truncate(self._metastore, name, request.partNames, request.writeId or 0, mine)
         return load().TruncateTableResponse()
 
+    def _refuse_rename(
+        self, record: TableRecord, columns: Sequence[tuple[str, str]] | None
+    ) -> None:
+        """Raises UnsupportedStatement for a new name of a column of files, also of deleted rows."""
+        gone = [name for name, _ in record.columns if columns and name not in dict(columns)]
+        if gone and any(one.directories for one in self._metastore.entities(record.name)):
+            raise UnsupportedStatement(
+                f"{record.name}: its files find {gone[0]} by its name, and every reader would read"
+                " NULL under another one; rename it by ALTER TABLE … CHANGE of this platform, which"
+                " hides the files of deleted rows, or CREATE VIEW with the new name"
+            )
+
     def truncate_table(self, database: str, name: str, partitions: Sequence[str] | None) -> None:
         """Raises UnsupportedStatement: without a write id it would be no transaction."""
         truncate(self._metastore, table_name(f"{database}.{name}"), partitions, 0, self._locker())
@@ -196,6 +208,7 @@ class Definitions:
         record = self._metastore.table(f"{database}.{name}")
         renamed = table_name(f"{new.dbName}.{new.tableName}")
         columns = _columns(record, new)
+        self._refuse_rename(record, columns)
         properties = _changed_properties(record, new.parameters or {})
         keep_counts(record, None, new.parameters or {})
         if renamed == record.name and columns is None and not properties:

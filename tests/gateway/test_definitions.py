@@ -237,6 +237,20 @@ def test_P34_an_alter_that_would_misread_files_is_refused(
     assert warehouse.metastore.table("made.kept") == before
 
 
+def test_P34_a_column_of_files_keeps_its_name(client: Any, warehouse: Warehouse) -> None:
+    client.create_table(declared("names"))
+    new = copy.deepcopy(shown(client, "made.names"))
+    new.sd.cols[1].name = "w"
+    client.alter_table("made", "names", new)
+    trino_insert(client, "made.names", [(1, "a")])
+    new = copy.deepcopy(shown(client, "made.names"))
+    new.sd.cols[1].name = "v"
+    for _ in range(2):  # with the row, and with the file of the deleted row
+        with pytest.raises(m.InvalidOperationException, match="its files find w by its name"):
+            client.alter_table("made", "names", new)
+        warehouse.table("made.names").delete()
+
+
 def test_P34_a_directory_with_files_becomes_no_new_table(client: Any, warehouse: Warehouse) -> None:
     """As when CREATE TABLE AS SELECT sends the table after its files."""
     from tests.acid_files import AcidTable
