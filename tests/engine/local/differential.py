@@ -23,8 +23,9 @@ from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import failures as spark_failures
-from acid_platform.engine.spark.char_varchar import marked
+from acid_platform.engine.spark.char_varchar import stripped
 from acid_platform.errors import AcidError, NeedsSpark
+from acid_platform.reading.char_literals import comparable
 from tests.engine.local import values
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def spark_table(spark: SparkSession) -> DataFrame:
         for field in table.schema
     ]
     frame = spark.createDataFrame(table.cast(pa.schema(fields)))
-    return marked(frame.repartition(1), values.COLUMNS).cache()
+    return stripped(frame.repartition(1), values.COLUMNS).cache()
 
 
 def differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
@@ -104,7 +105,7 @@ def differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str]:
         return
     columns = []
     for number, local in enumerate(wanted):
-        text = local.expression
+        text = comparable(local.expression, {"t": values.COLUMNS})
         if local.errors or len(local.rows) < values.ROWS:
             ids = ", ".join(map(str, local.rows)) or "-1"
             text = f"CASE WHEN t.id IN ({ids}) THEN {text} END"
@@ -140,7 +141,11 @@ def error_differences(table: DataFrame, wanted: Sequence[Local]) -> Iterator[str
             row = next(row for row, error in local.errors.items() if error is kind)
             one = table.alias("t").where(F.col("id") == row)
             try:
-                value = plain(one.selectExpr(f"{local.expression} AS v").toArrow().column(0))
+                value = plain(
+                    one.selectExpr(f"{comparable(local.expression, {'t': values.COLUMNS})} AS v")
+                    .toArrow()
+                    .column(0)
+                )
                 yield f"{local.expression}: row {row} is {value} in Spark, not {kind.__name__}"
             except PySparkException as error:
                 ours = spark_failures.translated(error)
