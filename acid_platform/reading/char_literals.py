@@ -35,12 +35,15 @@ def comparable(text: str, tables: Mapping[str, Iterable[Column]]) -> str:
         return text
     try:
         tokens = tokenize(text, read="spark")
-        blank = [t for t in tokens if t.token_type in _TEXTS and t.text.endswith(" ")]
-        if not blank:
-            return text
-        tree = parse_one(text, read="spark")
-    except SqlglotError:  # Spark has the last word
+    except SqlglotError:  # Spark says what is wrong with it
         return text
+    blank = [t for t in tokens if t.token_type in _TEXTS and t.text.endswith(" ")]
+    if not blank:
+        return text
+    try:
+        tree = parse_one(text, read="spark")
+    except SqlglotError as error:
+        raise _unclear(blank[0].text) from error
     if any(a.token_type in _TEXTS and b.token_type in _TEXTS for a, b in pairwise(tokens)):
         raise _unclear(blank[0].text)
     names.add_aliases(tree)
