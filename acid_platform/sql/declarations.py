@@ -8,6 +8,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
+from acid_platform.layout.types import LOCAL_ZONE
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
 from acid_platform.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
@@ -119,9 +120,21 @@ def _column(table: str, node: exp.Expr) -> str:
             )
         if node.kind is None:
             raise InvalidDefinition(f"column {node.name!r} of {table} needs a type")
-        return f"`{node.name}` {node.kind.sql('hive')}"
+        return f"`{node.name}` {_type(node.kind)}"
     if isinstance(node, exp.Identifier):
         return f"`{node.name}`"
     raise UnsupportedStatement(
         f"{node.sql('hive')!r} in the columns of {table} is not supported; leave that part out"
     )
+
+
+def _type(kind: exp.DataType) -> str:
+    """The text of a type; sqlglot has a word of its own for the one with a time zone."""
+    zoned = kind.copy()
+    for part in list(zoned.find_all(exp.DataType)):
+        if part.is_type("timestampltz"):
+            other = exp.DataType(this=exp.DType.USERDEFINED, kind=LOCAL_ZONE)
+            if part is zoned:
+                return LOCAL_ZONE
+            part.replace(other)
+    return str(zoned.sql("hive"))
