@@ -19,11 +19,11 @@ def wanted_assignments(
 ) -> dict[str, str]:
     """The assignments of SET, with names in lower case.
 
-    Raises InvalidExpression if there is none, PartitionColumnUpdate, BucketColumnUpdate,
-    UnknownColumn.
+    Raises InvalidExpression if there is none or two of one column, PartitionColumnUpdate,
+    BucketColumnUpdate, UnknownColumn.
     """
     partition = {column.name for column in scan.partition_columns}
-    wanted = {name.lower(): text for name, text in assignments.items()}
+    wanted = _by_column(assignments, table)
     if not wanted:
         raise InvalidExpression(f"UPDATE of {table} assigns nothing; give {{'column': 'SQL'}}")
     for name in wanted:
@@ -42,6 +42,16 @@ def wanted_assignments(
     return wanted
 
 
+def _by_column(given: Mapping[str, str], table: str) -> dict[str, str]:
+    """The values by names in lower case. Raises InvalidExpression for `v` beside `V`."""
+    values: dict[str, str] = {}
+    for name, text in given.items():
+        if name.lower() in values:
+            raise InvalidExpression(f"column {name.lower()!r} of {table} is given two values")
+        values[name.lower()] = text
+    return values
+
+
 def inserted_values(
     clause: MergeClause,
     source: Iterable[str],
@@ -53,10 +63,11 @@ def inserted_values(
 
     A clause without values takes the columns of the source, by name. The source may have more
     columns: those that one of the statement's `expressions` reads, and those of a change feed. Any
-    other is probably a column of the table, misspelt. Raises UnknownColumn.
+    other is probably a column of the table, misspelt. Raises UnknownColumn, InvalidExpression for a
+    column that is given twice.
     """
     if clause.values is not None:
-        values = {name.lower(): text for name, text in clause.values.items()}
+        values = _by_column(clause.values, table)
         require_columns(values, known, table)
         return values
     names = {column.name for column in known}

@@ -357,6 +357,8 @@ def _when_insert(parts: Parts, condition: Expression | None) -> When:
     columns: tuple[str, ...] = ()
     if parts.comes("("):
         columns = tuple(_only_name(one) for one in parts.in_parentheses())
+        if twice := [name for name in columns if columns.count(name) > 1]:
+            raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
     parts.need("VALUES", "MERGE INSERT")
     if not parts.comes("("):
         raise InvalidExpression(f"not Hive SQL: VALUES needs ( {parts.here}")

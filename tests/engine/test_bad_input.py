@@ -92,6 +92,23 @@ def row(**values: Any) -> list[dict[str, Any]]:
             "'month' is a partition column of db.t.*delete the row and insert it again",
         ),
         (
+            lambda t: t.update({"v": "'x'", "V": "'y'"}),
+            InvalidExpression,
+            "column 'v' of db.t is given two values",
+        ),
+        (
+            lambda t: t.merge(row(), "t.id = s.id", {"v": "'x'", "V": "'y'"}),
+            InvalidExpression,
+            "column 'v' of db.t is given two values",
+        ),
+        (
+            lambda t: t.merge(
+                row(id=9), "t.id = s.id", when_not_matched_insert={"id": "1", "ID": "2"}
+            ),
+            InvalidExpression,
+            "column 'id' of db.t is given two values",
+        ),
+        (
             lambda t: t.update({"colour": "'red'"}),
             UnknownColumn,
             "'colour'; its columns are id, v$",

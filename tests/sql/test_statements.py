@@ -296,6 +296,10 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
             "is not possible",
         ),
         ("UPDATE t SET a = 1, a = 2", "column 'a' twice"),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED THEN INSERT (b, B) VALUES (1, 2)",
+            "column 'b' twice",
+        ),
         ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
         ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),
         ("ALTER TABLE t DROP PARTITION (a='')", "an empty text is stored as NULL"),
