@@ -27,6 +27,14 @@ def refuse_timestamp(what: str) -> WrongType:
     )
 
 
+def refuse_early_day(what: str) -> WrongType:
+    """`what`: such as `column c has -290308-12-21`."""
+    return WrongType(
+        f"{what}, which ORC files can't store (they count early days in the Julian calendar): store"
+        " NULL or a later day, or use an insert-only table of another format"
+    )
+
+
 def source_rows_ambiguous(
     table: str, count: int, key: tuple[int, int, int], on: str
 ) -> SourceRowsAmbiguous:

@@ -252,6 +252,15 @@ def parse_type(text: str) -> HiveType:
     return parsed
 
 
+def folded(name: str) -> str:
+    """What all spellings of a name share for Spark and ORC, which compare letter by letter.
+
+    For them the long s is an s, and the dotless i an i.
+    """
+    upper = (one.upper() if len(one.upper()) == 1 else one for one in name)
+    return "".join(one.lower() if len(one.lower()) == 1 else one for one in upper)
+
+
 def parse_columns(text: str) -> tuple[Column, ...]:
     """`'id int, v string'` → columns, names in lower case. Raises InvalidDefinition."""
     parser = _Parser(text)

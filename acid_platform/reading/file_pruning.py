@@ -1,5 +1,5 @@
 """Finds the files of a snapshot that can hold a row that a predicate accepts, by their ranges
-(P26).
+(P26, F19).
 
 A file is pruned only by comparisons of a column with a literal of the same kind, and by AND, OR,
 IN, BETWEEN and IS NULL. Any other expression keeps the file. Needs no Spark.
@@ -37,6 +37,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
+_FIRST_GREGORIAN = datetime.date(1582, 10, 15).toordinal() - _FIRST_DAY
 
 Bound = int | Decimal | str
 
@@ -122,8 +123,9 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     value = _literal(literal, known.kind)
     if value is None:
         return True
-    above_low = known.low is None or _at_most(known.low, value)
-    below_high = known.high is None or _at_most(value, known.high)
+    low, high = _trusted(known.low, known.kind), _trusted(known.high, known.kind)
+    above_low = low is None or _at_most(low, value)
+    below_high = high is None or _at_most(value, high)
     if kind is exp.EQ:
         return above_low and below_high
     if kind is exp.LTE:
@@ -131,8 +133,19 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     if kind is exp.GTE:
         return below_high
     if kind is exp.LT:
-        return above_low and known.low != value
-    return below_high and known.high != value
+        return above_low and low != value
+    return below_high and high != value
+
+
+def _trusted(bound: Bound | None, kind: RangeKind) -> Bound | None:
+    """The bound, unless values compare otherwise than the statistics of some writer say.
+
+    Days before 15 October 1582 are Julian in most files, and Java's writer shows bytes that are not
+    UTF-8 as U+FFFD.
+    """
+    if kind is RangeKind.DATE and isinstance(bound, int) and bound < _FIRST_GREGORIAN:
+        return None
+    return None if isinstance(bound, str) and "\ufffd" in bound else bound
 
 
 def _at_most(low: Bound, high: Bound) -> bool:

@@ -15,6 +15,7 @@ from acid_platform.layout.types import (
     UNNAMED,
     Column,
     HiveType,
+    folded,
     parse_columns,
     parse_type,
 )
@@ -134,6 +135,7 @@ def check_columns(
                 f"{table}: column {column.name!r} {column.type} can't be"
                 " declared, because its name is reserved: use another name"
             )
+    _check_letters(table, [(column.name, column.type) for column in (*columns, *keys)])
     for column in keys:
         if column.type.kind in UNNAMED and not written_before:
             raise InvalidDefinition(
@@ -146,6 +148,30 @@ def check_columns(
                 " directories would be hidden, or its type is nested; use"
                 " another name or type"
             )
+
+
+def _check_letters(table: str, named: Sequence[tuple[str, HiveType]]) -> None:
+    """Refuses names, also of fields at any depth, that Python, Spark and Hive match differently."""
+    for name, kind in named:
+        if _DOTTED in name:
+            raise InvalidDefinition(
+                f"{table}: {name!r} can't be declared: in lower case 'İ' has two characters, which"
+                " Spark does not take for it; use another letter"
+            )
+        for part in kind.walk():
+            if part.kind == "struct":
+                _check_letters(table, part.children)
+    seen: dict[str, str] = {}
+    for name, _ in named:
+        other = seen.setdefault(folded(name), name)
+        if other != name:
+            raise InvalidDefinition(
+                f"{table}: {other!r} and {name!r} can't both be declared, because Spark takes them"
+                " for one name in two cases; use another name"
+            )
+
+
+_DOTTED = "i\u0307"
 
 
 def _check_buckets(table: str, columns: Sequence[Column], names: Sequence[str]) -> None:

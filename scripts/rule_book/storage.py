@@ -160,11 +160,15 @@ GROUP = Group(
         ),
         Rule(
             "F19",
-            "Predicates skip rows of insert files only, never delete events.",
-            ("engine.spark.acid_format", "engine.spark.sarg"),
+            "Predicates skip rows of insert files only, never delete events, and no row that they"
+            " accept, whatever its type and whoever wrote the statistics.",
+            ("engine.spark.acid_format", "engine.spark.sarg", "reading.file_pruning"),
             (
                 "test_F19_a_predicate_never_filters_delete_events",
                 "test_F19_a_filter_of_the_query_skips_row_groups",
+                "test_F19_spark_leaves_out_no_text",
+                "test_F19_spark_leaves_out_no_row_of_any_type",
+                "test_F19_the_local_engine_leaves_out_no_row_of_any_type",
             ),
         ),
         Rule(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import errors
 from acid_platform.engine.refusals import (
+    refuse_early_day,
     refuse_other_partition,
     refuse_timestamp,
     refuse_too_long,
@@ -92,6 +93,9 @@ _WIDE_ROWS = re.compile(_RAISED + r"\[WIDE_ROWS\]")
 NOT_IN_ORC = "[NOT_IN_ORC]"
 """Starts the message of a job that found a timestamp that ORC files can't store."""
 _NOT_IN_ORC = re.compile(_RAISED + r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
+BEYOND_ORC = "[BEYOND_ORC]"
+"""Starts the message of a job that found a day that is too early for ORC files."""
+_BEYOND_ORC = re.compile(_RAISED + r"\[BEYOND_ORC\] (column \S+ has [\d-]+)")
 
 
 class RowsTooWide(AcidError):
@@ -176,6 +180,8 @@ def translated(error: BaseException) -> AcidError | None:
         return refuse_too_long(long[1])
     if lost := _NOT_IN_ORC.search(text):
         return refuse_timestamp(lost[1])
+    if early := _BEYOND_ORC.search(text):
+        return refuse_early_day(early[1])
     if value := _VALUE_ERROR.search(text):
         return WrongType(
             f"a value does not fit its column: {_without_advice(value[0])}; cast it to"

@@ -56,19 +56,14 @@ def _made(
     filters = _filters(spark, [*columns, *partition_columns], where)
     if not filters:
         return {}
-    # createFilter leaves out what it can't express, such as columns that are not in its schema.
-    made = java_class(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
-        _type(spark, usable),
-        java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(filters),
-        java_class(spark, "scala.Option").empty(),
-    )
-    if made.isEmpty():
+    made = _built(spark, usable, [one for one in filters if _is_exact(spark, usable, one)])
+    if made is None:
         return {}
     conf = java_class(spark, "org.apache.hadoop.conf.Configuration")(False)
     gateway: Any = spark.sparkContext._gateway
     no_names = gateway.new_array(java_class(spark, "java.lang.String"), 0)
     java_class(spark, "org.apache.orc.mapred.OrcInputFormat").setSearchArgument(
-        conf, made.get(), no_names
+        conf, made, no_names
     )
     return {_ARGUMENT: conf.get(_ARGUMENT), "orc.sarg.column.names": ",".join(usable.names)}
 
@@ -77,10 +72,45 @@ _ARGUMENT = "orc.kryo.sarg"
 _SOURCES = "org.apache.spark.sql.execution.datasources"
 
 
-_INEXACT = re.compile(r"\bnull\b|:\d\d\.\d{4}")
-"""Matches the text of filters that can't be pushed: with a NULL, ORC's builder fails with a
-NullPointerException; a timestamp with digits below the millisecond loses them in the option's text,
-and ORC would skip rows. A string that looks like one only costs speed."""
+_NULL = re.compile(r"\bnull\b")
+"""In the text of a filter: with a NULL, ORC's builder fails with a NullPointerException."""
+_FIRST_GREGORIAN = -12_219_292_800_000
+"""15 October 1582 in milliseconds since 1970."""
+
+
+def _built(spark: SparkSession, columns: T.StructType, filters: Sequence[Any]) -> Any:
+    """ORC's argument of these filters; None if it can't express any of them."""
+    # createFilter leaves out what it can't express, such as columns that are not in its schema.
+    made = java_class(spark, f"{_SOURCES}.orc.OrcFilters").createFilter(
+        _type(spark, columns),
+        java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(list(filters)),
+        java_class(spark, "scala.Option").empty(),
+    )
+    return None if made.isEmpty() else made.get()
+
+
+def _is_exact(spark: SparkSession, columns: T.StructType, one: Any) -> bool:
+    """Whether ORC compares the filter with statistics as Spark compares values.
+
+    `ExactFilters.java` says why it does not.
+    """
+    made = None if _NULL.search(one.toString()) else _built(spark, columns, [one])
+    if made is None:
+        return False
+    for leaf in made.getLeaves():
+        kind, several = leaf.getType().toString(), leaf.getLiteralList()
+        for value in [leaf.getLiteral()] if several is None else several:
+            if value is None:
+                continue
+            if kind == "STRING" and not value.isascii():
+                return False
+            if kind == "FLOAT" and value == 0:
+                return False
+            if kind in ("DATE", "TIMESTAMP") and value.getTime() < _FIRST_GREGORIAN:
+                return False
+            if kind == "TIMESTAMP" and value.getNanos() // 1000 % 1000:
+                return False
+    return True
 
 
 def _type(spark: SparkSession, fields: T.StructType) -> Any:
@@ -111,8 +141,7 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
         one = waiting.pop()
         translated = strategy.translateFilter(one, False)
         if translated.isDefined():
-            if not _INEXACT.search(translated.get().toString()):
-                found.append(translated.get())
+            found.append(translated.get())
         elif one.nodeName() == "And":
             waiting += [one.right(), one.left()]
     return found

@@ -181,8 +181,12 @@ class SourceFrames:
         if acid and not any(has_char_or_varchar(column.type) for column in self.columns):
             return [f"{schema.ROW}.* EXCEPT ({NO_FIELD})"]
         prefix = f"{schema.ROW}." if acid else ""
+        same = {} if acid or self.format.name != "orc" else _NOT_PUSHED
         return [
-            f"{as_read(f'{prefix}`{column.name}`', column.type)} AS `{column.name}`"
+            same.get(column.type.kind, "{0}").format(
+                as_read(f"{prefix}`{column.name}`", column.type)
+            )
+            + f" AS `{column.name}`"
             for column in self.columns
         ]
 
@@ -250,6 +254,18 @@ class SourceFrames:
             f"{value} AS `{column.name}`"
             for value, column in zip(values, self.partition_columns, strict=True)
         ]
+
+
+_NOT_PUSHED = {
+    "string": "substring({0}, 1)",
+    "float": "nanvl({0}, {0})",
+    "double": "nanvl({0}, {0})",
+    "date": "date_add({0}, 0)",
+    "timestamp": "timestamp_micros(unix_micros({0}))",
+    "timestamp with local time zone": "timestamp_micros(unix_micros({0}))",
+}
+"""SQL of the same value, of which Spark pushes no comparison down into ORC files: ORC orders text,
+zeros and days before 1582 in other ways than Spark (`ExactFilters.java`)."""
 
 
 def _sql_value(value: str | None) -> str:

@@ -16,6 +16,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.declared import refuse_path_trouble
 from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.layout.types import folded
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
     AddPartitions,
@@ -168,7 +169,7 @@ def being_cleaned(state: State, entity: Entity) -> bool:
 
 def _check_columns(name: str, record: TableRecord) -> list[str]:
     columns = [name.lower() for name, _ in (*record.columns, *record.partition_columns)]
-    if not record.columns or len(set(columns)) < len(columns):
+    if not record.columns or len(set(map(folded, columns))) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
     for column in columns:
         refuse_path_trouble(f"{name}: the name of a column", column)

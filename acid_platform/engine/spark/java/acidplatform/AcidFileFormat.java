@@ -3,7 +3,6 @@ package acidplatform;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
-import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.broadcast.Broadcast;
@@ -23,12 +22,6 @@ import scala.reflect.ClassTag$;
 
 /** Spark's file format for the ACID files of a snapshot, whose live rows it reads as flat columns. */
 public final class AcidFileFormat extends OrcFileFormat {
-  /**
-   * Matches the text of filters that are not pushed into ORC: with a NULL its builder fails. Timestamps with digits
-   * below the millisecond are left out as a precaution, since the statistics of old writers end there.
-   */
-  private static final Pattern NOT_PUSHED = Pattern.compile("\\bnull\\b|:\\d\\d\\.\\d{4}");
-
   private final SnapshotFiles snapshot;
   private final String[] virtual;
   private transient Broadcast tests;
@@ -81,11 +74,12 @@ public final class AcidFileFormat extends OrcFileFormat {
       SparkSession session, StructType data, StructType partition, StructType required, Seq filters, Map options,
       Configuration conf) {
     SQLConf settings = getSqlConf(session);
+    AskedColumns asked = new AskedColumns(required, partition, virtual);
     List usable = new ArrayList();
     Iterator all = CollectionConverters.asJava(filters).iterator();
     while (settings.orcFilterPushDown() && all.hasNext()) {
       Object filter = all.next();
-      if (!NOT_PUSHED.matcher(filter.toString()).find()) {
+      if (ExactFilters.isExact(asked.stored, filter)) {
         usable.add(filter);
       }
     }
@@ -93,7 +87,7 @@ public final class AcidFileFormat extends OrcFileFormat {
     return new OpenFile(
         tests(session),
         SerializableConfiguration.broadcast(session.sparkContext(), conf),
-        new AskedColumns(required, partition, virtual),
+        asked,
         SnapshotFiles.seq(usable),
         batches.isDefined() && batches.get().equals("true"),
         settings.orcVectorizedReaderBatchSize());
