@@ -209,6 +209,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.gateway.users", _X, ""),
     Setting("acid.gateway.grants", _X, ""),
     Setting("acid.gateway.authorizer", _X, ""),
+    Setting("acid.gateway.locations", _X, ""),
     Setting("acid.gateway.connections", _N, "1000", low=1, high=100_000),
     Setting("acid.gateway.threads", _N, "64", low=1, high=1000),
     Setting("acid.gateway.rate", _N, "0", low=0),

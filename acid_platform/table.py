@@ -119,10 +119,10 @@ class Table(TablePasts):
 
         Only the wanted columns are decoded. `where` may compare columns with literals and with each
         other; predicates that only Spark evaluates are refused. Timestamps have no zone: they are
-        wall clock times (P17). Insert-only tables must be stored as ORC or Parquet. Raises
-        UnknownColumn, InvalidExpression, UnsupportedStatement, UnsupportedLayout, NotEnoughHistory,
-        NoSuchPast, CorruptFile, and SnapshotExpired if this process was suspended for so long that
-        files may have been removed (P29).
+        wall clock times (P17). Insert-only tables of other formats than ORC and Parquet raise
+        NeedsSpark: use read(). Raises UnknownColumn, InvalidExpression, UnsupportedStatement,
+        UnsupportedLayout, NotEnoughHistory, NoSuchPast, CorruptFile, and SnapshotExpired if this
+        process was suspended for so long that files may have been removed (P29).
         """
         explicit, past = _parsed(snapshot, as_of)
         return self._warehouse.leases.rows(self._name, columns, where, explicit, row_id, past)

@@ -195,6 +195,9 @@ def stuck(metastore: Metastore, now_ms: int) -> Iterator[Stuck]:
             )
         elif task.state is CompactionState.FAILED:
             yield Stuck(name, f"failed: {task.error}", task.worker.rpartition("-")[0])
+        elif task.state is CompactionState.SUCCEEDED and task.error:
+            where = f"{task.table} {task.partition or ''}".rstrip()
+            yield Stuck(f"files beside those of {where}", f"the Cleaner {task.error}")
 
     for erasure in metastore.erasures():
         if erasure.state.open:

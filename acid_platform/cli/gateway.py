@@ -37,6 +37,7 @@ _PORT = 9083
 @click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
 @click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
 @click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
+@click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
 @click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
 @command
 def gateway(session: Session, listen: str, **given: str | int | None) -> None:
@@ -59,9 +60,8 @@ def gateway(session: Session, listen: str, **given: str | int | None) -> None:
     with session.metastore() as metastore:
         chosen = Chosen.of(metastore.settings(), _options(given), host)
         status = Status(session.place, metastore)
-        server = Gateway(metastore, authorizer=chosen.authorizer).listen(
-            host, port, chosen.bounds, chosen.entry, status.write
-        )
+        calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
+        server = calls.listen(host, port, chosen.bounds, chosen.entry, status.write)
         thread = threading.Thread(target=server.serve, name="gateway")
         thread.start()
         where = "thrift://{}:{}".format(*server.address)

@@ -11,7 +11,7 @@ from acid_platform.cli.console import echo
 from acid_platform.clock import wall_ms
 from acid_platform.config import Settings
 from acid_platform.errors import LeaseHeld, Transient
-from acid_platform.services import cleaner, initiator, worker
+from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain import (
     Section,
     explain_cleaner,
@@ -162,6 +162,12 @@ class Runner:
         for decided in done:
             for line in decided.removed:
                 self._tell(f"removed {line}", table=decided.task.table, removed=line)
+            if left := removals.told(decided.left):
+                self._tell(
+                    f"cleaning of {decided.task.table} {left}",
+                    table=decided.task.table,
+                    left=decided.left,
+                )
             if decided.error:
                 self._tell(
                     f"cleaning of {decided.task.table} failed: {decided.error}",

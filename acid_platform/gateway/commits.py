@@ -30,6 +30,7 @@ from acid_platform.metastore.records import TableRecord, TouchedTable, WriteRepo
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files, asking
+from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.context import columns_of_record, compression
 from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation, TxnState
@@ -67,8 +68,8 @@ def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport])
         if write.overwrite:
             with suppress(AcidError, OSError):
                 files, root = Files.of(metastore.table(write.table).location)
-                places = (root, write.partition, write.directory)
-                files.delete_directory("/".join(one for one in places if one))
+                place = f"{write.partition or ''}/{write.directory}".lstrip("/")
+                remove(files, root, place, Ours())
 
 
 def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:

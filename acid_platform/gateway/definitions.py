@@ -15,6 +15,7 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog import VIEW
 from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
+from acid_platform.gateway.settings import LOCATIONS
 from acid_platform.gateway.statistics import keep_counts
 from acid_platform.gateway.truncating import truncate
 from acid_platform.layout.types import Column, parse_type
@@ -30,6 +31,7 @@ from acid_platform.tables.declaration import (
     change_column,
     widened,
 )
+from acid_platform.tables.locations import confine
 
 _OF_ENGINES = frozenset(
     {
@@ -61,6 +63,8 @@ class Definitions:
     """The part of the gateway that changes declarations. Method names are the protocol's."""
 
     _metastore: Metastore
+    _locations: str
+    """Directories outside of the warehouse in which tables may be made."""
 
     def _own(self) -> list[int] | None:
         """The transactions of the user who has logged in; None without a login."""
@@ -135,12 +139,15 @@ class Definitions:
         create(self._metastore, name, declared, self._wanted(name, new.sd.location))
 
     def _wanted(self, name: str, location: str | None) -> str | None:
-        """The location to ask for; None for the usual one."""
+        """The location to ask for; None for the usual one. Raises InvalidDefinition for one where
+        no client may make a table."""
         database, short = shapes.split(name)
         usual = f"{self._metastore.places.root}/{database}.db/{short}"
         if not location or shapes.path(location) == shapes.path(usual):
             return None
-        return shapes.path(location)
+        where = shapes.path(location)
+        confine(self._metastore, name, where, self._locations, LOCATIONS)
+        return where
 
     def create_table_with_environment_context(self, new: Any, _context: Any) -> None:
         self.create_table(new)

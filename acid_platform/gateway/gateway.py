@@ -29,14 +29,20 @@ class Gateway(Requests, Session, Transactions, Compactions, Statistics):
     """All calls. It may be used from several threads."""
 
     def __init__(
-        self, metastore: Metastore, lock_wait: float = 2.0, authorizer: Authorizer | None = None
+        self,
+        metastore: Metastore,
+        lock_wait: float = 2.0,
+        authorizer: Authorizer | None = None,
+        locations: str = "",
     ) -> None:
         """`lock_wait`: for how many seconds a lock request is held back before the client learns
-        that it waits. `authorizer` None allows everything. Raises UnsupportedStatement if thriftpy2
-        is missing."""
+        that it waits. `authorizer` None allows everything. `locations`: directories outside of the
+        warehouse in which clients may make tables, separated by commas. Raises UnsupportedStatement
+        if thriftpy2 is missing."""
         load()
         self._metastore = metastore
         self._lock_wait = lock_wait
+        self._locations = locations
         self._guard = Guard(metastore, authorizer)
         self._present = threading.local()
 

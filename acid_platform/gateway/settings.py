@@ -13,8 +13,10 @@ from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.server import Entry
 from acid_platform.gateway.tls import Tls
 from acid_platform.gateway.users import Users
+from acid_platform.metastore.places import is_uri, local_path
 
 PREFIX = "acid.gateway."
+LOCATIONS = "acid.gateway.locations"
 _FILES = (
     "acid.gateway.tls.certificate",
     "acid.gateway.tls.key",
@@ -31,6 +33,9 @@ class Chosen:
     entry: Entry
     bounds: Bounds
     authorizer: Authorizer | None
+    locations: str
+    """Directories outside of the warehouse in which clients may make tables, separated by
+    commas."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], options: Mapping[str, str], host: str) -> Chosen:
@@ -71,7 +76,10 @@ class Chosen:
         authorizer = _authorizer(
             text("acid.gateway.grants"), text("acid.gateway.authorizer"), entry
         )
-        return cls(entry, bounds, authorizer)
+        for place in filter(None, (part.strip() for part in text(LOCATIONS).split(","))):
+            if not is_uri(place) and not local_path(place).startswith("/"):
+                raise InvalidDefinition(f"{LOCATIONS}: {place!r} is not an absolute path")
+        return cls(entry, bounds, authorizer, text(LOCATIONS))
 
 
 def _authorizer(file: str, function: str, entry: Entry) -> Authorizer | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.errors import NoSuchPartition, UnsupportedStatement
+from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
 from acid_platform.gateway.codes import ROLE, USER
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition, partition_name
+from acid_platform.metastore.places import absolute, is_uri, local_path
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.table_properties import (
     FIELD_DELIMITER,
@@ -68,10 +68,13 @@ def uri(location: str) -> str:
 
 
 def path(location: str) -> str:
-    """The inverse of `uri`; `file:/x` is understood too."""
-    if not location.startswith("file:"):
-        return location.rstrip("/")
-    return urllib.parse.urlsplit(location).path.rstrip("/") or "/"
+    """The inverse of `uri`; `file:/x` is understood too.
+
+    Raises InvalidDefinition for a relative path, and a file of another machine.
+    """
+    if not is_uri(location) and not local_path(location).startswith("/"):
+        raise InvalidDefinition(f"{location!r} is not an absolute path")
+    return absolute(location)
 
 
 def split(name: str) -> tuple[str, str]:

@@ -16,12 +16,12 @@ from typing import Any
 from acid_platform.errors import NoSuchPartition
 from acid_platform.gateway import shapes
 from acid_platform.gateway.protocol import load
+from acid_platform.layout.names import STATISTICS_DIRECTORY
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 
 _LOG = logging.getLogger(__name__)
-_DIRECTORY = "_statistics_of_engines"
 COUNTS = ("numFiles", "numRows", "rawDataSize", "totalSize")
 """Parameters of tables and partitions with counts."""
 
@@ -148,7 +148,7 @@ def _path(record: TableRecord, partition: str | None) -> tuple[Files, str]:
     """Partition names may be longer than a file's name, so their digests are the names."""
     files, root = Files.of(record.location)
     name = hashlib.sha256(partition.encode()).hexdigest() if partition else "table"
-    return files, f"{root}/{_DIRECTORY}/{name}"
+    return files, f"{root}/{STATISTICS_DIRECTORY}/{name}"
 
 
 def _read(record: TableRecord, partition: str | None) -> Any:

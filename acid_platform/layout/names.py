@@ -15,6 +15,8 @@ VERSION = b"2"
 METADATA_FILE = "_metadata_acid"
 TEMPORARY_PREFIX = "_tmp_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"
+STATISTICS_DIRECTORY = "_statistics_of_engines"
+"""In a table's directory: what engines told the gateway about its columns."""
 
 CONVERTED_BASE = -(1 << 63)
 """Write id of the first compacted base of a converted table without deltas; always valid."""
@@ -129,3 +131,20 @@ def temporary_owner(name: str) -> int | None:
     """The id of the transaction that owns a temporary directory; None for other names."""
     match = _TEMPORARY.fullmatch(name)
     return int(match[1]) if match else None
+
+
+_WRITTEN = re.compile(
+    rf"{VERSION_FILE}|{METADATA_FILE}|bucket_\d+(?:_\d+)?(?:{FLUSH_LENGTH_SUFFIX})?"
+    r"|\d{6,}_\d+(?:_copy_\d+)?(?:\.(?:gz|deflate|snappy|bz2|lz4|zst))?"
+    r"|\d{8}_\d{6}_\d{5}_[a-z0-9]{5}_[0-9a-f-]{36}(?:\.[a-z0-9]+)?"  # Trino's of insert-only tables
+    rf"|{TEMPORARY_PREFIX}\d{{7,}}_[0-9a-f]{{32}}",
+    re.ASCII,
+)
+
+
+def is_written(name: str) -> bool:
+    """Whether the name is one that this platform, Hive or Trino gives to a file in an ACID
+    directory, or Hadoop to the checksum of such a file."""
+    if name.startswith(".") and name.endswith(".crc"):
+        name = name[1:].removesuffix(".crc")
+    return _WRITTEN.fullmatch(name) is not None

@@ -10,23 +10,46 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.records import CleaningTask, EntityState, TableRecord
 
 
 def absolute(location: str) -> str:
-    """A path without `.` and `..`, or a URI; a relative path starts at the current directory."""
+    """A path without `.` and `..`, or a URI; a relative path starts at the current directory.
+
+    Raises InvalidDefinition for a file of another machine.
+    """
     if is_uri(location):
-        return location.rstrip("/")
-    return os.path.abspath(
-        location.removeprefix("file:").replace("///", "/", 1)
-        if location.startswith("file:")
-        else location
-    )
+        scheme, _, rest = location.partition("://")
+        return f"{scheme.lower()}://{rest}".rstrip("/")
+    path = os.path.abspath(local_path(location))
+    return f"/{path.lstrip('/')}"
+
+
+def local_path(location: str) -> str:
+    """The path in `file:/x`, `file:///x` or `file://localhost/x`, and every path as it is.
+
+    Nothing in it is decoded: Hive, Spark and Trino take locations verbatim. Raises
+    InvalidDefinition for a file of another machine.
+    """
+    if not _is_file(location):
+        return location
+    path = location[len("file:") :]
+    if not path.startswith("//"):
+        return path
+    host, slash, rest = path[2:].partition("/")
+    if host.lower() not in ("", "localhost"):
+        raise InvalidDefinition(f"{location} is a file of the machine {host}; write file:///path")
+    return slash + rest
 
 
 def is_uri(location: str) -> bool:
     """Whether it names a file system other than the local one."""
-    return "://" in location and not location.startswith("file:")
+    return "://" in location and not location.startswith("/") and not _is_file(location)
+
+
+def _is_file(location: str) -> bool:
+    return location[:5].lower() == "file:"
 
 
 def is_relative(location: str) -> bool:

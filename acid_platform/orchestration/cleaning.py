@@ -7,7 +7,7 @@ import dagster as dg
 
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.metadata import asset_key
-from acid_platform.services import cleaner
+from acid_platform.services import cleaner, removals
 from acid_platform.services.cleaner import CleaningResult
 
 
@@ -20,6 +20,8 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
         by_table[cleaned.task.table].append(cleaned)
         for line in cleaned.removed:
             context.log.info(f"removed {line}")
+        if left := removals.told(cleaned.left):
+            context.log.warning(f"the cleaning of {cleaned.task.table} {left}")
     for table, cleanings in by_table.items():
         removed = [line for cleaned in cleanings for line in cleaned.removed]
         context.log_event(

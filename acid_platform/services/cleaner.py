@@ -7,9 +7,10 @@ either explained or executed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaner import (
@@ -24,7 +25,6 @@ from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     DeltaName,
-    claims_to_be_acid,
     is_hidden,
     parse_directory,
     temporary_owner,
@@ -35,13 +35,13 @@ from acid_platform.metastore.records import (
     CleaningTask,
     EntityDirectory,
     Holder,
+    RecordedDirectory,
     TableRecord,
 )
-from acid_platform.services import unpublishing
+from acid_platform.services import removals, unpublishing
 from acid_platform.services.lease import leading
 from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
 from acid_platform.snapshot.listing import EntityListing
-from acid_platform.storage.durability import remove_at_once, sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.transactions import (
     RangeResponse,
@@ -62,6 +62,8 @@ class CleaningResult:
     removed: tuple[str, ...]
     """`path (rule: reason)` for each directory or file that was removed."""
     error: str = ""
+    left: tuple[str, ...] = ()
+    """The paths that stay, since this platform did not write them (P49)."""
 
 
 class Fate(Enum):
@@ -131,14 +133,19 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
 def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
     if task.kind == "drop":
         yield ExplainedPath(
-            task.table, task.partition, task.location, Fate.REMOVED, "P22", "dropped"
+            task.table,
+            task.partition,
+            task.location,
+            Fate.REMOVED,
+            "P22",
+            "dropped; what this platform did not write stays",
         )
         return
     if task.id and no_cleanup(task.properties):
         yield ExplainedPath(task.table, task.partition, "", Fate.KEPT, "C44", "NO_CLEANUP is set")
         return
     root = Files.of(task.location)[1]
-    for plan in _plans(metastore, task):
+    for plan in _plans(metastore, task)[0]:
         below = plan.location.removeprefix(root).strip("/")
         for fate, paths in ((Fate.REMOVED, plan.removals), (Fate.KEPT, plan.kept)):
             for path in paths:
@@ -218,20 +225,23 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningRe
         ValidWriteIdList.of(record.name, 0),
     )
     try:
-        removed = _remove(task, _staging_plan(metastore, record))
+        files, _ = Files.of(record.location)
+        removed = removals.execute(files, _staging_plan(metastore, record), tuple)
     except Exception as error:  # it fails only this table
         return [CleaningResult(task, (), f"{type(error).__name__}: {error}")]
-    return [CleaningResult(task, tuple(removed))] if removed else []
+    return [CleaningResult(task, removed.lines, left=removed.left)] if removed.lines else []
 
 
-def _staging_plan(metastore: Metastore, record: TableRecord) -> CleaningPlan:
+def _staging_plan(
+    metastore: Metastore, record: TableRecord, stays: Collection[str] = ()
+) -> CleaningPlan:
     files, root = Files.of(record.location)
     return plan_cleaning(
         AcidDirectory(root, None, (), (), (), ()),
         CleaningKind.ABORTED,
         ValidWriteIdList.of(record.name, 0),
         0,
-        _temporaries(metastore, files, root),
+        _temporaries(metastore, files, root, stays),
     )
 
 
@@ -245,27 +255,46 @@ def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
         return None
     try:
         if task.kind == "drop":
-            removed = _remove_dropped(task)
-            metastore.mark_cleaned(task, None)
-            return CleaningResult(task, removed)
-        plans = _plans(metastore, task)
-        removed = tuple(line for plan in plans for line in _remove(task, plan))
-        if any(not plan.done for plan in _plans(metastore, task, again=True)):  # C47
+            dropped = removals.remove_dropped(metastore, task)
+            metastore.mark_cleaned(task, None, left=removals.told(dropped.left))
+            return CleaningResult(task, dropped.lines, left=dropped.left)
+        plans, known = _plans(metastore, task)
+        files, _ = Files.of(task.location)
+        done = [removals.execute(files, plan, partial(known, plan.location)) for plan in plans]
+        lines = tuple(line for removed in done for line in removed.lines)
+        left = tuple(path for removed in done for path in removed.left)
+        stays = {
+            f"{plan.location}/{path}"
+            for plan, removed in zip(plans, done, strict=True)
+            for path in removed.stays
+        }
+        if any(not plan.done for plan in _plans(metastore, task, stays)[0]):  # C47
             metastore.cleaning_again(task)
-            return CleaningResult(task, removed, "something obsolete is still there")
+            return CleaningResult(task, lines, "something obsolete is still there", left)
         gone = [removal.path for plan in plans for removal in plan.removals]
         held = [pin.moment for pin in task.pins] if any(plan.pinned for plan in plans) else []
-        metastore.mark_cleaned(task, _forgotten(plans), gone, held)
-        return CleaningResult(task, removed)
+        plans = [
+            removals.without_forgetting(plan, removed, task)
+            for plan, removed in zip(plans, done, strict=True)
+        ]
+        metastore.mark_cleaned(task, _forgotten(plans), gone, held, removals.told(left))
+        return CleaningResult(task, lines, left=left)
     except Exception as error:
         metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
         return CleaningResult(task, (), f"{type(error).__name__}: {error}")
 
 
-def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> list[CleaningPlan]:
+Known = Callable[[str], Sequence[RecordedDirectory]]
+"""What commits recorded at a location."""
+
+
+def _plans(
+    metastore: Metastore, task: CleaningTask, stays: Collection[str] | None = None
+) -> tuple[list[CleaningPlan], Known]:
     """One plan for each directory: an abort in unknown partitions needs all of them (C55).
 
-    `again`: the removals are done, so recorded directories that are gone are not planned again.
+    `stays`: the removals are done, except of these paths, so neither they nor recorded directories
+    that are gone are planned again.
     """
     record = metastore.table(task.table)
     if record.table_id != task.table_id:
@@ -289,16 +318,19 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
     )
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
-        plans.append(_staging_plan(metastore, record))
+        plans.append(_staging_plan(metastore, record, stays or ()))
     recorded = metastore.recorded(record.name, [name or None for name in names])
+    places: dict[str, Sequence[RecordedDirectory]] = {}
     for name, known in zip(names, recorded, strict=True):
         listing = judged(
-            files.entity(f"{root}/{name}".rstrip("/")),
+            removals.ours_only(files.entity(f"{root}/{name}".rstrip("/")), known),
             [directory.directory for directory in known],
             task.write_ids,
             task.valid_txns,
-            with_gone=not again,
+            with_gone=stays is None,
         )
+        places[listing.location] = known
+        listing = _except(listing, stays or ())
         floor = highest_floor(task.write_ids, record.floor, *floors.get(name, ()))
         seen = select(
             listing,
@@ -308,13 +340,25 @@ def _plans(metastore: Metastore, task: CleaningTask, again: bool = False) -> lis
             cleaning=True,
             insert_only=is_insert_only(record.properties),
         )
-        temporary = _temporaries(metastore, files, listing.location)
+        temporary = _temporaries(metastore, files, listing.location, stays or ())
         every_floor = (record.floor, *floors.get(name, ()))
         pinned = {path for pin in task.pins for path in _read_by(pin, listing, every_floor, record)}
-        plans.append(
-            plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary, pinned)
-        )
-    return plans
+        plan = plan_cleaning(seen, kind, task.write_ids, task.highest_write_id, temporary, pinned)
+        plans.append(plan)
+    return plans, lambda location: places.get(location, ())
+
+
+def _except(listing: EntityListing, stays: Collection[str]) -> EntityListing:
+    """The listing without directories in which files of others are left."""
+
+    def counts(name: str) -> bool:
+        return f"{listing.location}/{name.partition('/')[0]}" not in stays
+
+    return replace(
+        listing,
+        files=tuple(file for file in listing.files if counts(file.path)),
+        directories=tuple(filter(counts, listing.directories)),
+    )
 
 
 def _read_by(
@@ -377,9 +421,15 @@ def judged(
     )
 
 
-def _temporaries(metastore: Metastore, files: Files, location: str) -> dict[str, TxnState | None]:
+def _temporaries(
+    metastore: Metastore, files: Files, location: str, stays: Collection[str] = ()
+) -> dict[str, TxnState | None]:
     """`_tmp_` directories with the states of their owners, which are asked after the listing."""
-    owner_of = {name: temporary_owner(name) for name in files.temporaries(location)}
+    owner_of = {
+        name: temporary_owner(name)
+        for name in files.temporaries(location)
+        if f"{location}/{name}" not in stays
+    }
     owners = sorted({owner for owner in owner_of.values() if owner is not None})
     states = metastore.txn_states(owners) if owners else {}
     return {name: _state(states.get(owner or 0, "u")) for name, owner in owner_of.items()}
@@ -389,32 +439,6 @@ def _state(letter: str) -> TxnState | None:
     return None if letter == "u" else TxnState(letter)
 
 
-def _remove(task: CleaningTask, plan: CleaningPlan) -> list[str]:
-    files, _ = Files.of(task.location)
-    done = []
-    for removal in plan.removals:
-        path = f"{plan.location}/{removal.path}"
-        name = parse_directory(removal.path)
-        if name is not None and name.visibility and not files.object_store:
-            # Other engines may take the base of an aborted compaction for a good one.
-            remove_at_once(files, plan.location, removal.path, name.visibility)
-        elif _is_directory(files, path):
-            files.delete_directory(path)
-        else:
-            files.delete_file(path)
-        done.append(f"{path} ({removal.rule}: {removal.reason})")
-    sync_removals(files, [f"{plan.location}/{removed.path}" for removed in plan.removals])
-    return done
-
-
-def _is_directory(files: Files, path: str) -> bool:
-    """Asks an object store, where each answer is a request, only if the name does not tell."""
-    name = path.rpartition("/")[2]
-    if files.object_store and (claims_to_be_acid(name) or temporary_owner(name) is not None):
-        return True
-    return files.is_directory(path)
-
-
 def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
     """Aborted write ids that have no file left in any directory; None: all of them (C49, C53)."""
     if not any(plan.undeletable_aborted_write_ids for plan in plans):
@@ -422,32 +446,3 @@ def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
     gone = [set(plan.removed_aborted_write_ids) for plan in plans]
     stuck = {number for plan in plans for number in plan.undeletable_aborted_write_ids}
     return sorted(set.union(*gone) - stuck) if gone else []
-
-
-def _remove_dropped(task: CleaningTask) -> tuple[str, ...]:
-    """Removes the location of a dropped table.
-
-    Of a dropped partition, or if another table uses the location by now, only directories from
-    before the drop are removed: somebody may be writing there.
-    """
-    files, path = Files.of(task.location)
-    if not task.reused:
-        files.delete_directory(path)
-        sync_removals(files, [path])
-        return (f"{path} (P22: dropped)",)
-    seen = select(
-        files.entity(path),
-        task.write_ids,
-        task.valid_txns,
-        floor=task.highest_write_id,
-        cleaning=True,
-    )
-    removed = {
-        f"{path}/{removable.path}": removable.reason
-        for removable in (*seen.obsolete, *seen.aborted)
-        if removable.rule == "P22" or removable in seen.aborted
-    }
-    for target in removed:
-        (files.delete_directory if files.is_directory(target) else files.delete_file)(target)
-    sync_removals(files, removed)
-    return tuple(f"{target} (P22: {reason})" for target, reason in removed.items())

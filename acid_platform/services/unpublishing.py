@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from acid_platform.layout.names import temporary_owner
 from acid_platform.metastore.records import CleaningTask
-from acid_platform.storage.durability import remove_at_once, sync_removals
+from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
+from acid_platform.storage.removal import Ours, remove_at_once
+from acid_platform.storage.removal import remove as remove_all
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -25,7 +27,7 @@ def remove(metastore: Metastore, task: CleaningTask) -> list[str]:
     files, location = Files.of(task.location)
     for name in files.temporaries(location):
         if temporary_owner(name) == task.txn_id:
-            files.delete_directory(f"{location}/{name}")
+            remove_all(files, location, name, Ours())
     paths = [f"{location}/{name}" for name in task.directories]
     found = [path for path in paths if files.is_directory(path)]
     for name in task.directories:

@@ -43,7 +43,7 @@ from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.reading.selection import select_compactable
 from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
-from acid_platform.storage.durability import remove_at_once
+from acid_platform.storage.removal import remove_at_once
 from acid_platform.table_properties import (
     JOB_PREFIX,
     LOCAL_COMPACTION_BYTES,

@@ -9,15 +9,15 @@ nothing is left to do for them here.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
 from pyarrow import fs
 
 from acid_platform import disk
 from acid_platform.errors import PublicationFailed
-from acid_platform.layout import names
 from acid_platform.storage.files import Files
+
+_ATTEMPTS = 10
 
 
 def publish(
@@ -72,22 +72,6 @@ def sync_removals(files: Files, removed: Iterable[str]) -> None:
         sync(files, {disk.nearest(path.rpartition("/")[0]) for path in removed})
 
 
-def remove_at_once(files: Files, location: str, directory: str, txn_id: int) -> None:
-    """Remove a directory of the aborted transaction that other engines may read.
-
-    Where directories can be renamed, no listing finds only a part of it. Does nothing if it is
-    gone.
-    """
-    path = f"{location}/{directory}"
-    if not files.object_store:
-        if not files.exists(path):
-            return
-        hidden = f"{location}/{names.temporary_name(txn_id, uuid.uuid4().hex[:8])}"
-        files.system.move(path, hidden)
-        path = hidden
-    files.delete_directory(path)
-
-
 def make_root(files: Files, path: str) -> None:
     """Create the directory of a warehouse or table and its parents. Raises WarehouseNotWritable."""
     if files.local:
@@ -137,5 +121,11 @@ def _rename(files: Files, staged: str, final: str) -> None:
     """Raises PublicationFailed if `final` exists: the rename would nest the directory (F20)."""
     if files.system.get_file_info(final).type != fs.FileType.NotFound:
         raise used_twice(final)
-    files.system.create_dir(final.rpartition("/")[0], recursive=True)
-    files.system.move(staged, final)
+    for attempt in range(_ATTEMPTS):
+        files.system.create_dir(final.rpartition("/")[0], recursive=True)
+        try:
+            files.system.move(staged, final)
+            return
+        except FileNotFoundError:  # the Cleaner has removed the empty directory of a partition
+            if attempt == _ATTEMPTS - 1 or not files.exists(staged):
+                raise

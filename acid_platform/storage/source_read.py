@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc, parquet
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
@@ -120,6 +120,12 @@ class SourceRead:
             raise UnsupportedLayout(
                 f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
                 " it without row_id"
+            )
+        stored = self.scan.format.name
+        if stored not in ("orc", "parquet"):
+            raise NeedsSpark(
+                f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
+                " read; use read(), or SQL with engine='auto' or 'spark'"
             )
         with files.open(source.path) as stream:
             magic = bytes(stream.read(4))

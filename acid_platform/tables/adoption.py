@@ -1,21 +1,17 @@
-"""Surveying a table directory that others have written (P24), and choosing the directory of a new
-table (P31). Starts no Spark."""
+"""Surveying a table directory that others have written (P24). Starts no Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.errors import CorruptFile, InvalidDefinition
 from acid_platform.layout.declared import refuse_names
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
-from acid_platform.layout.names import BaseName, is_hidden, parse_directory
+from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.places import absolute
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.snapshot.directory import select
 from acid_platform.snapshot.listing import EntityListing, FileEntry
@@ -24,6 +20,7 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.sources import is_acid
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.declared_char import require_declared_char
+from acid_platform.tables.locations import require_place
 from acid_platform.tables.manifests import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -134,8 +131,7 @@ def adopt(
     Raises TableExists, InvalidDefinition, MalformedName, UnsupportedLayout, CorruptFile.
     """
     refuse_names(table, location)
-    where = absolute(location)
-    refuse_overlap(metastore, table, where)
+    where = require_place(metastore, table, location)
     surveyed = survey(table, where, len(partitioned_by), properties, progress)
     files, root = Files.of(where)
     if columns is None:
@@ -246,82 +242,6 @@ def require_readable(
                     f"{source.path} lacks the six ACID columns; restore it, or move"
                     " it out of the table"
                 )
-
-
-def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
-    """The location of a new table: `wanted`, or the first of `db.db/t`, `db.db/t_2`, `db.db/t_3`, …
-    that no table uses.
-
-    Raises InvalidDefinition if it holds data, other than that of a dropped table that waits for
-    the Cleaner, and as `refuse_overlap`.
-    """
-    places = {record.name: record.location for record in metastore.tables()}
-    if table in places:  # the metastore refuses it, or returns the existing table
-        return places[table]
-    if wanted is None:
-        database, _, short = table.partition(".")
-        default = f"{metastore.places.root}/{database}.db/{short}"
-        taken = set(places.values())
-        names = (default if number == 1 else f"{default}_{number}" for number in count(1))
-        where = next(location for location in names if location not in taken)
-    else:
-        where = absolute(wanted)
-    refuse_overlap(metastore, table, where)
-    files, root = Files.of(where)
-    data = _data_above(files, root, metastore.dropped_below(where))
-    if data is None or table in (
-        record.name for record in metastore.tables()
-    ):  # made in the meantime
-        return where
-    raise InvalidDefinition(
-        f"{table}: {where} holds data, such as {data}, which would mix with a new table's rows:"
-        f" `adopt_table({table!r}, {where!r})` makes a table of it; or move the data away, or give"
-        " another location"
-    )
-
-
-def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
-    """Raises InvalidDefinition if the directory encloses the warehouse or overlaps another table.
-
-    Dropping one of them would remove the other.
-    """
-    root = metastore.places.root
-    if f"{root}/".startswith(f"{where}/"):
-        raise InvalidDefinition(
-            f"{table}: {where} encloses the warehouse {root}, which would be"
-            " removed with the table; give it a directory of its own"
-        )
-    for other in metastore.tables():
-        longer, shorter = f"{where}/", f"{other.location}/"
-        if (
-            other.name != table
-            and longer != shorter
-            and (longer.startswith(shorter) or shorter.startswith(longer))
-        ):
-            raise InvalidDefinition(
-                f"{table}: {where} and {other.location}, where {other.name} is,"
-                " enclose each other; give it a directory of its own"
-            )
-
-
-def _data_above(files: Files, path: str, floor: int | None) -> str | None:
-    """The path of an ACID directory with a write id above `floor`, or of a data file, if any."""
-    for info in files.children(path):
-        if is_hidden(info.base_name):
-            continue
-        name = None
-        with suppress(MalformedName):
-            name = parse_directory(info.base_name)
-        if name is not None:
-            high = name.write_id if isinstance(name, BaseName) else name.high
-            data = info.path if floor is None or high > floor else None
-        elif info.is_file:
-            data = info.path if floor is None else None
-        else:
-            data = _data_above(files, info.path, floor)
-        if data is not None:
-            return str(data)
-    return None
 
 
 def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:

@@ -8,8 +8,8 @@ from acid_platform.layout.declared import refuse_names
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.tables.adoption import new_location
 from acid_platform.tables.declaration import Declaration
+from acid_platform.tables.locations import new_location
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -24,7 +24,7 @@ def create(
 ) -> TableRecord:
     """Registers the table and makes its directory; a missing database is made.
 
-    `location`: see `adoption.new_location`. Raises InvalidDefinition, TableExists,
+    `location`: see `locations.new_location`. Raises InvalidDefinition, TableExists,
     WarehouseNotWritable.
     """
     refuse_names(name, location)

@@ -307,6 +307,8 @@ GROUP = Group(
                 "test_P22_a_partition_made_again_is_told_when_the_rows_of_the_dropped_one_are_gone",
                 "test_P22_a_partition_created_again",
                 "test_P22_a_table_created_again_at_the_same_place",
+                "test_P22_nothing_is_left_of_what_was_dropped",
+                "test_P22_a_partition_that_was_added_again_keeps_its_directory",
             ),
         ),
         Rule(
@@ -675,6 +677,30 @@ GROUP = Group(
             " overwrite stands in line.",
             ("metastore.rules.locking:first_block",),
             ("test_P48_a_lock_that_is_asked_for_again_does_not_wait_for_who_waits_for_it",),
+        ),
+        Rule(
+            "P49",
+            "Only files are removed that a commit recorded, that have the names of writers in ACID"
+            " directories, or that are in a hidden directory of a transaction, and directories that"
+            " are empty then. What else is there stays, and is named in the log, in SHOW"
+            " COMPACTIONS and by `acid doctor`. A new table needs an empty directory, which is"
+            " none of the warehouse's own, of another database or of another table; through the"
+            " gateway also one in the warehouse or in `acid.gateway.locations`.",
+            (
+                "storage.removal",
+                "services.removals",
+                "tables.locations",
+                "gateway.definitions",
+            ),
+            (
+                "test_P49_only_what_the_platform_wrote_is_removed",
+                "test_P49_files_of_an_adopted_table_go_if_they_were_recorded",
+                "test_P49_a_table_below_a_dropped_one_keeps_its_files",
+                "test_P49_what_is_ours_is_known_by_records_and_names",
+                "test_P49_a_location_that_is_not_free_is_refused",
+                "test_P49_a_location_is_compared_by_directory_not_by_name",
+                "test_P49_the_gateway_makes_tables_only_where_it_may",
+            ),
         ),
     ),
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from thriftpy2.thrift import TApplicationException
 
+from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.gateway import shapes
+from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.server import Server
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -503,3 +506,49 @@ def test_P34_statistics_of_partitions_are_kept_and_served(
     client.create_table(table)
     assert client.get_partition_names("made", "measured", -1) == []
     assert not (warehouse_root(warehouse) / "made.db/measured/_statistics_of_engines").exists()
+
+
+def test_P49_the_gateway_makes_tables_only_where_it_may(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    """A user with rights on one database must not reach the server's files by a location."""
+    allowed = tmp_path / "allowed"
+    allowed.mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    (allowed / "out").symlink_to(tmp_path / "elsewhere")
+    gateway = Gateway(warehouse.metastore, locations=f"{allowed}, s3://lake/tables")
+    root = warehouse.path
+    gateway.create_database(m.Database(name="theirs"))
+    refused = (
+        *("/etc/acid_trial", str(tmp_path / "elsewhere"), f"file:{tmp_path}/x", f"{allowed}/../x"),
+        *(f"file://other/{root}/x", f"{tmp_path}/link/x", f"{allowed}/out/x", str(allowed), "x/y"),
+        *(f"file://{root}/_metastore/x", f"{root}/theirs.db/x", f"{root}/made.db/../theirs.db/x"),
+        *(
+            "s3://other/x",
+            "s3://lake/tables/../x",
+            "s3://lake/tablesx",
+            "hdfs://name/x",
+            "http://h/x",
+        ),
+        *(f"{allowed}x", f"{root}", "/", f"{root}/made.db", "s3://lake/tables?region=x"),
+    )
+    before = sorted(str(path) for path in tmp_path.rglob("*") if "_metastore" not in str(path))
+    for location in refused:
+        asked = declared("t")
+        asked.sd.location = location
+        with pytest.raises((InvalidDefinition, UnsupportedStatement)):
+            gateway.create_table(asked)
+    after = sorted(str(path) for path in tmp_path.rglob("*") if "_metastore" not in str(path))
+    assert after == before
+    for number, location in enumerate(
+        (f"file://{root}/made.db/own", f"file:{root}/beside", f"{allowed}/a", f"file://{allowed}/b")
+    ):
+        asked = declared(f"t{number}")
+        asked.sd.location = location
+        gateway.create_table(asked)
+    made = {record.location for record in warehouse.metastore.tables() if ".t" in record.name}
+    assert f"{root}/beside" in made and f"{allowed}/b" in made
+    asked = declared("t0")
+    asked.sd.location = f"{allowed}/moved"
+    with pytest.raises(UnsupportedStatement, match="location"):
+        gateway.alter_table("made", "t0", asked)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import UnsupportedLayout
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.warehouse import Warehouse
 
@@ -20,7 +20,7 @@ def our_rows(warehouse: Warehouse, table: str) -> tuple[list[str], pa.Schema]:
     """This platform's rows, each as a line of JSON, sorted; and their types."""
     try:
         read = warehouse.table(table).to_arrow()
-    except UnsupportedLayout:  # text and JSON are read by Spark
+    except NeedsSpark:  # text and JSON are read by Spark
         read = warehouse.table(table).read().toArrow()
     columns = [
         [_ours(value, field.type) for value in column.to_pylist()]

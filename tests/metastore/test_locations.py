@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -33,6 +34,7 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
+from acid_platform.tables import locations
 from acid_platform.tables.joining import IDENTITY
 from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
@@ -580,7 +582,7 @@ def test_P31_a_new_table_over_data_is_refused(root: Path, name: str) -> None:
 def test_P31_directories_that_enclose_each_other_are_refused(root: Path) -> None:
     with filled(root) as warehouse:
         for place in (root.parent, root, root / "db.db", root / "db.db" / "t" / "inside"):
-            with pytest.raises(InvalidDefinition, match="enclose"):
+            with pytest.raises(InvalidDefinition, match=r"enclose|is the place of database"):
                 warehouse.create_table("db.u", "id int", location=str(place))
         stop(warehouse)
 
@@ -684,3 +686,75 @@ def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
     assert world.state.table("t").record == TableRecord(
         1, "default.t", "/w/t", (("id", "int"),), version=1, foreign=False
     )
+
+
+def test_P49_a_location_that_is_not_free_is_refused(root: Path, tmp_path: Path) -> None:
+    """Nothing is made there, and what is there stays."""
+    outside = tmp_path / "outside"
+    for name in ("hidden/.ssh/id", "file", "sub/a/b", "staged/_tmp_1/x", "acid/.x/base_1/bucket_0"):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_text(name)
+    (outside / "empty").mkdir()
+    (outside / "full").mkdir()
+    (outside / "full" / "d").mkdir()
+    (outside / "nowhere").symlink_to(tmp_path / "nothing" / "there")
+    (outside / "up").symlink_to(root)
+    with filled(root) as warehouse:
+        warehouse.metastore.create_database("other")
+        warehouse.create_table("db.far", "id int", location=str(outside / "far"))
+        refused = [
+            *(str(outside / name) for name in ("hidden", "file", "sub", "staged", "acid", "full")),
+            *(str(outside / name) for name in ("nowhere", "far/x", "up", "up/_metastore/x")),
+            *(f"{root}/{name}" for name in ("_metastore", "_metastore/x", ".x", "x/_tmp_1_a/y")),
+            *(f"{root}/{name}" for name in ("other.db", "other.db/x", "OTHER.db/x", "new.db/x")),
+            *(f"{root}/{name}" for name in ("db.db", "db.db/t", "db.db/t/x", "x/../_metastore")),
+            *("/", str(outside), str(tmp_path), f"file://{root}/other.db/x", f"FILE:{outside}/sub"),
+            *(f"file://elsewhere{outside}/x", f"{outside}/a\nb", "ftp://host/x", "s3:///x"),
+            *(
+                "s3://bucket/../x",
+                "s3://bucket/x?endpoint_override=evil",
+                "s3://bucket",
+                "s3://b//x",
+            ),
+        ]
+        before = sorted(str(path) for path in tmp_path.rglob("*") if "_metastore" not in str(path))
+        for location in refused:
+            with pytest.raises(InvalidDefinition):
+                warehouse.create_table("db.u", "id int", location=location)
+        after = sorted(str(path) for path in tmp_path.rglob("*") if "_metastore" not in str(path))
+        assert after == before
+        for number, location in enumerate(
+            (f"{outside}/empty/", f"file://{outside}/new%20one", f"file://localhost{outside}/a b")
+        ):
+            warehouse.create_table(f"db.ok{number}", "id int", location=location)
+        places = {record.location for record in warehouse.metastore.tables()}
+        assert {f"{outside}/{name}" for name in ("empty", "new%20one", "a b")} < places
+        stop(warehouse)
+
+
+def test_P49_a_location_is_compared_by_directory_not_by_name(root: Path, tmp_path: Path) -> None:
+    """As on a file system that ignores case, or where a directory is mounted twice."""
+    with filled(root) as warehouse:
+        (tmp_path / "alias").symlink_to(root / "db.db" / "t")
+        (tmp_path / "databases").symlink_to(root / "db.db")
+        for location in (
+            "alias",
+            "alias/x",
+            "databases/t",
+            "databases/t/x",
+            "databases",
+        ):
+            with pytest.raises(InvalidDefinition):
+                warehouse.create_table("db.u", "id int", location=str(tmp_path / location))
+        real = locations._identity
+        table = real(str(root / "db.db" / "t"))
+
+        def ignoring_case(path: str) -> tuple[int, int] | None:
+            return table if path.lower().endswith("/db.db/t") else real(path)
+
+        with (
+            mock.patch.object(locations, "_identity", ignoring_case),
+            pytest.raises(InvalidDefinition, match="enclose"),
+        ):
+            warehouse.create_table("db.u", "id int", location=f"{root}/db.db/T/inside")
+        stop(warehouse)

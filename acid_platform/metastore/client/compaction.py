@@ -271,13 +271,15 @@ class CompactionCalls(Caller):
         removed_write_ids: Iterable[int] | None = None,
         gone: Iterable[str] = (),
         held: Iterable[int] = (),
+        left: str = "",
     ) -> None:
         """Marks the cleaning as done (C49).
 
         `removed_write_ids` None: nothing aborted is left at or below the task's watermark;
         otherwise only these aborted write ids are gone (C53). `gone`: names of the directories that
         were removed, which no reader is offered any more (P26). `held`: the moments of the pins for
-        which directories were left in place (P36). Raises CompactionLost.
+        which directories were left in place (P36). `left`: what stays since the platform did not
+        write it (P49), for SHOW COMPACTIONS. Raises CompactionLost.
         """
         self._call(
             MarkCleaned(
@@ -289,6 +291,7 @@ class CompactionCalls(Caller):
                 None if removed_write_ids is None else tuple(sorted(removed_write_ids)),
                 tuple(sorted(gone)),
                 tuple(sorted(held)),
+                left,
             )
         )
 

@@ -182,11 +182,14 @@ class TableCalls(Caller):
         return self._call(AddPartitions(name, tuple(partitions)))
 
     def recorded(
-        self, name: str, partitions: Sequence[str | None]
+        self, name: str, partitions: Sequence[str | None], table_id: int = 0
     ) -> list[list[RecordedDirectory]]:
         """Every recorded directory of each partition (None: the unpartitioned table), including
-        obsolete ones that wait for the Cleaner (P26). Raises NoSuchTable."""
-        return self._call(GetRecorded(name, tuple(partitions)))
+        obsolete ones that wait for the Cleaner (P26).
+
+        `table_id`: of a table that may have been dropped since. Raises NoSuchTable.
+        """
+        return self._call(GetRecorded(name, tuple(partitions), table_id))
 
     def unrecorded(self) -> list[tuple[str, str | None, list[str]]]:
         """(table, partition, directories) whose files an older version did not record (P26)."""

@@ -367,7 +367,8 @@ class MarkCleaned(Operation[None], Cleaning):
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
     aborted write ids are gone (C53). `gone`: the directories that were removed (P26). `held`: the
-    moments of the pins for which directories were left in place (P36).
+    moments of the pins for which directories were left in place (P36). `left`: what stays there,
+    since the platform did not write it (P49).
     """
 
     op = "mark_cleaned"
@@ -380,6 +381,7 @@ class MarkCleaned(Operation[None], Cleaning):
     removed: tuple[int, ...] | None
     gone: tuple[str, ...]
     held: tuple[int, ...] = ()
+    left: str = field(default="", metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import Operation
 from acid_platform.metastore.records import (
     PartitionRecord,
@@ -219,6 +220,8 @@ class GetRecorded(Operation[list[list[RecordedDirectory]]]):
 
     table: str
     partitions: tuple[str | None, ...]
+    table_id: int = field(default=0, metadata=BRIEF)
+    """Of a table that may have been dropped since; 0: the table that has the name now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ def done(turn: Turn, operation: MarkCleaned) -> None:
             removed=operation.removed,
             gone=operation.gone,
             held=operation.held,
+            left=operation.left,
         )
     )
 
@@ -154,7 +155,7 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
     state.timers.retry_entity.pop(entity, None)
     row = state.queue.get(event.id)
     if row is not None:
-        to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=""))
+        to_history(state, replace(row, state=CompactionState.SUCCEEDED, ended=at, error=event.left))
         if isinstance(row, DropTask):
             return
     table = state.tables.get(event.table_id)
@@ -187,7 +188,8 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
         # A directory that also has committed rows must wait for a compaction (C53): try again
         # later.
         wait = state.settings.integer("hive.compactor.cleaner.retry.retention.time")
-        state.retries[entity] = Retry(0, at + wait, "aborted data is mixed with committed")
+        why = event.left or "aborted data is mixed with committed"
+        state.retries[entity] = Retry(0, at + wait, why)
         state.timers.retry_entity[entity] = state.timers.now + wait
 
 

@@ -432,7 +432,7 @@ class CleaningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Event):
-    """`removed`, `gone`, `held`: see operations.MarkCleaned. Older journals lack `gone`."""
+    """`removed`, `gone`, `held`, `left`: see operations.MarkCleaned. Older journals lack `gone`."""
 
     kind = "cleaned"
 
@@ -443,6 +443,7 @@ class Cleaned(Event):
     removed: tuple[int, ...] | None
     gone: tuple[str, ...] | None = None
     held: tuple[int, ...] = field(default=(), metadata=BRIEF)
+    left: str = field(default="", metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,10 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
 
 
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
-    """The same without a transaction, for services that maintain tables. Raises NoSuchTable."""
-    table = turn.state.table(operation.table)
-    return _recorded(turn, table.record.table_id, operation.partitions)
+    """The same without a transaction, for services that maintain tables; also of a dropped table
+    that waits for the Cleaner, by its id. Raises NoSuchTable."""
+    table_id = operation.table_id or turn.state.table(operation.table).record.table_id
+    return _recorded(turn, table_id, operation.partitions)
 
 
 def _recorded(

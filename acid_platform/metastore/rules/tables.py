@@ -148,14 +148,30 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
             raise InvalidDefinition(
                 f"{name}: {record.location} is the location of {other.record.name}"
             )
+        if _overlap(other.record.location, record.location):
+            raise InvalidDefinition(
+                f"{name}: {record.location} and {other.record.location}, where {other.record.name}"
+                " is, enclose each other; give it a directory of its own"
+            )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one location is the other or in it."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _check_cleaning(turn: Turn, location: str) -> None:
-    """Raises LockNotAcquired while a Cleaner removes a dropped table there: it would take the new
-    table's files too (P22)."""
+    """Raises LockNotAcquired while a Cleaner removes a dropped table there, and until it has
+    removed one whose place encloses this one: it would take the new table's files too (P22)."""
     for drop in turn.state.drops():
         entity = (drop.table_id, drop.partition)
-        if drop.location == location and being_cleaned(turn.state, entity):
+        if drop.location != location and drop.partition is None:
+            if _overlap(drop.location, location):
+                raise LockNotAcquired(
+                    f"{location} and {drop.location}, where {drop.table} was, enclose each other:"
+                    " wait until the Cleaner has removed that"
+                )
+        elif drop.location == location and being_cleaned(turn.state, entity):
             raise LockNotAcquired(
                 f"{location} is being removed after the drop of {drop.table}; try again in a moment"
             )

@@ -11,6 +11,7 @@ from acid_platform.layout.names import VERSION, VERSION_FILE
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.storage.durability import sync
 from acid_platform.storage.files import Files
+from acid_platform.storage.removal import Ours, remove
 
 
 class Severity(Enum):
@@ -60,13 +61,14 @@ class RemoveTemporary:
     """Removes a `_tmp_` directory whose transaction has ended and can't publish it (P2, P19)."""
 
     files: Files
-    path: str
+    location: str
+    name: str
 
     def apply(self, _metastore: Metastore, /) -> None:
-        self.files.delete_directory(self.path)
+        remove(self.files, self.location, self.name, Ours())
 
     def __str__(self) -> str:
-        return f"remove {self.path}"
+        return f"remove {self.location}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

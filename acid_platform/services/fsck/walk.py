@@ -223,7 +223,6 @@ class _TableLook:
             sorted({txn_id for txn_id in owner_of.values() if txn_id})
         )
         for name, owner in owner_of.items():
-            path = f"{location}/{name}"
             match states.get(owner or 0):
                 case None:
                     out.note(
@@ -246,7 +245,7 @@ class _TableLook:
                         name,
                         f"transaction {owner} {ended} and left it",
                         "the Cleaner removes it after the next compaction; --repair removes it now",
-                        RemoveTemporary(self._files, path),
+                        RemoveTemporary(self._files, location, name),
                     )
 
     def _in_doubt(self, out: Findings, listings: dict[str, EntityListing | AcidError]) -> None:

@@ -1,0 +1,190 @@
+"""Carries out what a cleaning has decided: removes what the platform wrote, and nothing else (P22,
+P49)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from acid_platform.compaction.cleaner import CleaningPlan
+from acid_platform.errors import NoSuchTable
+from acid_platform.layout.names import (
+    BaseName,
+    is_hidden,
+    original_bucket,
+    parse_directory,
+    temporary_owner,
+)
+from acid_platform.metastore.places import below
+from acid_platform.metastore.records import CleaningTask, RecordedDirectory
+from acid_platform.snapshot.directory import select
+from acid_platform.snapshot.listing import EntityListing
+from acid_platform.snapshot.recorded import Contents
+from acid_platform.storage.durability import sync_removals
+from acid_platform.storage.files import Files
+from acid_platform.storage.removal import Ours, remove, remove_at_once, remove_if_empty
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What the removals of a plan, or of a drop, did."""
+
+    lines: tuple[str, ...] = ()
+    """`path (rule: reason)` for each directory or file that is gone."""
+    left: tuple[str, ...] = ()
+    """The paths that stay, since this platform did not write them."""
+    stays: frozenset[str] = frozenset()
+    """The planned paths that are still there, because of what is left in them."""
+
+
+def recorded_files(known: Sequence[RecordedDirectory]) -> frozenset[str]:
+    """The files of an entity that commits recorded, relative to it."""
+    return frozenset(
+        f"{each.directory.name}/{file.path}".lstrip("/")
+        for each in known
+        if each.contents is not None
+        for file in Contents.parse(each.contents).files
+    )
+
+
+def ours_only(listing: EntityListing, known: Sequence[RecordedDirectory]) -> EntityListing:
+    """The listing of an entity without files that the platform did not write.
+
+    `known`: what commits recorded. If an older version did not record the files beside the
+    directories, those count that are named like original files.
+    """
+    ours = Ours(lambda _partition: recorded_files(known))
+    older = any(each.contents is None and not each.directory.name for each in known)
+    return replace(
+        listing,
+        files=tuple(
+            file
+            for file in listing.files
+            if ours.file(file.path.split("/")) or (older and original_bucket(file.path) is not None)
+        ),
+    )
+
+
+def execute(
+    files: Files, plan: CleaningPlan, known: Callable[[], Sequence[RecordedDirectory]]
+) -> Removed:
+    """Removes what the plan names. `known`: what commits recorded in the entity.
+
+    Raises OSError, StoreRefused, StoreUnavailable, PublicationFailed.
+    """
+    location = plan.location
+    ours = Ours(lambda _partition: recorded_files(known()))
+    lines: list[str] = []
+    left: list[str] = []
+    stays: set[str] = set()
+    for removal in plan.removals:
+        name = None if temporary_owner(removal.path) else parse_directory(removal.path)
+        if name is not None and name.visibility and not files.object_store:
+            # Other engines may take the base of an aborted compaction for a good one.
+            there = remove_at_once(files, location, removal.path, name.visibility)
+        else:
+            there = remove(files, location, removal.path, ours)
+        if there:
+            left += there
+            stays.add(removal.path)
+        else:
+            lines.append(f"{location}/{removal.path} ({removal.rule}: {removal.reason})")
+    sync_removals(files, [f"{location}/{removal.path}" for removal in plan.removals])
+    return Removed(tuple(lines), tuple(left), frozenset(stays))
+
+
+def without_forgetting(plan: CleaningPlan, removed: Removed, task: CleaningTask) -> CleaningPlan:
+    """The plan after `removed`: write ids of aborted directories in which files are left are not
+    forgotten, since other engines would take these files for committed rows (C53, P4)."""
+    stuck: set[int] = set()
+    for path in removed.stays:
+        name = parse_directory(path)
+        below = f"{plan.location}/{path}/"
+        seen = any(
+            one.startswith(below)
+            and not any(is_hidden(part) for part in one.removeprefix(below).split("/"))
+            for one in removed.left
+        )
+        if name is None or not seen:
+            continue
+        low, high = (
+            (name.write_id, name.write_id) if isinstance(name, BaseName) else (name.low, name.high)
+        )
+        stuck |= {*task.write_ids.aborted_between(low, high)}
+    if not stuck:
+        return plan
+    return replace(
+        plan,
+        undeletable_aborted_write_ids=tuple(sorted({*plan.undeletable_aborted_write_ids, *stuck})),
+        removed_aborted_write_ids=tuple(sorted({*plan.removed_aborted_write_ids} - stuck)),
+    )
+
+
+def remove_dropped(metastore: Metastore, task: CleaningTask) -> Removed:
+    """Removes the files of a dropped table or partition, and directories that are empty then.
+
+    Of a dropped partition, or if another table uses the location by now, only directories from
+    before the drop are removed: somebody may be writing there. Raises as `execute`.
+    """
+    files, path = Files.of(task.location)
+
+    def recorded(partition: str) -> frozenset[str]:
+        entity = task.partition or partition or None
+        (known,) = metastore.recorded(task.table, [entity], task.table_id)
+        return recorded_files(known)
+
+    others = {below(record.location, task.location) or "" for record in metastore.tables()}
+    ours = Ours(recorded, task.highest_write_id, others)
+    if not task.reused:
+        left = remove(files, path, "", ours)
+        sync_removals(files, [path])
+        return Removed(() if left else (f"{path} (P22: dropped)",), left)
+    (known,) = metastore.recorded(task.table, [task.partition], task.table_id)
+    seen = select(
+        ours_only(files.entity(path), known),
+        task.write_ids,
+        task.valid_txns,
+        floor=task.highest_write_id,
+        cleaning=True,
+    )
+    lines: list[str] = []
+    left = ()
+    targets = {
+        removable.path: removable.reason
+        for removable in (*seen.obsolete, *seen.aborted)
+        if removable.rule == "P22" or removable in seen.aborted
+    }
+    for target, reason in targets.items():
+        there = remove(files, path, target, ours)
+        left += there
+        if not there:
+            lines.append(f"{path}/{target} (P22: {reason})")
+    sync_removals(files, [f"{path}/{target}" for target in targets])
+    if task.partition and not _registered(metastore, task):
+        remove_if_empty(files, path.removesuffix(f"/{task.partition}"), task.partition)
+    return Removed(tuple(lines), left)
+
+
+def _registered(metastore: Metastore, task: CleaningTask) -> bool:
+    """Whether the dropped partition was added again."""
+    for record in metastore.tables():
+        if record.table_id == task.table_id:
+            try:
+                return task.partition in metastore.partitions(record.name)
+            except NoSuchTable:  # dropped in the meantime
+                return False
+    return False
+
+
+def told(left: Sequence[str]) -> str:
+    """What stays, for the log and the metastore; empty if nothing does."""
+    if not left:
+        return ""
+    return (
+        f"left {len(left)} {'path' if len(left) == 1 else 'paths'} that this platform did not"
+        f" write, such as {left[0]}: remove them yourself if nobody needs them"
+    )

@@ -1,0 +1,216 @@
+"""Where a table may be: a new table's directory, and what it must keep away from (P31, P49)."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.names import is_hidden, original_bucket
+from acid_platform.metastore.places import absolute, below, is_uri
+from acid_platform.object_store import SCHEMES
+from acid_platform.storage.files import Files
+from acid_platform.storage.removal import Ours, foreign
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+_ARCHIVE = "acid.metastore.archive"
+_REMOTE = (*SCHEMES, "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+
+
+def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
+    """The location of a new table: `wanted`, or the first of `db.db/t`, `db.db/t_2`, `db.db/t_3`, …
+    that no table uses.
+
+    Raises InvalidDefinition unless it is empty, apart from what a dropped table left there for the
+    Cleaner, and as `require_place`.
+    """
+    places = {record.name: record.location for record in metastore.tables()}
+    if table in places:  # the metastore refuses it, or returns the existing table
+        return places[table]
+    if wanted is None:
+        database, _, short = table.partition(".")
+        default = f"{metastore.places.root}/{database}.db/{short}"
+        taken = set(places.values())
+        names = (default if number == 1 else f"{default}_{number}" for number in count(1))
+        where = next(location for location in names if location not in taken)
+        refuse_overlap(metastore, table, where)
+    else:
+        where = require_place(metastore, table, wanted)
+    there = _somebodys(metastore, where)
+    if there is None or table in (record.name for record in metastore.tables()):  # made meanwhile
+        return where
+    raise InvalidDefinition(
+        f"{table}: {where} holds data, such as {there}, and a new table needs an empty directory:"
+        f" `adopt_table({table!r}, {where!r})` makes a table of Hive's files; or move the data"
+        " away, or give another location"
+    )
+
+
+class _Leftovers(Ours):
+    """What a dropped table left for the Cleaner."""
+
+    def file(self, path: Sequence[str]) -> bool:
+        return super().file(path) or original_bucket(path[-1]) is not None
+
+
+def _somebodys(metastore: Metastore, where: str) -> str | None:
+    """The path of something at the location, hidden or not, that no dropped table left there."""
+    files, path = Files.of(where)
+    if files.local and os.path.lexists(path) and not os.path.isdir(path):
+        return path
+    dropped = metastore.dropped_below(where)
+    return foreign(files, path, None if dropped is None else _Leftovers(write_id=dropped))
+
+
+def require_place(metastore: Metastore, table: str, wanted: str) -> str:
+    """The path or URI of a location that somebody asks for.
+
+    Raises InvalidDefinition if it names no place that this platform can use, or one that overlaps
+    the warehouse's own directories, the place of another database, or another table.
+    """
+    where = _spelt(table, wanted)
+    root = metastore.places.root
+    inside = path_from(root, where) if root else None
+    if inside:
+        _refuse_reserved(table, where, inside)
+    for what, place in _reserved(metastore):
+        if path_from(place, where) is not None or path_from(where, place) is not None:
+            raise InvalidDefinition(
+                f"{table}: {where} and {place}, {what}, enclose each other; give it a directory of"
+                " its own"
+            )
+    refuse_overlap(metastore, table, where)
+    return where
+
+
+def _spelt(table: str, wanted: str) -> str:
+    """Raises InvalidDefinition."""
+    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in wanted):
+        raise InvalidDefinition(f"{table}: the location {wanted!r} has a control character")
+    where = absolute(wanted)
+    if not is_uri(where):
+        return where
+    scheme, _, rest = where.partition("://")
+    host, *parts = rest.split("/")
+    if scheme not in _REMOTE or not host:
+        raise InvalidDefinition(
+            f"{table}: {wanted} is in no file system that is known; write a path, or s3://bucket/…"
+        )
+    if {"", ".", ".."} & {*parts} or not parts or set("?#") & {*rest}:
+        raise InvalidDefinition(
+            f"{table}: {wanted} is not the plain address of a directory; write"
+            " s3://bucket/directory without `..`, empty parts, `?` and `#`"
+        )
+    return where
+
+
+def _refuse_reserved(table: str, where: str, inside: str) -> None:
+    """`inside`: the path from the warehouse's root."""
+    first, *rest = inside.split("/")
+    own = f"{table.partition('.')[0]}.db"
+    if any(is_hidden(part) for part in (first, *rest)):
+        raise InvalidDefinition(
+            f"{table}: {where} is in a hidden directory of the warehouse, which the platform uses;"
+            " give it another one"
+        )
+    if first.lower().endswith(".db") and (first.casefold() != own.casefold() or not rest):
+        raise InvalidDefinition(
+            f"{table}: {where} is the place of database {first[:-3]}, or in it; give it a directory"
+            f" of its own, such as in {own}"
+        )
+
+
+def _reserved(metastore: Metastore) -> Iterator[tuple[str, str]]:
+    directory = str(metastore.status()["directory"])
+    if os.path.isdir(directory):
+        yield "the directory of the metastore", directory
+    archive = metastore.settings().get(_ARCHIVE, "")
+    if archive:
+        yield f"the archive of the metastore ({_ARCHIVE})", archive
+
+
+def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
+    """Raises InvalidDefinition if the directory encloses the warehouse or overlaps another table,
+    whichever symbolic links or letter cases name it."""
+    root = metastore.places.root
+    if path_from(where, root) is not None:
+        raise InvalidDefinition(
+            f"{table}: {where} encloses the warehouse {root}; give it a directory of its own"
+        )
+    mine = _Place(where)
+    for other in metastore.tables():
+        if other.name == table or other.location == where:  # the metastore refuses the latter
+            continue
+        theirs = _Place(other.location)
+        if mine.path_from(theirs) is not None or theirs.path_from(mine) is not None:
+            raise InvalidDefinition(
+                f"{table}: {where} and {other.location}, where {other.name} is,"
+                " enclose each other; give it a directory of its own"
+            )
+
+
+def confine(metastore: Metastore, table: str, where: str, roots: str, setting: str) -> None:
+    """Raises InvalidDefinition unless the location is inside the warehouse or one of `roots`, the
+    comma separated value of `setting`."""
+    places = [metastore.places.root, *filter(None, (part.strip() for part in roots.split(",")))]
+    if not any(path_from(place, where) for place in places):
+        raise InvalidDefinition(
+            f"{table}: the location {where} is outside of the warehouse; an administrator may allow"
+            f" other directories by {setting}"
+        )
+
+
+def path_from(root: str, where: str) -> str | None:
+    """The path from a directory to a location in it, empty if it is the same; None if it is
+    outside. On this machine, directories are compared, not their names."""
+    return _Place(where).path_from(_Place(root))
+
+
+class _Place:
+    """A location, with the directories above it that exist."""
+
+    def __init__(self, location: str) -> None:
+        where = absolute(location)
+        self.remote = is_uri(where)
+        self.text = where.replace("s3a://", "s3://", 1) if self.remote else os.path.realpath(where)
+        self._above: list[tuple[tuple[int, int] | None, str]] | None = None
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        return None if self.remote else _identity(self.text)
+
+    def path_from(self, root: _Place) -> str | None:
+        if self.text == root.text:
+            return ""
+        if self.remote or root.remote:
+            return below(self.text, root.text) if self.remote and root.remote else None
+        inside = below(self.text, root.text.rstrip("/"))
+        target = root.identity if inside is None else None
+        if target is None:
+            return inside
+        return next((rest for identity, rest in self._chain() if identity == target), None)
+
+    def _chain(self) -> list[tuple[tuple[int, int] | None, str]]:
+        """It and each directory above it, with the path from there."""
+        if self._above is None:
+            self._above, rest, path = [], "", self.text
+            while True:
+                self._above.append((_identity(path), rest))
+                above, name = os.path.split(path)
+                if above == path:
+                    break
+                rest, path = f"{name}/{rest}".rstrip("/"), above
+        return self._above
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
