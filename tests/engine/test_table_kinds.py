@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from acid_platform.engine.spark import scan
 from acid_platform.errors import (
     BucketColumnUpdate,
     InvalidDefinition,
+    NeedsSpark,
     UnsupportedLayout,
     UnsupportedStatement,
     WrongType,
@@ -324,3 +325,49 @@ def test_queries_of_other_columns_of_files_without_acid_columns_share_a_frame(
         assert opened.sql("SELECT max(v) FROM db.o").collect() == [("b",)]
         assert opened.sql("SELECT sum(id) FROM db.o").collect() == [(3,)]
     assert built == [None]
+
+
+@pytest.mark.parametrize("stored", ["orc", "parquet", "json", "csv", "text"])
+def test_every_verb_takes_every_format_or_says_that_it_needs_spark(
+    warehouse: Warehouse, stored: str
+) -> None:
+    name = f"db.verbs_{stored}"
+    kept = {"transactional_properties": "insert_only", "acid.format": stored}
+    table = warehouse.create_table(name, "id int, v string", properties=kept)
+    rows = [(1, "a"), (2, "b"), (3, None)]
+
+    def same(read: pa.Table) -> bool:
+        return sorted(map(tuple, map(dict.values, read.to_pylist()))) == rows
+
+    with warehouse.using("auto"):
+        assert table.insert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]) == 2
+        warehouse.sql(f"INSERT INTO {name} VALUES (3, NULL)")
+        assert same(table.read().toArrow())
+        assert same(warehouse.sql(f"SELECT * FROM {name}").to_arrow())
+        counted = warehouse.sql(f"SELECT count(*) AS n FROM {name} WHERE id > 1").to_arrow()
+        assert counted.to_pylist() == [{"n": 2}]
+        assert table.read(where="v = 'a'").count() == 1
+        warehouse.sql(f"CREATE TABLE db.copy_{stored} AS SELECT * FROM {name}")
+        assert same(warehouse.table(f"db.copy_{stored}").to_arrow())
+        assert table.overwrite([{"id": one, "v": v} for one, v in rows]) == 3
+    by_arrow: dict[str, Callable[[], bool]] = {
+        "to_arrow": lambda: same(table.to_arrow()),
+        "to_arrow(where=)": lambda: table.to_arrow(where="id = 1").num_rows == 1,
+        "count(where=)": lambda: table.count("id > 1") == 2,
+        "SELECT": lambda: same(warehouse.sql(f"SELECT * FROM {name}").to_arrow()),
+        "WHERE": lambda: (
+            warehouse.sql(f"SELECT * FROM {name} WHERE id = 2").to_arrow().num_rows == 1
+        ),
+        "INSERT": lambda: (
+            warehouse.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE 1 = 0") is not None
+        ),
+    }
+    assert table.count() == 3
+    with warehouse.using("local"):
+        for what, verb in by_arrow.items():
+            if stored in ("orc", "parquet"):
+                assert verb(), what
+            else:
+                with pytest.raises(NeedsSpark, match=stored):
+                    verb()
+    assert table.count() == 3
