@@ -19,6 +19,7 @@ from pyarrow import orc, parquet
 
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
@@ -80,6 +81,8 @@ class Wanted(Protocol):
     def row_id(self) -> bool: ...
     @property
     def as_stored(self) -> bool: ...
+    @property
+    def format(self) -> FileFormat: ...
     @property
     def schema(self) -> pa.Schema: ...
 
