@@ -214,11 +214,18 @@ def _operand(node: exp.Expr) -> bool:
     match node:
         case exp.Column():
             return isinstance(node.this, exp.Identifier)
-        case exp.Literal() | exp.Null() | exp.Boolean():
+        case exp.Literal():
+            return not node.is_string or _means_itself(node.name)
+        case exp.Null() | exp.Boolean():
             return True
         case exp.Neg() | exp.Cast():
-            return isinstance(node.this, exp.Literal)
+            return isinstance(node.this, exp.Literal) and _operand(node.this)
     return False
+
+
+def _means_itself(text: str) -> bool:
+    """Whether a literal is the same text to every parser: nothing in it was or looks escaped."""
+    return text.isprintable() and not set(text) & set("\\'\"$")
 
 
 def _renamed(
