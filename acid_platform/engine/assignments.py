@@ -8,6 +8,7 @@ from acid_platform.engine.merge_clauses import MergeClause
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
 from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.reading.known_columns import require_columns, unknown_column
 from acid_platform.reading.predicates import columns_of
@@ -81,7 +82,7 @@ def inserted_values(
         for name in others:
             if name.lower() not in read:
                 raise unknown_column(name, table, known)
-    return {name.lower(): quoted_name(name) for name in own}
+    return {name.lower(): quoted(name) for name in own}
 
 
 def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:
@@ -91,7 +92,3 @@ def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:
         texts += [clause.condition] if clause.condition is not None else []
         texts += (clause.values or {}).values()
     return texts
-
-
-def quoted_name(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -10,7 +10,7 @@ import dagster as dg
 
 from acid_platform.errors import InvalidDefinition, NoSuchPartition
 from acid_platform.layout.partitions import DEFAULT_PARTITION, as_written, parse_partition
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 
 PartitionText = str | Mapping[str, str]
@@ -112,7 +112,7 @@ class Scope:
         return " OR ".join(
             "("
             + " AND ".join(
-                f"`{name}` = {literal(value, name in self.quoted)}"
+                f"{quoted(name)} = {literal(value, name in self.quoted)}"
                 for name, value in values.items()
             )
             + ")"

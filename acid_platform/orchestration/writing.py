@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
@@ -134,7 +135,7 @@ def _upsert(table: TransactionTable, rows: BodyRows, out: AcidOut, _scope: Scope
     table.merge(
         kept.rows,
         _on(key),
-        when_matched_update={name: f"s.`{name}`" for name in kept.names if name not in fixed}
+        when_matched_update={name: f"s.{quoted(name)}" for name in kept.names if name not in fixed}
         or None,
         when_not_matched_insert="*",
     )
@@ -181,4 +182,4 @@ def _with_keys(rows: BodyRows, key: Sequence[str], table: str) -> BodyRows:
 
 
 def _on(key: Sequence[str]) -> str:
-    return " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
+    return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)

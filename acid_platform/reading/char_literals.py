@@ -7,19 +7,19 @@ change before Spark sees it, which is rare: all other texts are returned as they
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 
 from sqlglot import TokenType, exp, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import UnsupportedStatement
+from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType
+from acid_platform.reading.grammar import SparkSql
 
 _COMPARISONS = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif,
     exp.In, exp.Between, exp.Case,
 )  # fmt: skip
-_TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
 
 
 def comparable(text: str, tables: Mapping[str, Iterable[Column]]) -> str:
@@ -34,18 +34,17 @@ def comparable(text: str, tables: Mapping[str, Iterable[Column]]) -> str:
     if not names.any_char:
         return text
     try:
-        tokens = tokenize(text, read="spark")
+        text = canonical(text)
+        tokens = tokenize(text, read=SparkSql)
     except SqlglotError:  # Spark says what is wrong with it
         return text
-    blank = [t for t in tokens if t.token_type in _TEXTS and t.text.endswith(" ")]
+    blank = [t for t in tokens if t.token_type is TokenType.STRING and t.text.endswith(" ")]
     if not blank:
         return text
     try:
-        tree = parse_one(text, read="spark")
+        tree = parse_one(text, read=SparkSql)
     except SqlglotError as error:
         raise _unclear(blank[0].text) from error
-    if any(a.token_type in _TEXTS and b.token_type in _TEXTS for a, b in pairwise(tokens)):
-        raise _unclear(blank[0].text)
     names.add_aliases(tree)
     verdicts: dict[str, set[bool]] = {}
     for literal in tree.find_all(exp.Literal):

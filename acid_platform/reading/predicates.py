@@ -18,9 +18,15 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partitions import partition_segment
-from acid_platform.layout.sql_text import refuse_half_characters, sql_string
+from acid_platform.layout.sql_text import (
+    canonical,
+    quoted,
+    refuse_half_characters,
+    sql_string,
+)
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.reading import literals
+from acid_platform.reading.grammar import SparkSql
 from acid_platform.storage.arrow_types import partition_value
 
 _UNKNOWN = object()
@@ -47,7 +53,7 @@ def parse(text: str) -> exp.Expr:
     """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
     refuse_half_characters(text)
     try:
-        return sqlglot.parse_one(text, dialect="spark", into=exp.Condition)
+        return sqlglot.parse_one(canonical(text), dialect=SparkSql, into=exp.Condition)
     except SqlglotError as error:
         raise InvalidExpression(
             f"{text!r} is not a SQL condition{_where(error)}; write it as you would after WHERE"
@@ -84,12 +90,13 @@ def partition_condition(name: str, columns: Sequence[Column]) -> str:
     for segment, column in zip(name.split("/"), columns, strict=False):
         _, value = partition_segment(segment) or ("", None)
         if value is None:
-            terms.append(f"`{column.name}` IS NULL")
+            terms.append(f"{quoted(column.name)} IS NULL")
             continue
-        quoted = sql_string(value)
+        literal = sql_string(value)
         prefix = {"date": "DATE ", "timestamp": "TIMESTAMP "}.get(column.type.kind, "")
         terms.append(
-            f"`{column.name}` = " + (value if column.type.kind in _BARE else f"{prefix}{quoted}")
+            f"{quoted(column.name)} = "
+            + (value if column.type.kind in _BARE else f"{prefix}{literal}")
         )
     return " AND ".join(terms)
 

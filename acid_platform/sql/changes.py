@@ -11,6 +11,7 @@ from sqlglot import exp
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.group_commit import interval_ms
+from acid_platform.layout.sql_text import quoted
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
@@ -28,7 +29,7 @@ from acid_platform.sql.statements import (
     Update,
     When,
 )
-from acid_platform.sql.text import Expression, Query, query, quoted
+from acid_platform.sql.text import Expression, Query, query
 from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.sql_text import quoted
 from acid_platform.reading.known_columns import unresolved_column
 from acid_platform.sql.scopes import cte_of, full_name, members, visible_selects
-from acid_platform.sql.text import Edit, Expression, edited, place, quoted, span
+from acid_platform.sql.text import Edit, Expression, edited, place, span
 from acid_platform.sql.time_travel import changes_between
 
 ColumnsOf = Callable[[str], Sequence[str]]

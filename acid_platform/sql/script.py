@@ -6,23 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PIECE = re.compile(
-    r"""(?P<comment>--[^\n]*|/\*.*?\*/)
-      | (?P<quoted>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `[^`]*`)
-      | (?P<end>;)
-      | (?P<space>\s+)
-      | .""",
-    re.DOTALL | re.VERBOSE,
-)
+from acid_platform.layout.sql_text import pieces
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A statement as the user wrote it."""
+    """A statement as the user wrote it, in its canonical form (`layout.sql_text`)."""
 
     text: str
     plain: str
-    """The text without comments and on one line, by which commands are recognised."""
+    """The text on one line, by which commands are recognised."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -31,18 +24,20 @@ class Written:
 
 
 def split(script: str) -> tuple[Written, ...]:
-    """The statements between semicolons that are not in quotes or comments."""
+    """The statements between semicolons that are not in quotes or comments.
+
+    Raises InvalidExpression for a comment that is not closed.
+    """
     return tuple(_split(script))
 
 
 def _split(script: str) -> Iterator[Written]:
-    start, plain = 0, ""
-    for piece in _PIECE.finditer(f"{script}\n;"):
-        if piece["end"]:
-            if plain.strip():
-                yield Written(script[start : piece.start()].strip(), plain.strip())
-            start, plain = piece.end(), ""
-        elif piece["comment"] or piece["space"]:
-            plain += "" if plain.endswith(" ") else " "
-        else:
-            plain += piece[0]
+    text: list[str] = []
+    for piece in (*pieces(script, several=True), ";"):
+        if piece != ";":
+            text.append(piece)
+            continue
+        plain = "".join(" " if part == "\n" else part for part in text).strip()
+        if plain:
+            yield Written("".join(text).strip(), plain)
+        text = []

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.names import ColumnsOf, resolve
 from acid_platform.sql.pruning import conditions, needed_columns
 from acid_platform.sql.scopes import direct_tables, full_name, stored_tables
-from acid_platform.sql.text import Edit, Query, edited, place, quoted, span, tokens_of, word
+from acid_platform.sql.text import Edit, Query, edited, place, span, tokens_of, word
 
 
 @dataclass(frozen=True, slots=True)

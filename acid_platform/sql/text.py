@@ -12,12 +12,15 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.dialect import DialectType
 from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.layout.sql_text import canonical
+from acid_platform.reading.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_known_words
 
-DIALECT = "spark"
+DIALECT = SparkSql
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,6 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
     return "".join((*parts, text[end:]))
 
 
-def quoted(name: str) -> str:
-    """A name in Spark's SQL."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def tokens_of(text: str) -> list[Token]:
     """The tokens of a text, with their places in it. Raises InvalidExpression."""
     try:
@@ -90,6 +88,7 @@ def query(text: str) -> Query:
 
     Raises InvalidExpression if it can't be parsed, UnsupportedStatement if it is no query.
     """
+    text = canonical(text)
     known = with_known_words(text, tokens_of(text))
     tree = parsed(known)
     if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
@@ -107,10 +106,13 @@ def query(text: str) -> Query:
 @lru_cache(256)
 def expression(text: str) -> Expression:
     """An expression. Raises InvalidExpression if it can't be parsed."""
+    text = canonical(text)
     return Expression(text, parsed(text, exp.Condition))
 
 
-def parsed(text: str, into: type[exp.Expr] | None = None, dialect: str = DIALECT) -> exp.Expr:
+def parsed(
+    text: str, into: type[exp.Expr] | None = None, dialect: DialectType = DIALECT
+) -> exp.Expr:
     """What sqlglot makes of a text. Raises InvalidExpression."""
     try:
         if into is None:

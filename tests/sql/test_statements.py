@@ -326,7 +326,7 @@ def test_a_script_ends_statements_at_semicolons_outside_of_quotes_and_comments()
     """
     assert [one.plain for one in split(script)] == [
         "use d",
-        """INSERT INTO t VALUES ('a;b', "c;d"), ('it\\'s;')""",
+        """INSERT INTO t VALUES ('a;b', 'c;d'), ('it\\'s;')""",
         "SELECT `x;y` FROM t",
     ]
     assert isinstance(parse(split(script)[2]), Query)

@@ -14,6 +14,7 @@ from acid_platform.engine.queries import Condition, SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.sql_text import quoted
 
 
 def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
@@ -23,7 +24,7 @@ def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
     names = [*(column.name for column in scan.partition_columns), ROW_ID_COLUMN]
-    selection = ", ".join(f"`{name}`" for name in names)
+    selection = ", ".join(map(quoted, names))
     own = SourceRead(scan, None, where.pruning, row_id=True)
     sources = {**where.sources, where.target: own}
     try:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import pairwise
 
-from sqlglot import TokenType, exp, tokenize
+from sqlglot import exp
 
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
@@ -34,9 +33,10 @@ from acid_platform.engine.local.types import (
     text,
     widest,
 )
-from acid_platform.errors import InvalidExpression, NeedsSpark
+from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.reading import literals
+from acid_platform.reading.known_columns import is_word
 from acid_platform.reading.predicates import parse
 
 
@@ -50,9 +50,6 @@ def translate_condition(condition: str, scope: Scope) -> str:
 
 def translate_value(value: str, scope: Scope) -> Typed:
     """An expression over the columns of a scope. Raises as `translate_condition`."""
-    tokens = tokenize(value, read="spark")
-    if any(a.token_type == b.token_type == TokenType.STRING for a, b in pairwise(tokens)):
-        raise NeedsSpark("two texts side by side")  # for Spark a quote in a text, not for sqlglot
     return Translator(scope).value(parse(value))
 
 
@@ -101,7 +98,12 @@ class Translator:
     def _column(self, node: exp.Column) -> Typed:
         if isinstance(node.this, exp.Star):
             raise NeedsSpark("* inside an expression")
-        return self._usable([part.name for part in node.parts])
+        try:
+            return self._usable([part.name for part in node.parts])
+        except UnknownColumn:
+            if is_word(node):  # a function that is written without parentheses
+                raise NeedsSpark(node.name) from None
+            raise
 
     def _dot(self, node: exp.Dot) -> Typed:
         if not all(isinstance(part, exp.Identifier) for part in node.parts):

@@ -30,6 +30,7 @@ from acid_platform.engine.local.types import (
 )
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
+from acid_platform.reading.grammar import SparkSql
 
 Takes = Literal[
     "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",
@@ -358,8 +359,8 @@ def _patterns() -> dict[type[exp.Expr], list[tuple[exp.Expr, Function]]]:
     """The calls as sqlglot parses them, as they are written here and as it writes them itself."""
     found: dict[type[exp.Expr], list[tuple[exp.Expr, Function]]] = {}
     for function in FUNCTIONS:
-        written = sqlglot.parse_one(function.call, dialect="spark")
-        again = sqlglot.parse_one(written.sql("spark"), dialect="spark")
+        written = sqlglot.parse_one(function.call, dialect=SparkSql)
+        again = sqlglot.parse_one(written.sql("spark"), dialect=SparkSql)
         for pattern in (written,) if written == again else (written, again):
             found.setdefault(type(pattern), []).append((pattern, function))
     return found

@@ -20,6 +20,8 @@ from acid_platform.engine.local.types import duckdb_type, of_value
 from acid_platform.engine.queries import Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.errors import NeedsSpark, UnknownColumn
+from acid_platform.layout.sql_text import canonical
+from acid_platform.reading.grammar import SparkSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +66,7 @@ _TRANSLATED: Recent[object, _Translated] = Recent(256)
 
 def _translate(text: str, sources: Sources) -> _Translated:
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:
         raise NeedsSpark("a query that sqlglot can't parse") from error
     if any(read.file_name for read in sources.values()):

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 
 BUCKET_OF_ROW = "__bucket"
@@ -24,7 +25,7 @@ def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
         return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
 
     hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
-    hashed: Column = hash_of(*(F.col(f"`{name}`") for name in buckets.columns))
+    hashed: Column = hash_of(*(F.col(quoted(name)) for name in buckets.columns))
     return hashed
 
 

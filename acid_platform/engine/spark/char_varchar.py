@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import TOO_LONG
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.engine.spark.few_calls import selected
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, parse_type
 
 _TYPE, _OF_SPARK = "__acid_type", "__CHAR_VARCHAR_TYPE_STRING"
@@ -114,18 +115,19 @@ def to_be_stored(frame: DataFrame, columns: Sequence[Column], table: str) -> Dat
     the job (TOO_LONG), where Hive would cut it silently.
     """
     stored = {
-        column.name: _stored(f"`{column.name}`", column, table)
+        column.name: _stored(quoted(column.name), column, table)
         for column in columns
         if has_char_or_varchar(column.type)
     }
     if not stored:
         return frame
     # A selection of its own: each value is used twice, and must be computed once.
-    return frame.selectExpr(
-        *(
-            f"{stored[name]} AS `{name}`" if name in stored else f"`{name}`"
+    return selected(
+        frame,
+        [
+            f"{stored[name]} AS {quoted(name)}" if name in stored else quoted(name)
             for name in frame.columns
-        )
+        ],
     )
 
 
@@ -183,7 +185,7 @@ def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
             )
         case "struct":
             fields = ", ".join(
-                f"'{name}', " + _mapped(f"{value}.`{name}`", child, leaf, depth + 1)
+                f"{sql_string(name)}, " + _mapped(f"{value}.{quoted(name)}", child, leaf, depth + 1)
                 for name, child in hive.children
             )
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"

@@ -13,8 +13,8 @@ from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
-from acid_platform.engine.spark.spark_types import quoted
 from acid_platform.layout.formats import ORC
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.storage.key_sums import MODULUS
 

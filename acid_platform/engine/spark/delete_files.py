@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import ALL, NO_FIELD
 from acid_platform.engine.spark.failures import NO_DELETE
-from acid_platform.engine.spark.few_calls import orc_frame, selected
+from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
 from acid_platform.engine.spark.source_frames import COMPLETE
 from acid_platform.layout import schema
 from acid_platform.layout.sql_text import sql_string
@@ -39,7 +39,7 @@ def deleted_in_files(
         *valid,
     ]
     return selected(
-        events.filter(" AND ".join(tests)),
+        events.filter(sent(spark, " AND ".join(tests))),
         [
             f"{ordinal} AS e",
             f"{schema.ORIGINAL_TRANSACTION} AS w",

@@ -18,9 +18,10 @@ from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
-from acid_platform.engine.spark.spark_types import cast_text, quoted, require_assignable
+from acid_platform.engine.spark.spark_types import cast_text, require_assignable
 from acid_platform.engine.spark.write import StatementRows, arranged
 from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.char_literals import comparable
 from acid_platform.storage.task_files import RowKind

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
+from pyspark.errors import AnalysisException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,12 +24,17 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
 
-from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.errors import InvalidExpression
+from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.errors import InvalidExpression, SparkMisconfigured
+from acid_platform.layout.sql_text import for_spark, quoted
 
 _BETWEEN = "\x1f"
 """Separates expressions on their way to the JVM."""
 
+SUBSTITUTION = "spark.sql.variable.substitute"
+"""The setting by which Spark replaces `${name}` anywhere in a text by a setting or a variable."""
+
+_NO_CONDITION = "FILTER_NOT_BOOLEAN"
 _LIST = "java.util.ArrayList"
 _PYTHON = "org.apache.spark.api.python"
 _SQL = "org.apache.spark.sql"
@@ -38,17 +44,45 @@ _members: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """What is looked up in the JVM of a gateway's client once, by name."""
 
 
+def sent(spark: SparkSession, text: str) -> str:
+    """The text as every parser of Spark reads it, whatever the settings of the session.
+
+    Raises InvalidExpression for a text that is no SQL, SparkMisconfigured if the session would
+    replace `${…}` in the name of a column.
+    """
+    text = for_spark(text)
+    if "${" in text and str(spark.conf.get(SUBSTITUTION)).lower() != "false":
+        raise SparkMisconfigured(
+            f"this Spark session would replace the variable in {text[text.index('${') :]!r}; call"
+            f" spark.conf.set({SUBSTITUTION!r}, 'false') to read or write a column of such a name"
+        )
+    return text
+
+
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class by its full name; `spark._jvm.a.b.C` would ask the JVM about each part of it."""
     return JavaClass(name, spark._jvm._gateway_client)  # type: ignore[union-attr]
 
 
 def selected(frame: DataFrame, expressions: Sequence[str]) -> DataFrame:
-    """`frame.selectExpr(*expressions)`. Raises Spark's exceptions."""
+    """`frame.selectExpr(*expressions)`. Raises Spark's exceptions and as `sent`."""
+    spark = frame.sparkSession
+    texts = [sent(spark, text) for text in expressions]
     if isinstance(frame, ClassicFrame):
-        spark = frame.sparkSession
-        return ClassicFrame(frame._jdf.selectExpr(passed(spark, expressions)), spark)
-    return frame.selectExpr(*expressions)
+        return ClassicFrame(frame._jdf.selectExpr(passed(spark, texts)), spark)
+    return frame.selectExpr(*texts)
+
+
+def filtered(frame: DataFrame, condition: str) -> DataFrame:
+    """The rows for which the condition is true. Raises Spark's exceptions and as `sent`."""
+    text = sent(frame.sparkSession, condition)
+    try:
+        return analysed(frame.filter(text))
+    except AnalysisException as error:
+        kind = (error.getMessageParameters() or {}).get("type", "")
+        if not str(error.getCondition()).endswith(_NO_CONDITION) or kind != '"VOID"':
+            raise
+        return frame.filter("false")  # NULL is a condition that no row fulfils
 
 
 def sorted_within(frame: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -61,7 +95,8 @@ def sorted_within(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def expression(spark: SparkSession, text: str) -> Column:
-    """`F.expr(text)`. Raises Spark's exceptions."""
+    """`F.expr(text)`. Raises Spark's exceptions and as `sent`."""
+    text = sent(spark, text)
     if not hasattr(spark, "_jsparkSession"):
         return F.expr(text)
     make = _member(spark, "expr", lambda: java_class(spark, "org.apache.spark.sql.functions").expr)
@@ -79,7 +114,7 @@ def mapped_in_arrow(
         return frame.mapInArrow(work, answer)
     spark = frame.sparkSession
     # The function's arguments only tell Spark that all columns are read: one stands for all.
-    columns = expression(spark, f"struct({', '.join(f'`{name}`' for name in names)})")
+    columns = expression(spark, f"struct({', '.join(map(quoted, names))})")
     command: bytes = _pickled((work, answer))
     if len(command) > _MOST_COMMAND:
         function = pandas_udf(work, answer, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
@@ -137,9 +172,11 @@ def orc_frame(
 def over_frames(spark: SparkSession, text: str, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The result of a query, in which names without a database stand for the frames.
 
-    Raises Spark's exceptions. Given as arguments of `spark.sql`, each frame would become a view,
-    which takes as long as the analysis of the query. As a common table expression it takes a call.
+    Raises Spark's exceptions and as `sent`. Given as arguments of `spark.sql`, each frame would
+    become a view, which takes as long as the analysis of the query. As a common table expression it
+    takes a call.
     """
+    text = sent(spark, text)
     if not frames:
         return spark.sql(text)
     if not hasattr(spark, "_jsparkSession"):  # Spark treats every brace as a placeholder

@@ -15,13 +15,12 @@ from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import (
     cast_text,
     hive_type,
-    quoted,
     require_assignable,
     spark_schema,
     type_text,
 )
 from acid_platform.errors import InvalidDefinition, UnknownColumn
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.known_columns import unknown_column
 from acid_platform.storage.arrow_types import declared_columns

@@ -23,8 +23,9 @@ from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar
 from acid_platform.engine.spark.delete_test import ReadRows, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import parsed, passed, selected
 from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
-from acid_platform.engine.spark.spark_types import quoted, spark_schema
+from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.sources import Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys

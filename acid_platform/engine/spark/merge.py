@@ -26,11 +26,12 @@ from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.scan import ScanBuilder
-from acid_platform.engine.spark.spark_types import quoted, type_text
+from acid_platform.engine.spark.spark_types import type_text
 from acid_platform.engine.spark.write import BITS, arranged, write_statement
 from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.reading.char_literals import comparable
 from acid_platform.reading.predicates import columns_of

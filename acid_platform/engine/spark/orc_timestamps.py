@@ -9,7 +9,7 @@ would read 1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
 from __future__ import annotations
 
 from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import TIMESTAMPS, HiveType
 from acid_platform.layout.types import Column as TableColumn
 
@@ -46,7 +46,8 @@ def _checked(value: str, kind: HiveType, column: TableColumn, depth: int) -> str
             )
         case "struct":
             fields = ", ".join(
-                f"{sql_string(name)}, " + _checked(f"{value}.`{name}`", child, column, depth + 1)
+                f"{sql_string(name)}, "
+                + _checked(f"{value}.{quoted(name)}", child, column, depth + 1)
                 for name, child in kind.children
             )
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 
 _LINE = "value"
@@ -89,7 +90,7 @@ def _line(stored: FileFormat, columns: Sequence[str]) -> Column:
     delimiter, null = stored.options["delimiter"], stored.options["null"]
     fields = []
     for name in columns:
-        text = F.col(f"`{name}`").cast("string")
+        text = F.col(quoted(name)).cast("string")
         lost = text.contains(delimiter) | text.rlike("[\r\n]") | (text == null)
         message = F.concat(
             F.lit(

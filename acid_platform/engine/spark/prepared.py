@@ -14,8 +14,9 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
-from acid_platform.engine.spark.few_calls import passed
+from acid_platform.engine.spark.few_calls import passed, selected, sent
 from acid_platform.engine.spark.timeless import settings_of, timeless
+from acid_platform.layout.sql_text import quoted
 
 _KEY_BYTES = 24
 """Of a deleted key, in a join; a bitmap takes less."""
@@ -81,11 +82,11 @@ class _Prepared:
     def again(self, spark: SparkSession, chosen: Sequence[str] | None) -> DataFrame:
         """The frame, or only the chosen columns."""
         names = self.columns if chosen is None else tuple(chosen)
-        selection = [f"`{name}` AS `{name}`" for name in names]
+        selection = [f"{quoted(name)} AS {quoted(name)}" for name in names]
         if not isinstance(self.frame, ClassicFrame):
-            return self.frame.selectExpr(*selection)
+            return selected(self.frame, selection)
         if (texts := self.passed.get(names)) is None:
-            texts = passed(spark, selection)
+            texts = passed(spark, [sent(spark, text) for text in selection])
             if len(self.passed) < _SELECTIONS:
                 self.passed[names] = texts
         return ClassicFrame(self.frame._jdf.selectExpr(texts), spark)

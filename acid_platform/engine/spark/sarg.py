@@ -18,7 +18,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from acid_platform.engine.spark.cache import kept
 from acid_platform.engine.spark.char_varchar import has_char_or_varchar
 from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.few_calls import java_class
+from acid_platform.engine.spark.few_calls import filtered, java_class
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.engine.spark.timeless import settings_of, timeless
 from acid_platform.layout.schema import ROW_ID_COLUMN
@@ -132,7 +132,7 @@ def _filters(spark: SparkSession, columns: Sequence[Column], where: str) -> list
 
     with raise_as_ours():
         none = kept(spark, ("empty", *columns), 0, empty)
-        plan = none._jdf.filter(where).queryExecution().optimizedPlan()
+        plan = filtered(none, where)._jdf.queryExecution().optimizedPlan()
     if plan.nodeName() != "Filter":
         return []
     strategy = getattr(java_class(spark, f"{_SOURCES}.DataSourceStrategy$"), "MODULE$")

@@ -19,6 +19,7 @@ from acid_platform.engine.spark.acid_format import has_acid_format
 from acid_platform.engine.spark.char_varchar import marked
 from acid_platform.engine.spark.delete_test import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.few_calls import filtered, selected
 from acid_platform.engine.spark.live_rows import LiveFiles, divided, readable
 from acid_platform.engine.spark.prepared import prepared
 from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, KEYS, ROW_ID, WRITE_ID, key_fields
@@ -26,6 +27,7 @@ from acid_platform.engine.spark.spark_readers import SparkReaders
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.layout.sql_text import quoted
 from acid_platform.reading.char_literals import comparable
 from acid_platform.reading.predicates import columns_of
 from acid_platform.snapshot.sources import SourceKind
@@ -99,9 +101,9 @@ class ScanBuilder:
             return frame
         with raise_as_ours():
             if not self.filters_ids:
-                return frame.filter(self.where)
+                return filtered(frame, self.where)
             with_id = frame.selectExpr("*", ROW_ID_STRUCT)
-            return with_id.filter(self.where).drop(ROW_ID_COLUMN)
+            return filtered(with_id, self.where).drop(ROW_ID_COLUMN)
 
     def _empty(self) -> DataFrame:
         fields = [
@@ -180,7 +182,5 @@ def _built(
     names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
     if not (row_id or file_name) and names == [c.name for c in builder.columns] + partition:
         return frame
-    chosen = [f"`{name.lower()}`" for name in names]
-    return frame.selectExpr(
-        *chosen, *([ROW_ID_STRUCT] if row_id else []), *([FILE_NAME_COLUMN] if file_name else [])
-    )
+    virtual = [ROW_ID_STRUCT] * row_id + [FILE_NAME_COLUMN] * file_name
+    return selected(frame, [*(quoted(name.lower()) for name in names), *virtual])

@@ -13,6 +13,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from acid_platform.engine.spark import cluster, jvm
+from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.engine.spark.store_settings import executor_variables, store_settings
 from acid_platform.engine.spark.worker_sockets import socket_settings
@@ -51,6 +52,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        SUBSTITUTION: "false",  # a column may be called `${x}`
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         # What opening a file costs, in bytes read. With Spark's 4 MB, a few tiny files beside large
@@ -156,6 +158,12 @@ _REQUIRED = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
+    # What a text means, in every session as in the local engine (P33).
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 
 

@@ -20,14 +20,14 @@ from pyspark.sql import types as T
 from acid_platform.engine.spark.acid_columns import ALL, NO_FIELD, AcidColumns
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
-from acid_platform.engine.spark.few_calls import orc_frame
+from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
 from acid_platform.engine.spark.plain_files import read_plain
 from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.arrow_scan import ArrowScan
@@ -124,12 +124,15 @@ class SourceFrames:
             for field, name in zip(ids.fields, KEYS, strict=True)
         ]
         return self._marked(
-            frame.selectExpr(
-                *(f"`{name}`" for name in wanted),
-                *self._named(values),
-                *keys,
-                *([ENTITY] if with_entity else []),
-                *([FILE_NAME_COLUMN] if self.file_names else []),
+            selected(
+                frame,
+                [
+                    *map(quoted, wanted),
+                    *self._named(values),
+                    *keys,
+                    *([ENTITY] if with_entity else []),
+                    *([FILE_NAME_COLUMN] if self.file_names else []),
+                ],
             )
         )
 
@@ -167,12 +170,15 @@ class SourceFrames:
         acid = kind is SourceKind.ACID
         keys = decoded.keys() if acid else _NO_KEYS
         yield self._marked(
-            frame.selectExpr(
-                *self._stored(acid),
-                *self._named(values),
-                *(keys if with_keys else ()),
-                *([f"{entity} AS {ENTITY}"] if with_entity else []),
-                *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
+            selected(
+                frame,
+                [
+                    *self._stored(acid),
+                    *self._named(values),
+                    *(keys if with_keys else ()),
+                    *([f"{entity} AS {ENTITY}"] if with_entity else []),
+                    *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
+                ],
             )
         )
 
@@ -184,9 +190,9 @@ class SourceFrames:
         same = {} if acid or self.format.name != "orc" else _NOT_PUSHED
         return [
             same.get(column.type.kind, "{0}").format(
-                as_read(f"{prefix}`{column.name}`", column.type)
+                as_read(prefix + quoted(column.name), column.type)
             )
-            + f" AS `{column.name}`"
+            + f" AS {quoted(column.name)}"
             for column in self.columns
         ]
 
@@ -235,7 +241,7 @@ class SourceFrames:
         if kind is SourceKind.ACID:
             requested = decoded.schema(spark_schema(columns))
             frame = orc_frame(self.spark, uris, requested, {**COMPLETE, **self.options})
-            return frame.filter(" AND ".join([*decoded.tests(uris), *tests]))
+            return frame.filter(sent(self.spark, " AND ".join([*decoded.tests(uris), *tests])))
         if kind is SourceKind.RAW:
             return orc_frame(self.spark, uris, spark_schema(columns), COMPLETE)
         return read_plain(self.spark.read.options(**COMPLETE), uris, self.format, self.table)
@@ -251,7 +257,7 @@ class SourceFrames:
 
     def _named(self, values: Sequence[str]) -> list[str]:
         return [
-            f"{value} AS `{column.name}`"
+            f"{value} AS {quoted(column.name)}"
             for value, column in zip(values, self.partition_columns, strict=True)
         ]
 

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout import schema
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
 
 _SPARK: dict[str, T.DataType] = {
@@ -63,11 +63,6 @@ def type_text(hive: HiveType) -> str:
             return f"struct<{', '.join(fields)}>"
         case _:
             return spark_type(hive).simpleString()
-
-
-def quoted(name: str) -> str:
-    """A column's name as SQL writes it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def cast_text(value: str, given: T.DataType, hive: HiveType, depth: int = 0) -> str:

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.spark.failures import WIDE_ROWS, RowsTooWide
-from acid_platform.engine.spark.spark_types import quoted
-from acid_platform.layout.sql_text import sql_string
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column
 
 WIDEST = 20_000

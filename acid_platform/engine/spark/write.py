@@ -27,11 +27,11 @@ from acid_platform.engine.spark.few_calls import expression, selected, sorted_wi
 from acid_platform.engine.spark.orc_timestamps import storable
 from acid_platform.engine.spark.plain_writing import write_by_spark
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS
-from acid_platform.engine.spark.spark_types import quoted
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.layout.sql_text import quoted
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.orc_writer import WRITTEN_CODECS, require_codec

@@ -1,0 +1,183 @@
+"""sqlglot's dialect of Spark with the operators of Spark's parser: their order, and no others.
+
+sqlglot has one level for `&`, `^`, `|`, `||` and shifts, lets `<` bind before `=`, takes NOT for an
+operand and predicates one after another, and knows operators of other systems. Spark has, from the
+first to bind: unary `+ - ~`; `* / % DIV`; `+ - ||`; shifts; `&`; `^`; `|`; comparisons, `=` and
+`<=>` among them; one predicate such as LIKE, IN, BETWEEN or IS; NOT; AND; OR.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
+
+_COMPARISONS: dict[TokenType, type[exp.Binary]] = {
+    TokenType.EQ: exp.EQ,
+    TokenType.NEQ: exp.NEQ,
+    TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
+    TokenType.GT: exp.GT,
+    TokenType.GTE: exp.GTE,
+    TokenType.LT: exp.LT,
+    TokenType.LTE: exp.LTE,
+}
+_BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
+    (TokenType.PIPE, exp.BitwiseOr),
+    (TokenType.CARET, exp.BitwiseXor),
+    (TokenType.AMP, exp.BitwiseAnd),
+)
+"""The last to bind first."""
+_PREDICATES = (
+    TokenType.BETWEEN,
+    TokenType.ILIKE,
+    TokenType.IN,
+    TokenType.IS,
+    TokenType.LIKE,
+    TokenType.RLIKE,
+)
+
+
+def _pattern(kind: type[exp.Binary]) -> Any:
+    def parse(self: Any, this: exp.Expr) -> Any:
+        predicate = self.expression(kind(this=this, expression=self._parse_comparison()))
+        return self._parse_escape(predicate)
+
+    return parse
+
+
+class _Operators:
+    """Overrides sqlglot's parser, whose methods have these names."""
+
+    CONJUNCTION: ClassVar[Any] = {TokenType.AND: exp.And}
+    DISJUNCTION: ClassVar[Any] = {TokenType.OR: exp.Or}
+    FACTOR: ClassVar = {
+        TokenType.DIV: exp.IntDiv,
+        TokenType.MOD: exp.Mod,
+        TokenType.SLASH: exp.Div,
+        TokenType.STAR: exp.Mul,
+    }
+    UNARY_PARSERS: ClassVar = {
+        TokenType.PLUS: lambda self: self._plus(),
+        TokenType.TILDE: lambda self: self.expression(exp.BitwiseNot(this=self._parse_unary())),
+        TokenType.DASH: lambda self: self.expression(exp.Neg(this=self._parse_unary())),
+    }
+    RANGE_PARSERS: ClassVar = {
+        TokenType.BETWEEN: lambda self, this: self._parse_between(this),
+        TokenType.ILIKE: _pattern(exp.ILike),
+        TokenType.IN: lambda self, this: self._parse_in(this),
+        TokenType.IS: lambda self, this: self._parse_is(this),
+        TokenType.LIKE: _pattern(exp.Like),
+        TokenType.RLIKE: _pattern(exp.RegexpLike),
+    }
+
+    def _parse_equality(self: Any, parse_is: bool = True) -> Any:  # noqa: ARG002
+        if self._match(TokenType.NOT):
+            return self.expression(exp.Not(this=self._parse_equality()))
+        return self._parse_range()
+
+    def _parse_range(
+        self: Any,
+        this: exp.Expr | None = None,
+        parse_is: bool = False,  # noqa: ARG002
+    ) -> Any:
+        this = this or self._parse_comparison()
+        following = self._next if self._curr.token_type is TokenType.NOT else self._curr
+        if this is None or following.token_type not in self.RANGE_PARSERS:
+            return this
+        negated = self._match(TokenType.NOT)
+        if negated and following.token_type is TokenType.IS:
+            self.raise_error("NOT before IS")
+        self._advance()
+        predicate = self.RANGE_PARSERS[self._prev.token_type](self, this)
+        return self._negate_range(predicate) if negated else predicate
+
+    def _parse_comparison(self: Any, this: exp.Expr | None = None) -> Any:
+        this = this or self._parse_bitwise()
+        while True:
+            if self._match_set(_COMPARISONS):
+                kind = _COMPARISONS[self._prev.token_type]
+            elif self._joined(TokenType.NOT, TokenType.GT):
+                kind = exp.LTE
+            elif self._joined(TokenType.NOT, TokenType.LT):
+                kind = exp.GTE
+            else:
+                return this
+            this = self.expression(kind(this=this, expression=self._parse_bitwise()))
+
+    def _parse_bitwise(self: Any, level: int = 0) -> Any:
+        if level == len(_BITS):
+            return self._shifted()
+        token, kind = _BITS[level]
+        this = self._parse_bitwise(level + 1)
+        while self._match(token):
+            this = self.expression(kind(this=this, expression=self._parse_bitwise(level + 1)))
+        return this
+
+    def _shifted(self: Any) -> Any:
+        this = self._parse_term()
+        while True:
+            if self._joined(TokenType.GT, TokenType.GT, TokenType.GT):
+                sides = [this, self._parse_term()]
+                this = self.expression(exp.Anonymous(this="shiftrightunsigned", expressions=sides))
+            elif self._joined(TokenType.GT, TokenType.GT):
+                this = self.expression(
+                    exp.BitwiseRightShift(this=this, expression=self._parse_term())
+                )
+            elif self._joined(TokenType.LT, TokenType.LT):
+                this = self.expression(
+                    exp.BitwiseLeftShift(this=this, expression=self._parse_term())
+                )
+            else:
+                return this
+
+    def _parse_term(self: Any, parse_mod: bool = True) -> Any:
+        this = self._parse_factor(parse_mod=parse_mod)
+        while True:
+            if self._match(TokenType.DPIPE):
+                following = self._parse_factor(parse_mod=parse_mod)
+                this = self.expression(exp.DPipe(this=this, expression=following, safe=True))
+            elif self._match_set(self.TERM):
+                kind = self.TERM[self._prev.token_type]
+                following = self._parse_factor(parse_mod=parse_mod)
+                this = self.expression(kind(this=this, expression=following))
+            else:
+                return this
+
+    def _plus(self: Any) -> Any:
+        operand = self._parse_unary()
+        if isinstance(operand, exp.Literal) and not operand.is_string:
+            return operand
+        return self.expression(exp.Anonymous(this="positive", expressions=[operand]))
+
+    def _parse_between(self: Any, this: exp.Expr | None) -> Any:
+        low = self._parse_comparison()
+        if not self._match(TokenType.AND):
+            self.raise_error("BETWEEN needs AND")
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_comparison()))
+
+    def _parse_is_rhs(self: Any, distinct: bool = False) -> Any:
+        if distinct:
+            return self._parse_comparison()
+        if self._curr.token_type in (TokenType.NULL, TokenType.TRUE, TokenType.FALSE):
+            return self._parse_primary()
+        return exp.var("UNKNOWN") if self._match_text_seq("UNKNOWN") else None
+
+    def _joined(self: Any, *kinds: TokenType) -> bool:
+        """Matches tokens with nothing between them, which Spark takes for one operator."""
+        tokens = self._tokens[self._index : self._index + len(kinds)]
+        if [token.token_type for token in tokens] != list(kinds) or any(
+            before.end + 1 != after.start for before, after in pairwise(tokens)
+        ):
+            return False
+        self._advance(len(kinds))
+        return True
+
+
+class SparkSql(Spark):
+    """Spark's expressions."""
+
+    class Parser(_Operators, SparkParser):
+        pass

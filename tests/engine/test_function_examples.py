@@ -1,0 +1,103 @@
+"""Every example of Spark's documentation means in our texts what it means in Spark (P33)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from pyspark.errors import ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.expressions import translate_value
+from acid_platform.engine.local.failures import translated
+from acid_platform.engine.local.scope import Scope
+from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
+from acid_platform.layout.sql_text import for_spark
+from acid_platform.layout.types import Column
+from tests.engine.function_examples import Example, examples
+from tests.engine.local.differential import equal, plain
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def documented(spark: SparkSession) -> list[Example]:
+    return list(examples(spark))
+
+
+def test_P33_the_text_that_Spark_gets_means_the_example(
+    spark: SparkSession, documented: list[Example]
+) -> None:
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    assert len(documented) > 1200
+    wrong = []
+    for example in documented:
+        theirs = parser.parsePlan(example.statement)
+        if not theirs.sameResult(parser.parsePlan(for_spark(example.statement))):
+            wrong.append(example.statement)
+        try:
+            one = parser.parseExpression(example.expression)
+        except ParseException:
+            continue
+        assert parser.parseExpression(for_spark(example.expression)).toString() == one.toString()
+    assert wrong == []
+
+
+def computed(expression: str, literals: list[str]) -> tuple[Typed, object] | AcidError | None:
+    """What the local engine gives for an expression over columns with these values; None if it
+    leaves the expression to Spark."""
+    try:
+        values = [translate_value(literal, Scope.of({})) for literal in literals]
+        columns = [Column(f"c{i}", value.type) for i, value in enumerate(values)]
+        typed = translate_value(expression, Scope.of({"t": columns}))
+    except NeedsSpark:
+        return None
+    except (InvalidExpression, UnknownColumn) as error:
+        return error
+    with duckdb.connect() as connection:
+        named = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(values)) or "1 AS one"
+        connection.execute(f"CREATE TABLE t AS SELECT {named}")
+        try:
+            found = connection.sql(f"SELECT {typed.sql} AS v FROM t").to_arrow_table()
+        except duckdb.Error as error:
+            ours = translated(error)
+            assert ours is not None, (expression, error)
+            return ours
+    return typed, plain(found.column(0))[0]
+
+
+def test_P33_the_local_engine_gives_the_value_of_each_example_or_leaves_it(
+    spark: SparkSession, documented: list[Example]
+) -> None:
+    wrong, computed_here = [], 0
+    for example in documented:
+        for expression, literals in filter(
+            None, [(example.expression, []), example.with_columns()]
+        ):
+            ours = computed(expression, literals)
+            if ours is None:
+                continue
+            source = ""
+            if literals:
+                names = ", ".join(f"c{i}" for i in range(len(literals)))
+                source = f" FROM VALUES ({', '.join(literals)}) AS t({names})"
+            try:
+                frame = spark.sql(f"SELECT {expression} AS v{source}")
+                kind = frame.schema.fields[0].dataType.simpleString()
+                value = plain(frame.toArrow().column(0))[0]
+            except PySparkException as error:
+                if not isinstance(ours, AcidError):
+                    wrong.append(f"{expression} {literals}: {ours[1]!r}, in Spark {error!s:.200}")
+                continue
+            if isinstance(ours, AcidError):
+                wrong.append(f"{expression} {literals}: {value!r} in Spark, not {ours!r}")
+            else:
+                computed_here += 1
+                if not equal(value, ours[1]) or kind.replace("void", "") != str(
+                    ours[0].type
+                ).replace("void", ""):
+                    wrong.append(f"{expression} {literals}: {value!r} ({kind}), not {ours}")
+    assert wrong == []
+    assert computed_here > 200
