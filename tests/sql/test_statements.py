@@ -288,7 +288,7 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
     [
         ("SELECT id FROM t WHERE", "not Hive SQL"),
         ("SELECT (1", "not Hive SQL"),
-        ("SELECT 'a", "not Hive SQL"),
+        ("SELECT 'a", "a quote is not closed"),
         ("DELETE t WHERE a = 1", "DELETE needs FROM"),
         ("MERGE INTO t USING (SELECT 1 AS a) ON a = 1 WHEN MATCHED THEN DELETE", "an alias"),
         (
