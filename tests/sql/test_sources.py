@@ -199,7 +199,7 @@ def test_a_view_keeps_its_meaning_wherever_it_is_used() -> None:
         columns,
     )
     assert text.text == (
-        "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id -- a\n"
+        "WITH x AS (SELECT 1 AS a) SELECT x.a, T.id\n"
         "FROM (SELECT `id` FROM `db`.`t`) AS `t` JOIN x ON t.id = x.a"
     )
     assert columns_read(text, columns) == (("db.t", (("id", "int"),)),)
