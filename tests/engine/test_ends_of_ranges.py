@@ -45,7 +45,10 @@ def warehouse(request: pytest.FixtureRequest, engine: str, tmp_path: Any) -> Ite
 
 
 @ENGINES
-@pytest.mark.parametrize("properties", [{}, {"transactional_properties": "insert_only"}])
+@pytest.mark.parametrize(
+    "properties",
+    [{}, pytest.param({"transactional_properties": "insert_only"}, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("kind", ["date", "timestamp"])
 def test_what_is_stored_comes_back_and_the_rest_is_refused(
     warehouse: Warehouse, kind: str, properties: dict[str, str], engine: str

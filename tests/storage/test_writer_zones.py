@@ -141,7 +141,7 @@ def as_java_reads(java: Java, path: Path, zone: str, late: bool) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_P17_timestamps_of_a_few_zones_are_those_of_java(
     java: Java, tmp_path: Path, late: bool
 ) -> None:
