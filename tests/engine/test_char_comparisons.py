@@ -282,6 +282,18 @@ def test_predicates_of_the_library_are_those_of_sql(warehouse: Warehouse) -> Non
             assert table.count(where) == len(arrow)
 
 
+def test_a_result_tells_the_types_of_its_columns(warehouse: Warehouse) -> None:
+    def types(sql: str) -> list[str]:
+        return [str(column.type) for column in warehouse.sql(sql).declared()]
+
+    assert types("SELECT c3 AS k, v, s, max(c5) AS m FROM db.l GROUP BY c3, v, s") == [
+        "char(3)", "varchar(5)", "string", "string",
+    ]  # fmt: skip
+    assert types("SELECT st, a FROM db.n") == ["struct<c:char(4),v:string>", "array<char(2)>"]
+    assert types("SELECT c3 FROM db.l UNION SELECT s FROM db.r") == ["string"]
+    assert types("SELECT c3 FROM db.l UNION ALL SELECT c3 FROM db.r") == ["string"]
+
+
 @pytest.mark.parametrize("kind", ["char(5)", "char(3)", "varchar(5)", "string"])
 def test_keys_of_merge_update_and_delete(warehouse: Warehouse, kind: str) -> None:
     name = "db.m_" + "".join(filter(str.isalnum, kind))

@@ -9,6 +9,7 @@ under the key that Spark knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -17,6 +18,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import TOO_LONG
 from acid_platform.engine.spark.few_calls import selected
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, parse_type
 
@@ -47,7 +49,9 @@ def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
 def marked_type(field: T.StructField) -> HiveType | None:
     """The type that a field's metadata tells, else None."""
     told = field.metadata.get(_TYPE) or field.metadata.get(_OF_SPARK)
-    return parse_type(told) if told else None
+    with suppress(InvalidDefinition):  # a frame of the caller's may have a type of Spark alone
+        return parse_type(told) if told else None
+    return None
 
 
 def marked_columns(frame: DataFrame) -> tuple[Column, ...]:
@@ -78,7 +82,8 @@ def as_values(frame: DataFrame) -> DataFrame:
 
 def without_types(frame: DataFrame) -> DataFrame:
     """The frame without the metadata of `marked`."""
-    return _retyped(frame, lambda value, _: (value, {}))
+    # Without metadata of its own, the new column would keep that of the old one.
+    return _retyped(frame, lambda value, _: (value, {_TYPE: ""}))
 
 
 def stripped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
