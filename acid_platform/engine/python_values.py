@@ -208,7 +208,7 @@ def _leaf(value: object, kind: str, row: int) -> object:
 
 def _shown(value: object) -> str:
     text = ascii(value)
-    return f"{text[:80]}… ({type(value).__name__})" if len(text) > 80 else text
+    return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"
 
 
 def _boolean(value: object) -> bool | None:

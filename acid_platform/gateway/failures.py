@@ -26,6 +26,7 @@ _TOLD: tuple[tuple[type[AcidError], tuple[str, ...]], ...] = (
     (errors.DeclarationChanged, _ABORTED),
     (errors.UnsupportedStatement, _REFUSED),
     (errors.InvalidDefinition, _REFUSED),
+    (errors.WrongType, _REFUSED),
 )
 """The first exception that the call declares is used; other errors are MetaException."""
 

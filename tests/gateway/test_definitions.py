@@ -301,6 +301,28 @@ def test_P34_partitions_are_added_and_dropped(client: Any, warehouse: Warehouse)
     assert warehouse.table("made.split").count() == 1
 
 
+def test_names_that_no_path_holds_are_refused(client: Any, warehouse: Warehouse) -> None:
+    long = "n" * 300
+    with pytest.raises(m.InvalidObjectException, match="longer than 240 bytes"):
+        client.create_table(declared(long))
+    table = declared("narrow")
+    table.partitionKeys = [m.FieldSchema(name="p", type="string")]
+    client.create_table(table)
+    partition = new_partition(client, "made.narrow", "p=1")
+    partition.values = [long]
+    partition.sd.location = partition.sd.location.replace("p=1", f"p={long}")
+    with pytest.raises(m.InvalidObjectException, match="a directory name of 302 bytes"):
+        client.add_partition(partition)
+    renamed = copy.deepcopy(shown(client, "made.narrow"))
+    renamed.tableName = long
+    with pytest.raises(m.InvalidOperationException, match="longer than 240 bytes"):
+        client.alter_table("made", "narrow", renamed)
+    fields = declared("fields", [("s", "struct<ok:int,a-b:int>")])
+    with pytest.raises(m.InvalidObjectException, match="can't be called 'a-b'"):
+        client.create_table(fields)
+    assert warehouse.table("made.narrow").partitions() == []
+
+
 def test_P22_a_partition_made_again_is_told_when_the_rows_of_the_dropped_one_are_gone(
     client: Any, warehouse: Warehouse
 ) -> None:

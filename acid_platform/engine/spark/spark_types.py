@@ -65,7 +65,7 @@ def type_text(hive: HiveType) -> str:
             return spark_type(hive).simpleString()
 
 
-def cast_text(value: str, given: T.DataType, hive: HiveType, depth: int = 0) -> str:
+def cast_text(value: str, given: T.DataType, hive: HiveType) -> str:
     """SQL of a value of type `given`, which `refusal` accepts, as the column's type.
 
     A cast alone would match the fields of structs by their position.
@@ -74,11 +74,18 @@ def cast_text(value: str, given: T.DataType, hive: HiveType, depth: int = 0) -> 
         return value
     if _same_fields(given, hive):
         return f"CAST({value} AS {type_text(hive)})"
+    # A lambda's variable, so that the value is computed once.
+    return f"transform(array({value}), __v0 -> {_by_name('__v0', given, hive, 1)})[0]"
+
+
+def _by_name(value: str, given: T.DataType, hive: HiveType, depth: int) -> str:
     each = f"__v{depth}"
 
     def transformed(array: str, kind: T.DataType, child: HiveType) -> str:
-        return f"transform({array}, {each} -> {cast_text(each, kind, child, depth + 1)})"
+        return f"transform({array}, {each} -> {_by_name(each, kind, child, depth + 1)})"
 
+    if _same_fields(given, hive):
+        return f"CAST({value} AS {type_text(hive)})"
     match given:
         case T.ArrayType():
             return transformed(value, given.elementType, hive.children[0][1])
@@ -95,10 +102,10 @@ def cast_text(value: str, given: T.DataType, hive: HiveType, depth: int = 0) -> 
                 own = f"CAST(NULL AS {type_text(child)})"
                 if name in spelled:
                     field = f"{value}.{quoted(spelled[name])}"
-                    own = cast_text(field, kinds[spelled[name]], child, depth)
+                    own = _by_name(field, kinds[spelled[name]], child, depth)
                 fields.append(f"{sql_string(name)}, {own}")
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
-    return f"CAST({value} AS {type_text(hive)})"
+    raise AssertionError(f"{given} has no fields")
 
 
 def _same_fields(given: T.DataType, hive: HiveType) -> bool:
