@@ -140,7 +140,7 @@ class Definitions:
 
     def _wanted(self, name: str, location: str | None) -> str | None:
         """The location to ask for; None for the usual one. Raises InvalidDefinition for one where
-        no client may make a table."""
+        no client may make a table (P49)."""
         database, short = shapes.split(name)
         usual = f"{self._metastore.places.root}/{database}.db/{short}"
         if not location or shapes.path(location) == shapes.path(usual):
