@@ -1,6 +1,7 @@
 # Dagster's web page, daemon and code in one container, set up as on a machine:
 #   docker build -t acid-platform .
-#   docker run -p 3000:3000 -v acid-var:/app/var acid-platform
+#   docker run -p 127.0.0.1:3000:3000 -v acid-var:/app/var acid-platform
+# Dagster has no login, and whoever reaches it runs code: for others put a proxy with one in front.
 # State (warehouse, metastore, Dagster's history) lives in /app/var: keep it on a volume that is a
 # local disk, and stop with SIGTERM.
 FROM python:3.12-slim-bookworm
@@ -10,15 +11,18 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends procps tini openjdk-17-jre-headless make \
     && rm -rf /var/lib/apt/lists/*
 
+# Nothing here needs the rights of root.
+RUN useradd --create-home acid && mkdir -p /app/var && chown -R acid /app
+USER acid
 WORKDIR /app
 # No Jupyter here; empty where the demo is gone. Compiled, since an image starts many containers.
 ENV ACID_EXTRAS=demo UV_COMPILE_BYTECODE=1
 # The packages change less often than the code.
-COPY Makefile requirements.lock pyproject.toml ./
-COPY scripts scripts
+COPY --chown=acid Makefile requirements.lock pyproject.toml ./
+COPY --chown=acid scripts scripts
 RUN make setup PYTHON=python3.12 && rm -rf "$HOME/.cache"
 
-COPY . .
+COPY --chown=acid . .
 ENV ACID_HOME=/app/var
 EXPOSE 3000
 VOLUME /app/var
