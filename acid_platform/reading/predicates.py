@@ -25,6 +25,7 @@ from acid_platform.layout.sql_text import (
     sql_string,
 )
 from acid_platform.layout.types import INTEGRAL, Column
+from acid_platform.nesting import shallow
 from acid_platform.reading import literals
 from acid_platform.reading.grammar import SparkSql
 from acid_platform.storage.arrow_types import partition_value
@@ -53,12 +54,32 @@ def parse(text: str) -> exp.Expr:
     """Parses a SQL condition, in Spark's dialect. Raises InvalidExpression."""
     refuse_half_characters(text)
     try:
-        return sqlglot.parse_one(canonical(text), dialect=SparkSql, into=exp.Condition)
+        with shallow("the condition"):
+            tree = sqlglot.parse_one(canonical(text), dialect=SparkSql, into=exp.Condition)
+            if len(text) > _LONG:
+                _require_shallow(tree)
+            return tree
     except SqlglotError as error:
         raise InvalidExpression(
             f"{text!r} is not a SQL condition{_where(error)}; write it as you would after WHERE"
         ) from error
 
+
+def _require_shallow(tree: exp.Expr) -> None:
+    """Raises RecursionError for a tree down which nobody could walk by functions that call
+    themselves: everything that goes on from here does. AND and OR take less of the stack."""
+    waiting = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        depth += 1 if isinstance(node, exp.Connector) else 2
+        if depth > _DEEPEST:
+            raise RecursionError
+        waiting += [(child, depth) for child in node.iter_expressions()]
+
+
+_DEEPEST = 1000
+_LONG = 1000
+"""Characters; a shorter text can't be nested too deeply for what follows its parser."""
 
 parsed = lru_cache(maxsize=64)(parse)
 """As `parse`, once for all partitions that ask. Nobody may change the tree."""

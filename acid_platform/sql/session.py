@@ -19,6 +19,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore.shown import Shown
+from acid_platform.nesting import shallow
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -93,7 +94,8 @@ class SqlSession:
         """
         statements = self._parsed.get(script)
         if statements is None:
-            statements = tuple((written, parse(written)) for written in split(script))
+            with shallow("the script"):
+                statements = tuple((written, parse(written)) for written in split(script))
             queries = all(isinstance(statement, Query) for _, statement in statements)
             if queries and len(script) <= LONGEST_KEPT:
                 self._parsed.put(script, statements)
@@ -101,7 +103,7 @@ class SqlSession:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")
         for written, statement in statements:
             try:
-                with self._warehouse.using(engine):
+                with self._warehouse.using(engine), shallow("the statement"):
                     answer = self._run(statement)
             except BaseException as error:
                 self._roll_back_after(error)

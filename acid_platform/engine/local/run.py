@@ -69,6 +69,8 @@ def _translate(text: str, sources: Sources) -> _Translated:
         tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:
         raise NeedsSpark("a query that sqlglot can't parse") from error
+    except RecursionError as error:
+        raise NeedsSpark("a query that is nested so deeply") from error
     if any(read.file_name for read in sources.values()):
         raise NeedsSpark("the name of a row's file")
     translator = QueryTranslator(sources)
@@ -76,6 +78,8 @@ def _translate(text: str, sources: Sources) -> _Translated:
         block = translator.query(tree, {})
         if tree.find(exp.SetOperation):
             block = _as_strings(block)
+    except RecursionError as error:
+        raise NeedsSpark("a query that is nested so deeply") from error
     except UnknownColumn as error:  # Spark has the last word; misspelt names were found before
         raise NeedsSpark(str(error)) from error
     return _Translated(block, translator.opened, translator.filtered)

@@ -1,0 +1,236 @@
+"""What a stranger's or a careless person's texts may do: nothing to a terminal, a log or a disk."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from acid_platform import errors
+from acid_platform.cli.main import main
+from acid_platform.display import show_table
+from acid_platform.gateway import users
+from acid_platform.layout.protobuf import delimited, number, packed
+from acid_platform.layout.types import parse_type
+from acid_platform.location import Location, without_credentials
+from acid_platform.metastore import Metastore, wire
+from acid_platform.metastore.endpoint import Home
+from acid_platform.reading.predicates import parse
+from acid_platform.storage.files import Files
+from acid_platform.storage.orc import lz4_size, open_strange_orc
+from acid_platform.visible import OneLine, visible
+from acid_platform.warehouse import Warehouse
+
+UNSEEN = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028, 0xD800)]
+
+
+@pytest.mark.parametrize("char", UNSEEN)
+def test_no_control_character_reaches_a_terminal(char: str) -> None:
+    told = io.StringIO()
+    Console(file=told, width=200).print(show_table([{"v": f"a{char}b"}], title=f"t{char}"))
+    text = told.getvalue()
+    assert char == "\n" or char not in text
+    assert f"a{visible(char)}b" in text and char not in visible(char)
+    assert char not in str(errors.AcidError(f"x{char}")) or char in "\n\t"
+
+
+def test_a_table_is_printed_without_its_escapes(tmp_path: Path) -> None:
+    where = str(tmp_path / "wh")
+    with Warehouse.open(where, engine="local") as warehouse:
+        warehouse.create_table("db.t", "v string").insert([{"v": "\x1b]0;owned\x07\n| forged"}])
+        done = CliRunner().invoke(
+            main, ["sql", "SELECT v FROM db.t", "--warehouse", where, "--engine", "local"]
+        )
+        assert "\x1b" not in done.output and "\\x1b]0;owned\\x07\\n| forged" in done.output
+        as_json = CliRunner().invoke(
+            main, ["sql", "SELECT v FROM db.t", "--json", "--warehouse", where]
+        )
+        assert json.loads(as_json.output)[0]["v"] == "\x1b]0;owned\x07\n| forged"
+        failed = CliRunner().invoke(main, ["sql", "SELECT '\x1b' FROM db.nosuch\x1b"])
+        assert "\x1b" not in failed.output
+        warehouse.metastore.stop()
+
+
+def test_an_entry_of_a_log_is_one_line() -> None:
+    told = io.StringIO()
+    handler = logging.StreamHandler(told)
+    handler.setFormatter(OneLine("%(asctime)s %(message)s"))
+    log = logging.Logger("t")
+    log.addHandler(handler)
+    log.warning("%s", "x\n2026-01-01 forged\x1b[2J")
+    try:
+        raise ValueError("y\n2026-01-01 forged")
+    except ValueError:
+        log.exception("failed")
+    lines = told.getvalue().splitlines()
+    assert "\\n2026-01-01 forged\\x1b[2J" in lines[0]
+    assert not [line for line in lines if line.startswith("2026-01-01 forged")]
+
+
+GREETINGS = [
+    b'{"acid":5,"proof":"\\ud800"}', b'{"acid": 5, "challenge": "x"}', b'{"acid": 5}', b"{}", b"",
+    b'{"refused": "x\\u001b"}', b'{"refused": "' + b"x" * 201 + b'"}', b'{"refused": "\x1b"}',
+    b'{"acid": ' + b"9" * 30 + b', "challenge": ""}', b"[" * 500, b'{"acid": 5, "challenge": "'
+    + "é".encode() * 32 + b'"}', wire.greeting("A" * 64, "a" * 64), wire.greeting("a" * 63),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", GREETINGS)
+def test_only_the_expected_form_is_read_before_the_handshake(payload: bytes) -> None:
+    with pytest.raises(wire.Malformed, match=r"^these bytes are not the greeting"):
+        wire.read_greeting(payload)
+
+
+def test_what_each_end_writes_is_read() -> None:
+    own, other = wire.challenge(), wire.challenge()
+    assert wire.read_greeting(wire.greeting(own)).challenge == own
+    said = wire.read_greeting(wire.greeting(own, other, wire.STANDBY, 7))
+    assert (said.protocol, said.proof, said.role, said.term) == (5, other, wire.STANDBY, 7)
+    assert said.proves(other) and not said.proves(own)
+    assert wire.read_greeting(wire.refusal("protocol 1 is not 5")).refused
+    assert wire.read_greeting(b'{"acid": 6, "other": []}').protocol == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://h/db", "postgres://u:secret@h/db", "s3:/bucket/x", "s3:bucket", "file:wh",
+        "file://host/wh", "http://h/x", "jdbc:postgresql://h/db", "S3://bucket", "tcp:/h:1", "x://",
+        "s3://", "nfs://h/x", "dbfs:/x", "s3://u:secret@bucket/x", "/a/b://c",
+    ],
+)  # fmt: skip
+def test_an_unknown_scheme_makes_no_directory(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for what in (lambda: Location.of(text, "m"), lambda: Location.of("wh", text)):
+        with pytest.raises(errors.InvalidDefinition) as refused:
+            what()
+        assert "secret" not in str(refused.value)
+    if not text.startswith("/"):
+        with pytest.raises(errors.InvalidDefinition):
+            Metastore.connect(text)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_password_in_an_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ACID_METASTORE_KEY", raising=False)
+    for text in ("tcp://user:pw@ss@h:1", "tcp://user@h:1", "tcp://user:pw/x@h:1,user:pw@i:2"):
+        with pytest.raises(errors.InvalidDefinition) as refused:
+            Metastore.connect(text)
+        assert "pw" not in str(refused.value) and "user@" not in str(refused.value)
+    assert without_credentials("tcp://h:1") == "tcp://h:1"
+
+
+def test_local_places_are_what_they_were(tmp_path: Path) -> None:
+    assert Location.of(f"file://{tmp_path}").warehouse == str(tmp_path)
+    assert Location.of(f"file:{tmp_path}").warehouse == str(tmp_path)
+    assert Location.of("a:b").warehouse == os.path.abspath("a:b")
+    assert Location.of("s3://bucket/wh/", "/m") == Location("s3://bucket/wh", "/m")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b"\xff", b"[" * 5000, b'{"address": 1, "pid": "x"}']
+)
+def test_a_damaged_file_of_the_metastore_is_a_named_error(content: bytes, tmp_path: Path) -> None:
+    home = Home(tmp_path / "wh" / "_metastore")
+    home.prepare()
+    home.endpoint.write_bytes(content)
+    with pytest.raises(errors.MetastoreIncompatible, match=r"endpoint\.json is damaged"):
+        Metastore.connect(home.path)
+    home.endpoint.unlink()
+    (home.path / "authkey").write_bytes(content[:10])
+    with pytest.raises(errors.MetastoreRefused, match="authkey"):
+        home.authkey()
+    (tmp_path / "wh" / "_acid_warehouse.json").write_bytes(content)
+    with pytest.raises(errors.WarehouseMismatch, match="identity"):
+        Warehouse.open(str(tmp_path / "wh"))
+
+
+def test_files_of_the_metastore_are_for_their_owner(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; os.umask(0); from acid_platform.metastore import Metastore\n"
+        "with Metastore.connect(sys.argv[1]) as m: m.begin().commit()"
+    )
+    home = tmp_path / "m"
+    subprocess.run([sys.executable, "-c", code, str(home)], check=True)
+    try:
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
+        assert {"metastore.duckdb", "server.log", "authkey"} <= {*modes}
+        assert not {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
+    finally:
+        with Metastore.connect(home) as metastore:
+            metastore.stop()
+
+
+def nested_orc(depth: int, circle: bool = False) -> bytes:
+    """An ORC file without rows, whose only column has types in types."""
+    types = delimited(4, number(1, 12) + packed(2, [1]) + delimited(3, b"c"))
+    for level in range(depth):
+        types += delimited(4, number(1, 10) + packed(2, [1 if circle else level + 2]))
+    types += delimited(4, number(1, 3))
+    footer = number(1, 3) + number(2, 3) + types + number(6, 0) + number(8, 0)
+    script = number(1, len(footer)) + number(2, 0) + number(3, 1 << 18)
+    script += packed(4, [0, 12]) + number(5, 0) + number(6, 9) + delimited(8000, b"ORC")
+    return b"ORC" + footer + script + bytes([len(script)])
+
+
+@pytest.mark.parametrize(("depth", "circle"), [(101, False), (20_000, False), (3, True)])
+def test_types_that_would_crash_arrow_are_refused_before_it_sees_them(
+    tmp_path: Path, depth: int, circle: bool
+) -> None:
+    where = tmp_path / "wh" / "t"
+    where.mkdir(parents=True)
+    (where / "file").write_bytes(nested_orc(depth, circle))
+    files, path = Files.of(str(where / "file"))
+    with pytest.raises(errors.CorruptFile, match=r"nested deeper|has the part"):
+        open_strange_orc(files, path)
+    (where / "file").write_bytes(nested_orc(50))
+    assert open_strange_orc(files, path).nrows == 0
+
+
+def test_footers_of_every_codec_are_looked_into(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import orc
+
+    table = pa.table({f"c{place}": [*range(2000)] for place in range(40)})
+    for codec in ("uncompressed", "zlib", "snappy", "lz4", "zstd"):
+        orc.write_table(table, str(tmp_path / codec), compression=codec, stripe_size=20_000)
+        files, path = Files.of(str(tmp_path / codec))
+        assert open_strange_orc(files, path).nrows == 2000
+    for text in (b"", b"a" * 1000, os.urandom(3000), b"ab" * 300 + os.urandom(40)):
+        assert lz4_size(bytes(pa.Codec("lz4_raw").compress(text))) == len(text)
+
+
+DEEP: list[tuple[Any, str]] = [
+    (parse_type, "array<" * 5000 + "int" + ">" * 5000),
+    (parse, "(" * 5000 + "a" + ")" * 5000),
+    (parse, "NOT " * 5000 + "a"),
+    (parse, "a = 1" + " OR a = 1" * 5000),
+    (parse, "a = " + "+".join("1" * 3000)),
+    (parse, "abs(" * 5000 + "a" + ")" * 5000),
+    (parse, "CASE WHEN a THEN " * 500 + "b" + " END" * 500),
+]
+
+
+@pytest.mark.parametrize(("read", "text"), DEEP)
+def test_a_text_that_is_nested_deeply_is_a_named_error(read: Any, text: str) -> None:
+    with pytest.raises(errors.AcidError, match="nested"):
+        read(text)
+    assert parse("a = 1" + " OR a = 1" * 400)
+
+
+def test_a_weak_hash_lets_nobody_in() -> None:
+    weak = str(users.Secret.of("pw")).replace("$131072$", "$16384$")
+    with pytest.raises(errors.InvalidDefinition, match="weaker than scrypt"):
+        users.parse(f"ann:{weak}", "users")
