@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
@@ -53,6 +53,23 @@ class TableScan:
         """Whether it opens a file that may hold rows, all of which may be deleted."""
         return any(
             source.rows != 0 for entity in self.entities for source in entity.sources.inserts
+        )
+
+    def without_empty_files(self) -> TableScan:
+        """The scan without files that are known to have no rows, such as those of TRUNCATE, whose
+        columns may have been of other types."""
+        return replace(
+            self,
+            entities=tuple(
+                replace(
+                    entity,
+                    sources=replace(
+                        entity.sources,
+                        inserts=tuple(one for one in entity.sources.inserts if one.rows != 0),
+                    ),
+                )
+                for entity in self.entities
+            ),
         )
 
     @property

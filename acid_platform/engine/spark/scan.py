@@ -72,7 +72,7 @@ class ScanBuilder:
 
         Raises InvalidExpression and UnknownColumn for `where`.
         """
-        acid, others = divided(self.spark, self.scan)
+        acid, others = divided(self.spark, self.scan.without_empty_files())
         parts = [
             *LiveFiles(self.spark, acid, self.columns, self.needs_ids, self.file_names).read(),
             *SparkReaders(
