@@ -102,7 +102,7 @@ def pieces(text: str, several: bool = False) -> Iterator[str]:
     `canonical`.
     """
     literal: list[str] = []
-    blanks, after_select = "", False
+    blanks, before = "", ""
     position = 0
     while position < len(text):
         piece = _PIECE.match(text, position)
@@ -110,12 +110,12 @@ def pieces(text: str, several: bool = False) -> Iterator[str]:
         position = piece.end()
         if piece["raw"] or piece["text"]:
             if not literal:
-                yield blanks
+                yield "" if before == "X" else blanks  # X 'FF' is X'FF', a binary literal
                 blanks = ""
             literal.append(_value(piece))
         elif piece["line"] or piece["blank"]:
             blanks = "\n" if "\n" in blanks + piece[0] else " "
-        elif piece["comment"] and not (after_select and text.startswith("+", position)):
+        elif piece["comment"] and not (before == "SELECT" and text.startswith("+", position)):
             position = _end_of_comment(text, position)
             blanks = blanks or " "
         else:
@@ -124,7 +124,7 @@ def pieces(text: str, several: bool = False) -> Iterator[str]:
                 literal = []
             yield blanks
             blanks = ""
-            after_select = piece[0].upper() == "SELECT"
+            before = piece[0].upper()
             yield piece[0] if several and piece["other"] else _allowed(piece)
     if literal:
         yield sql_string(_whole("".join(literal)))

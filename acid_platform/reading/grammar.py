@@ -24,6 +24,8 @@ _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
     TokenType.LT: exp.LT,
     TokenType.LTE: exp.LTE,
 }
+_SIGNS = ("/*+", "==", "::", "||", "|>", ">=", "<=", "<>", "!=", "<=>", "->", "=>")
+"""Those of more than one character. Other systems have `~~`, which is `~` twice here."""
 _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
     (TokenType.PIPE, exp.BitwiseOr),
     (TokenType.CARET, exp.BitwiseXor),
@@ -158,6 +160,14 @@ class _Operators:
             self.raise_error("BETWEEN needs AND")
         return self.expression(exp.Between(this=this, low=low, high=self._parse_comparison()))
 
+    def _parse_in(self: Any, this: exp.Expr | None, alias: bool = False) -> Any:
+        if self._curr.token_type is not TokenType.L_PAREN:
+            self.raise_error("IN needs parentheses")
+        predicate = super()._parse_in(this, alias)  # type: ignore[misc]
+        if not (predicate.expressions or predicate.args.get("query")):
+            self.raise_error("IN needs a value")
+        return predicate
+
     def _parse_is_rhs(self: Any, distinct: bool = False) -> Any:
         if distinct:
             return self._parse_comparison()
@@ -178,6 +188,13 @@ class _Operators:
 
 class SparkSql(Spark):
     """Spark's expressions."""
+
+    class Tokenizer(Spark.Tokenizer):
+        KEYWORDS: ClassVar = {
+            text: token
+            for text, token in Spark.Tokenizer.KEYWORDS.items()
+            if text[0].isalpha() or text in _SIGNS
+        }
 
     class Parser(_Operators, SparkParser):
         pass

@@ -154,6 +154,7 @@ def test_a_setting_that_changes_comparisons_makes_another_frame(
 ) -> None:
     table = warehouse.create_table("db.t", "s string")
     table.insert([{"s": "x"}, {"s": "1"}])
+    assert warehouse.spark is spark, "a session that has another value from the start is refused"
     ansi = spark.conf.get("spark.sql.ansi.enabled")
     try:
         spark.conf.set("spark.sql.ansi.enabled", "false")

@@ -341,7 +341,7 @@ TYPES = {"t": parse_columns("c char(3), k char(2), st struct<f:char(2),g:string>
     ("text", "becomes"),
     [
         ("c = 'a '", "c = 'a'"),
-        ('(c) = ("a  ")', '(c) = ("a")'),
+        ('(c) = ("a  ")', "(c) = ('a')"),
         ("'a ' < c AND s = 'b '", "'a' < c AND s = 'b '"),
         ("c IN ('a ', 'b', 'c  ')", "c IN ('a', 'b', 'c')"),
         ("c BETWEEN 'a ' AND 'b '", "c BETWEEN 'a' AND 'b'"),

@@ -136,7 +136,7 @@ def test_P18_nothing_is_left_in_the_session(warehouse: Warehouse) -> None:
         ("SELECT mnth FROM db.t", UnknownColumn, r"there is no column mnth; did you mean month\?"),
         ("SELECT x.zzz FROM u x", UnknownColumn, r"no column x\.zzz; columns are id, w"),
         ("SELECT row__id FROM (SELECT * FROM u) x", UnknownColumn, "no column row__id"),
-        ("SELECT nosuch(id) FROM u", InvalidExpression, "NOSUCH"),
+        ("SELECT nosuch(id) FROM u", InvalidExpression, "there is no function 'nosuch'"),
         ("SELECT id, count(*) FROM u", InvalidExpression, "MISSING_GROUP_BY|GROUP BY"),
         ("SHOW PARTITIONS u", NoSuchPartition, r"default\.u is not partitioned"),
         ("SHOW TABLES IN nope", InvalidDefinition, "there is no database nope"),

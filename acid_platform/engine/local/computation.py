@@ -82,7 +82,7 @@ def numbered(table: pa.Table) -> pa.Table:
 
 def condition_sql(text: str, scope: Scope) -> str:
     """DuckDB's SQL of a condition. Raises InvalidExpression, UnknownColumn, NeedsSpark."""
-    return as_condition(translate_value(text, scope), text).sql
+    return as_condition(translate_value(text, scope), text, null=True).sql
 
 
 def join_sql(text: str, scope: Scope) -> str:

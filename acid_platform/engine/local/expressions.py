@@ -45,7 +45,7 @@ def translate_condition(condition: str, scope: Scope) -> str:
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return as_condition(translate_value(condition, scope), condition).sql
+    return as_condition(translate_value(condition, scope), condition, null=True).sql
 
 
 def translate_value(value: str, scope: Scope) -> Typed:
@@ -53,9 +53,13 @@ def translate_value(value: str, scope: Scope) -> Typed:
     return Translator(scope).value(parse(value))
 
 
-def as_condition(value: Typed, shown: str) -> Typed:
-    """Raises InvalidExpression if the value is no condition."""
-    if value.type not in (BOOLEAN, VOID):
+def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
+    """Raises InvalidExpression if the value is no condition.
+
+    `null`: whether NULL without a type is one. It is for the verbs of a table, and in AND, OR, NOT
+    and IS; in clauses of SQL and in choices, Spark takes only booleans.
+    """
+    if value.type != BOOLEAN and not (null and value.type == VOID):
         raise InvalidExpression(
             f"{shown} has the type {spark_name(value.type)} and is not a condition; compare it with"
             " a value"
@@ -134,15 +138,18 @@ class Translator:
 
     def _in_order(self, node: exp.Connector, word: str, ends: str, result: str) -> Typed:
         """As in Spark, a condition that may fail is not evaluated if those before it decide."""
-        parts = [self.condition(part) for part in node.flatten()]
+        parts = [self._operand(part) for part in node.flatten()]
         whole = "(" + f" {word} ".join(part.sql for part in parts) + ")"
         if any(part.fails for part in parts[1:]):
             cases = " ".join(f"WHEN {ends} {part.sql} THEN {result}" for part in parts[:-1])
             whole = f"(CASE {cases} ELSE {whole} END)"
         return Typed(whole, BOOLEAN, any(part.fails for part in parts))
 
+    def _operand(self, node: exp.Expr) -> Typed:
+        return as_condition(self.value(node), node.sql("spark"), null=True)
+
     def _not(self, node: exp.Not) -> Typed:
-        inner = self.condition(node.this)
+        inner = self._operand(node.this)
         return Typed(f"(NOT {inner.sql})", BOOLEAN, inner.fails)
 
     def _is(self, node: exp.Is) -> Typed:
@@ -150,7 +157,7 @@ class Translator:
         if isinstance(node.expression, exp.Null):
             return Typed(f"({value.sql} IS NULL)", BOOLEAN, value.fails)
         if isinstance(node.expression, exp.Boolean):
-            condition = as_condition(value, node.this.sql("spark"))
+            condition = as_condition(value, node.this.sql("spark"), null=True)
             wanted = "TRUE" if node.expression.this else "FALSE"
             return Typed(f"({condition.sql} IS {wanted})", BOOLEAN, value.fails)
         raise NeedsSpark(node.sql("spark"))

@@ -19,6 +19,7 @@ from acid_platform.engine.compaction_inputs import (
 from acid_platform.engine.compaction_outputs import Records, records_of
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
+from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
 from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
@@ -85,11 +86,13 @@ class SparkCompaction:
         rows = entity_scan(self._spark, work, inputs).rows()
         files = -(-self._plan.input_bytes // PLAIN_FILE_BYTES)
         column_names = [column.name for column in work.columns]
+        # A scan reads a CHAR without its blanks, and files hold them.
+        stored_rows = to_be_stored(rows.select(*column_names), work.columns, self._plan.location)
         written = f"{staging}/{temporary_name(self._plan.txn_id, 'out')}"
         records = {}
         with _removed_after(work.files, [written]), raise_as_ours():
             write_plain(
-                rows.select(*column_names).coalesce(max(1, files)),
+                stored_rows.coalesce(max(1, files)),
                 stored,
                 column_names,
                 [],
