@@ -46,11 +46,14 @@ class TableProperty:
         return properties.get(self.name)
 
     def text(self, properties: Mapping[str, str]) -> str:
-        """The property's text, in lower case if it is one of several words; or the default."""
+        """The property's text, or the default.
+
+        Words that only properties have are in lower case: Hive takes theirs in any.
+        """
         text = self.given(properties)
         if text is None:
             return self.values.default
-        return text.lower() if self.values.choices else text
+        return text.lower() if self.values.choices and self.name not in REGISTRY else text
 
     def value(self, properties: Mapping[str, str]) -> Value:
         """The typed value, times in milliseconds. Raises SettingRefused for another text."""

@@ -218,7 +218,7 @@ class Endpoint:
             numbers = (said.pid, said.epoch, said.protocol)
             if not isinstance(said.address, str) or any(type(one) is not int for one in numbers):
                 raise TypeError("it is not an address and three numbers")
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise MetastoreIncompatible(

@@ -58,6 +58,11 @@ class Parts:
         """Whether these words come next."""
         return all(word(self.tokens, self.at + i) == one for i, one in enumerate(words))
 
+    def text_comes(self, behind: int = 0) -> bool:
+        """Whether a text in quotes comes next, or so many tokens later."""
+        tokens = self.tokens[self.at + behind :]
+        return bool(tokens) and tokens[0].token_type is TokenType.STRING
+
     def skip(self, *words: str) -> bool:
         """Goes behind these words if they come next."""
         if self.comes(*words):
@@ -165,11 +170,10 @@ def insert(text: str) -> Insert:
     what = "INSERT OVERWRITE" if overwrite else "INSERT"
     if not overwrite:
         parts.need("INTO", what)
-    for target in ("DIRECTORY", "LOCAL"):
-        if parts.comes(target):
-            raise UnsupportedStatement(f"{what} {target} is not supported; name a table")
+    if parts.comes("LOCAL", "DIRECTORY") or (parts.comes("DIRECTORY") and parts.text_comes(1)):
+        raise UnsupportedStatement(f"{what} DIRECTORY is not supported; name a table")
     parts.skip("TABLE")
-    table = ".".join(parts.name())
+    table = ".".join(_changed_table(parts))
     spec = None
     if parts.skip("PARTITION"):
         start = parts.at
@@ -194,6 +198,18 @@ def insert(text: str) -> Insert:
     else:
         source = query(with_clause + selected(parts.rest()))
     return Insert(table, source, columns, spec, overwrite)
+
+
+def _changed_table(parts: Parts) -> tuple[str, ...]:
+    """The name of the table to change. Raises UnsupportedStatement for a snapshot of it."""
+    name = parts.name()
+    first = parts.at + parts.comes("FOR")
+    if word(parts.tokens, first + 1) == "AS" and word(parts.tokens, first + 2) == "OF":
+        raise UnsupportedStatement(
+            f"{'.'.join(name)} can't be changed as of a snapshot; ALTER TABLE … ROLLBACK TO undoes"
+            " changes"
+        )
+    return name
 
 
 def selected(text: str) -> str:
@@ -223,7 +239,7 @@ def update(text: str) -> Update:
     """Raises InvalidExpression, UnsupportedStatement."""
     parts = Parts.of(text)
     parts.need("UPDATE", "this")
-    name = parts.name()
+    name = _changed_table(parts)
     alias = parts.alias("SET")
     parts.need("SET", "UPDATE")
     assignments = _assignments(parts, ("WHERE",), "UPDATE")
@@ -237,7 +253,7 @@ def delete(text: str) -> Delete:
     parts.need("DELETE", "this")
     if not parts.skip("FROM"):
         raise InvalidExpression("DELETE needs FROM: DELETE FROM t WHERE …")
-    name = parts.name()
+    name = _changed_table(parts)
     alias = parts.alias("WHERE")
     where = _where(parts)
     return Delete(".".join(name), alias or name[-1], where, alias is not None)
@@ -278,7 +294,7 @@ def merge(text: str) -> MergeInto:
     """Raises InvalidExpression, UnsupportedStatement."""
     parts = Parts.of(text)
     parts.need("MERGE INTO", "this")
-    name = parts.name()
+    name = _changed_table(parts)
     alias = parts.alias("USING")
     parts.need("USING", "MERGE")
     source = query(f"SELECT * FROM {parts.until('ON', 'WHEN')}")

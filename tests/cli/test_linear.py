@@ -106,7 +106,7 @@ def test_a_column_moves_without_a_look_at_other_tables(
     add_tables(small, 1, 2, 3)
     with Warehouse(str(small.path), small.metastore) as warehouse:
         warehouse.create_table("db.u", "id int, v string").change_column("v", "v string", "")
-    assert answered["entities"] <= 1
+    assert answered["entities"] <= 2, "its own directories, before it is locked and then"
 
 
 def test_an_explanation_asks_once_for_each_table(small: Small, answered: Counter[str]) -> None:

@@ -13,7 +13,6 @@ from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
-    NoSuchTable,
     UnknownColumn,
     WrongType,
 )
@@ -91,7 +90,7 @@ TEXTS: list[Case] = [
     ("to_arrow", InvalidExpression, lambda wh, _: wh.table("d.t").to_arrow(where=f"v = '{HALF}'")),
     ("delete", InvalidExpression, lambda wh, _: wh.table("d.t").delete(f"v = '{HALF}'")),
     ("update", InvalidExpression, lambda wh, _: wh.table("d.t").update({"v": f"'{HALF}'"})),
-    ("lookup", NoSuchTable, lambda wh, _: wh.table(f"d.{HALF}").count()),
+    ("lookup", InvalidDefinition, lambda wh, _: wh.table(f"d.{HALF}").count()),
     ("field", InvalidDefinition, lambda wh, _: wh.create_table("d.x", f"s struct<`{HALF}`:int>")),
     ("CREATE VIEW", InvalidExpression, _sql(f"CREATE VIEW d.v AS SELECT '{HALF}' AS a")),
     ("SELECT", InvalidExpression, _sql(f"SELECT '{HALF}'")),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid_platform.errors import AcidError, SettingRefused, WriteConflict
+from acid_platform.errors import AcidError, InvalidDefinition, WriteConflict
 from acid_platform.storage.changed_rows import deleted_rows
 from acid_platform.storage.files import Files
 from acid_platform.table import Table
@@ -141,9 +141,9 @@ def test_P38_an_update_that_matches_nothing_commits_beside_others(warehouse: War
 
 @pytest.mark.parametrize("name", ["rows", "ROW"])
 def test_P38_a_misspelt_detection_is_refused(warehouse: Warehouse, name: str) -> None:
-    with pytest.raises(SettingRefused, match="'row', 'partition'"):
+    with pytest.raises(InvalidDefinition, match="'row', 'partition'"):
         warehouse.sql(f"ALTER TABLE db.t SET TBLPROPERTIES ('acid.conflict.detection'='{name}')")
-    with pytest.raises(SettingRefused):
+    with pytest.raises(InvalidDefinition):
         warehouse.create_table("db.x", "id int", properties={"acid.conflict.detection": name})
 
 

@@ -21,7 +21,7 @@ from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, writ
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.errors import InvalidDefinition, PublicationFailed, SparkMisconfigured
+from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
@@ -337,17 +337,6 @@ def test_a_partition_gets_few_files(
     found = table.read(row_id=True).selectExpr("id", "m", "row__id.bucketid AS b", "row__id.rowid")
     assert sorted((row.id, row.m) for row in found.collect()) == [(i, i % 40) for i in range(400)]
     assert found.select("b", "rowid").distinct().count() == 400, "P15: unique in the bucket"
-
-
-def test_an_unknown_distribution_is_named(warehouse: Warehouse) -> None:
-    table = warehouse.create_table(
-        "db.odd_spread",
-        "id bigint",
-        partitioned_by=["m int"],
-        properties={"acid.write.distribution": "hash"},
-    )
-    with pytest.raises(InvalidDefinition, match=r"distribution is 'hash'; set it to 'partition'"):
-        table.insert([{"id": 1, "m": 1}])
 
 
 def test_P17_a_session_in_another_time_zone_is_refused(spark: SparkSession) -> None:

@@ -165,7 +165,7 @@ MUTATIONS: tuple[Edit | Cell, ...] = (
         "T10",
         "a commit of an aborted transaction counts",
         txns,
-        "require_open",
+        "open_now",
         "if txn is not None and txn.is_open:",
         "if txn is not None:",
         seed=9,

@@ -121,7 +121,7 @@ WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
     (
         "CREATE TABLE bad (id int) TBLPROPERTIES ('transactional'='false')",
         errors.InvalidDefinition,
-        "every table here is transactional=true",
+        "every table here is transactional",
     ),
     (
         "DROP TABLE busy",

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from acid_platform.errors import (
     AcidError,
+    InvalidDefinition,
     MetastoreIncompatible,
     MetastoreRefused,
     MetastoreUnavailable,
@@ -65,9 +66,17 @@ class _Request:
 
     @classmethod
     def of(cls, operation: Operation[object]) -> _Request:
+        """Raises InvalidDefinition for a text that no file can hold."""
         request_id = secrets.token_hex(8)
         request = {"id": request_id, "op": operation.op, "args": arguments(operation)}
-        return cls(request_id, operation, json.dumps(request).encode())
+        try:
+            message = json.dumps(request, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            near = error.object[max(0, error.start - 20) : error.end + 20]
+            raise InvalidDefinition(
+                f"{operation.op}: {near!a} holds half of a character (a lone surrogate); correct it"
+            ) from error
+        return cls(request_id, operation, message)
 
 
 class Link:
