@@ -101,6 +101,8 @@ def grouped(node: exp.Expr) -> str:
             return f"({grouped(node.this)} IN ({', '.join(map(grouped, node.expressions))}))"
         case exp.Is():
             return f"({grouped(node.this)} IS {node.expression.sql()})"
+        case exp.Connector():  # Spark halves a chain of them, which means the same
+            return f"({f' {BINARY[type(node)]} '.join(map(grouped, node.flatten(unnest=False)))})"
         case exp.Binary() if type(node) in BINARY:
             word = "NOT " if node.args.get("negate") else ""
             return f"({grouped(node.left)} {word}{BINARY[type(node)]} {grouped(node.right)})"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from acid_platform.errors import InvalidExpression
-from acid_platform.layout.sql_text import canonical, for_spark, sql_string
+from acid_platform.layout.sql_text import canonical, for_spark, pieces, sql_string
 from acid_platform.reading.predicates import parse
 
 LITERALS = {
@@ -50,6 +50,17 @@ def test_P33_a_literal_has_one_value(literal: str) -> None:
 def test_P33_what_other_parsers_would_take_otherwise_is_refused(text: str) -> None:
     with pytest.raises(InvalidExpression):
         parse(text)
+
+
+def test_P33_a_comment_of_templates_is_none_in_statements_either() -> None:
+    """sqlglot would leave it out, and UPDATE would change the rows of the rest."""
+    with pytest.raises(InvalidExpression, match="has no meaning"):
+        list(pieces("UPDATE t SET a = 1 WHERE b = 1 {# OR true #}", several=True))
+
+
+def test_P33_a_binary_literal_may_have_a_blank_before_its_quote() -> None:
+    assert canonical("a = x /* hex */ 'ff'") == "a = x'ff'"
+    assert canonical("`x` 'ff' y 'ff'") == "`x` 'ff' y 'ff'"
 
 
 @pytest.mark.parametrize("half", ["\ud800", "\\ud800", "\\udc00\\ud800"])
