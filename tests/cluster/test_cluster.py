@@ -40,6 +40,7 @@ def run(*words: str) -> None:
     assert " passed" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_P12_rows_are_written_changed_and_read_on_a_cluster() -> None:
     run("-m", "not slow")
 

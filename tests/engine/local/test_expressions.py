@@ -70,6 +70,7 @@ def local() -> list[Local]:
     return computed(LocalTable(), samples.scalar())
 
 
+@pytest.mark.slow
 def test_P33_products_of_the_largest_decimals_are_exact() -> None:
     table = LocalTable()
     kinds = [(p, s) for p in (1, 5, 9, 10, 17, 18, 19, 28) for s in {0, p // 2, p}]
