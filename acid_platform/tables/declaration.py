@@ -152,17 +152,22 @@ def check_columns(
 
 def _check_letters(table: str, named: Sequence[tuple[str, HiveType]]) -> None:
     """Refuses names, also of fields at any depth, that Python, Spark and Hive match differently."""
-    for name, kind in named:
+    _check_siblings(table, [name for name, _ in named])
+    for _, kind in named:
+        for part in kind.walk():
+            if part.kind == "struct":
+                _check_siblings(table, [name for name, _ in part.children])
+
+
+def _check_siblings(table: str, names: Sequence[str]) -> None:
+    for name in names:
         if _DOTTED in name:
             raise InvalidDefinition(
                 f"{table}: {name!r} can't be declared: in lower case 'İ' has two characters, which"
                 " Spark does not take for it; use another letter"
             )
-        for part in kind.walk():
-            if part.kind == "struct":
-                _check_letters(table, part.children)
     seen: dict[str, str] = {}
-    for name, _ in named:
+    for name in names:
         other = seen.setdefault(folded(name), name)
         if other != name:
             raise InvalidDefinition(

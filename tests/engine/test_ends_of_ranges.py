@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform.errors import InvalidDefinition, NeedsSpark, WrongType
+from acid_platform.layout.types import parse_columns
+from acid_platform.tables.declaration import check_columns
 from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
@@ -123,3 +125,11 @@ def test_names_of_one_or_two_cases_are_columns(warehouse: Warehouse, engine: str
             assert [tuple(row) for row in found.collect()] == [(place,)], spelled
     with pytest.raises(InvalidDefinition, match="name"):
         table.add_columns("`s` int")
+
+
+def test_a_type_of_sixty_levels_is_declared_at_once() -> None:
+    """A check that walked each level twice never ended."""
+    deep = "int"
+    for level in range(60):
+        deep = f"struct<f{level}:{deep}>"
+    check_columns("db.t", parse_columns(f"s {deep}"))
