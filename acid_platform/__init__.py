@@ -1,35 +1,40 @@
 """Hive ACID tables with transactions in DuckDB and compaction in Spark.
 
-`from acid_platform import Warehouse, ValidWriteIdList`; in a notebook `%load_ext acid_platform`
-gives `%%acid`. Names are loaded at first use, since Spark tasks import this package too and need
-none of them.
+`from acid_platform import Warehouse, WriteConflict`: the handles, the lists of ids in Hive's form,
+and every error are names of this package. In a notebook `%load_ext acid_platform` gives `%%acid`.
+Names are loaded at first use, since Spark tasks import this package too and need none of them.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acid_platform.base.errors import *  # noqa: F403
+    from acid_platform.handles.table import Table
+    from acid_platform.handles.table_snapshot import Snapshot
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
-    from acid_platform.warehouse import Warehouse
 
 __version__ = "0.1.0"
 """The package's version, also without installing it; pyproject.toml reads it from here."""
 
-__all__ = ["ValidTxnList", "ValidWriteIdList", "Warehouse"]
+__all__ = ["Snapshot", "Table", "Transaction", "ValidTxnList", "ValidWriteIdList", "Warehouse"]
+
+_MODULES = {
+    "Snapshot": "handles.table_snapshot",
+    "Table": "handles.table",
+    "Transaction": "handles.transaction",
+    "ValidTxnList": "transactions",
+    "ValidWriteIdList": "transactions",
+    "Warehouse": "handles.warehouse",
+    "load_ipython_extension": "sql.magic",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Warehouse":
-        from acid_platform.warehouse import Warehouse
-
-        return Warehouse
-    if name in ("ValidTxnList", "ValidWriteIdList"):
-        from acid_platform import transactions
-
-        return getattr(transactions, name)
-    if name == "load_ipython_extension":
-        from acid_platform.sql import magic
-
-        return magic.load_ipython_extension
-    raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")
+    if name.startswith("__"):
+        raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")
+    return getattr(import_module(f"acid_platform.{_MODULES.get(name, 'base.errors')}"), name)

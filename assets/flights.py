@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pandas as pd
 
-from acid_platform.errors import SourceMissing
+from acid_platform import SourceMissing, Table
 from acid_platform.orchestration import (
     Expectation,
     Finding,
@@ -20,7 +20,6 @@ from acid_platform.orchestration import (
     evaluate_profile,
     table_checks,
 )
-from acid_platform.table import Table
 from assets import flights_source
 from assets.flights_source import KEY, Delivery
 

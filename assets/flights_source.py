@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from acid_platform.errors import SourceMissing
+from acid_platform import SourceMissing
 
 FIRST_DAY = datetime.date(2013, 1, 1)
 WEEKS = 53

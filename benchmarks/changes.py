@@ -18,9 +18,8 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
+from acid_platform import Table, Warehouse
 from acid_platform.metastore.pasts import AsOf
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 
 TIMES = 3

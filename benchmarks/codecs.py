@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform import Table, Warehouse
 from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
 from benchmarks.results import machine, save
 

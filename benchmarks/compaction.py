@@ -22,13 +22,11 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from acid_platform import CompactionFailed, Table, Warehouse
+from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.errors import CompactionFailed
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, work_once
-from acid_platform.table import Table
-from acid_platform.table_properties import LOCAL_COMPACTION_BYTES
-from acid_platform.warehouse import Warehouse
 from benchmarks.lineitem import COLUMNS, NAMES, alternated, bench_warehouse, lineitem, median
 from benchmarks.memory import peak_memory
 from benchmarks.results import machine, save

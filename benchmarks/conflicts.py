@@ -22,10 +22,8 @@ from typing import Any
 import pyarrow as pa
 from rich.console import Console
 
-from acid_platform.errors import Transient
-from acid_platform.table import Table
-from acid_platform.table_properties import CONFLICT_DETECTION
-from acid_platform.warehouse import Warehouse
+from acid_platform import Table, Transient, Warehouse
+from acid_platform.base.table_properties import CONFLICT_DETECTION
 from benchmarks.results import machine, save
 
 SETTINGS = ("partition", "row")

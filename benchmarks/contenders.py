@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import duckdb
 import psutil
 
-from acid_platform.errors import WriteConflict
+from acid_platform import WriteConflict
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from acid_platform import disk
+from acid_platform import Warehouse
+from acid_platform.base import disk
 from acid_platform.storage.durability import publish
-from acid_platform.warehouse import Warehouse
 from benchmarks.lineitem import COLUMNS, bench_warehouse, lineitem, median, seconds
 from benchmarks.results import machine, save
 

@@ -20,8 +20,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from acid_platform import Warehouse
 from acid_platform.engine.choice import LOCAL_BYTES
-from acid_platform.warehouse import Warehouse
 from benchmarks.compaction import TABLE, make, merged
 from benchmarks.lineitem import NAMES, alternated, bench_warehouse, median
 from benchmarks.results import machine, save

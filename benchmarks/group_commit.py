@@ -19,8 +19,8 @@ from typing import Any
 
 from rich.console import Console
 
-from acid_platform.table_properties import GROUP_COMMIT
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
+from acid_platform.base.table_properties import GROUP_COMMIT
 from benchmarks.results import machine, save
 
 INTERVALS = ("0ms", "2ms", "10ms", "50ms")

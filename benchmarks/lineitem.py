@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 
 COLUMNS = (
     "orderkey bigint, linenumber int, quantity int, extendedprice decimal(12,2),"

@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from benchmarks.comparison.rows import row_query
 from benchmarks.comparison.statements import NAMES, SCHEMA, WHERE
 from benchmarks.results import machine, save

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from acid_platform import Warehouse
 from acid_platform.services import cleaner
-from acid_platform.warehouse import Warehouse
 from benchmarks.lineitem import COLUMNS, NAMES, bench_warehouse, lineitem
 from benchmarks.memory import peak_memory
 from benchmarks.results import machine, save

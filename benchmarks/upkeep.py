@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 from acid_platform.metastore import CompactionTask, Metastore, WriteReport
 from acid_platform.transactions import Operation
 

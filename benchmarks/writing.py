@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from acid_platform.transaction import TransactionTable
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
+from acid_platform.handles.transaction import TransactionTable
 from benchmarks.lineitem import COLUMNS, alternated, bench_warehouse, lineitem, median, seconds
 from benchmarks.results import machine, save
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from acid_platform import Warehouse
 
 if TYPE_CHECKING:
-    from acid_platform.warehouse import GivenSession
+    from acid_platform.handles.warehouse import GivenSession
 
 DEFAULT_PATH = "var/warehouse"
 

@@ -33,7 +33,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 
 if TYPE_CHECKING:
     import dagster as dg

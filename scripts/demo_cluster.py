@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 from scripts import cluster, cluster_package, demo, s3_server
 
 WORKERS = 2

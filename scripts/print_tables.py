@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 
+from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED
+from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
-from acid_platform.config import HONOURED, NO_EFFECT, REFUSED
 from acid_platform.engine.local.functions import (
     AGGREGATES,
     CONSTRUCTS,
@@ -22,7 +23,6 @@ from acid_platform.engine.local.functions import (
     TEXT,
 )
 from acid_platform.engine.local.windows import ENDS, RANKS, SHIFTS
-from acid_platform.table_properties import TABLE_PROPERTIES
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
 from acid_platform.transactions.locks import (

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acid_platform import AcidError
 from acid_platform.engine.spark import session
 from acid_platform.engine.spark.store_settings import executor_variables
-from acid_platform.errors import AcidError
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,7 +14,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Warehouse
 
 HAS_DEMO = find_spec("assets") is not None and find_spec("assets.flights") is not None
 """False if a project has removed or replaced the assets of the demo."""
@@ -54,7 +54,7 @@ def temporary_warehouse(
     path: Path, spark: SparkSession | None = None, engine: str | None = None
 ) -> Iterator[Warehouse]:
     """A warehouse whose metastore ends with the block."""
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Warehouse
 
     opened = Warehouse.open(path, spark=spark, engine=engine)
     try:

@@ -30,9 +30,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
+from acid_platform import Warehouse
 from acid_platform.metastore import Metastore, address, wire
 from acid_platform.metastore.operations.base import OPERATIONS
-from acid_platform.warehouse import Warehouse
 from tests.gateway.calls import any_call
 
 KEY = "fuzzing-0123456789abcdef"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.config import (
+from acid_platform import SettingRefused
+from acid_platform.base.config import (
     HONOURED,
     NO_EFFECT,
     REFUSED,
@@ -14,7 +15,6 @@ from acid_platform.config import (
     Treatment,
     setting,
 )
-from acid_platform.errors import SettingRefused
 
 PUBLISHED = [
     # The rows marked S, in order, with the defaults of P9.

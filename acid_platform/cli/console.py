@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform.base.errors import AcidError, NoSuchWarehouse
+from acid_platform.base.location import Location
+from acid_platform.base.visible import visible
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
-from acid_platform.errors import AcidError, NoSuchWarehouse
-from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.tables.joining import join
-from acid_platform.visible import visible
 
 if TYPE_CHECKING:
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.warehouse import Warehouse
 
 PIPE_WIDTH = 240
 Rows = Iterable[Mapping[str, Any]]
@@ -99,7 +99,7 @@ class Session:
 
     def open(self) -> Warehouse:
         """Opens the warehouse; Spark is loaded and starts when it is needed."""
-        from acid_platform.warehouse import Warehouse
+        from acid_platform.handles.warehouse import Warehouse
 
         return Warehouse.open(self.existing().warehouse)
 

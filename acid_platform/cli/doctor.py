@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from acid_platform.clock import wall_ms
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.config import REGISTRY, Settings
+from acid_platform.base.errors import AcidError, WarehouseNotWritable
+from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionState
-from acid_platform.config import REGISTRY, Settings
-from acid_platform.errors import AcidError, WarehouseNotWritable
-from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import join
@@ -103,7 +103,7 @@ def _java() -> str:
 
 
 def _warehouse(place: Location) -> str:
-    from acid_platform.warehouse import require_writable
+    from acid_platform.handles.warehouse import require_writable
 
     files, path = Files.of(place.warehouse)
     if not files.object_store and not files.exists(path):

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
+from acid_platform.base.errors import InvalidDefinition
+from acid_platform.base.location import Location
+from acid_platform.base.visible import log_to
 from acid_platform.cli.console import Group, Session, command
-from acid_platform.errors import InvalidDefinition
-from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.visible import log_to
 
 _HERE = "127.0.0.1"
 _PORT = 9083

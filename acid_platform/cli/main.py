@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform import __version__
+from acid_platform.base.errors import AcidError
 from acid_platform.cli.console import Failed, Group, Session, command, complete_tables, echo
 from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway import gateway
@@ -20,7 +21,6 @@ from acid_platform.cli.hive import adopt, register
 from acid_platform.cli.past import changes, diff, rollback, streams, tag
 from acid_platform.cli.recovery import metastore
 from acid_platform.display import SHOWN, retained_row
-from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
 

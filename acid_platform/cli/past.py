@@ -122,7 +122,7 @@ def changes(
             rows = cursor_rows(warehouse.metastore.cursors(handle.name))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
-        from acid_platform.change_counts import change_counts  # Arrow takes long to import
+        from acid_platform.handles.change_counts import change_counts  # Arrow takes long to import
 
         with session.working(f"reading the changes of {table}"):
             first, last = (None if text == "now" else as_of(text) for text in (since, until))

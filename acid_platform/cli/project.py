@@ -11,7 +11,7 @@ import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from acid_platform.location import local_path
+from acid_platform.base.location import local_path
 from acid_platform.metastore.address import FILES, SYSTEM
 
 MARK = "workspace.yaml"

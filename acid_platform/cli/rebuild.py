@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
+from acid_platform.base.errors import AcidError, InvalidDefinition, RebuildRefused
+from acid_platform.base.location import Location
+from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
+from acid_platform.handles.table import Table
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partitions import partition_segment
-from acid_platform.location import Location
 from acid_platform.storage.files import Files
-from acid_platform.table import Table
-from acid_platform.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
 from acid_platform.tables.adoption import Survey, survey
 from acid_platform.tables.joining import (
     Mark,
@@ -26,7 +27,6 @@ from acid_platform.tables.joining import (
     refuse_other_home,
     table_directories,
 )
-from acid_platform.warehouse import Warehouse
 
 UNKNOWN = (
     "which write ids were aborted or still open: all that are found count as committed",

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import LeaseHeld, Transient
 from acid_platform.cli.console import echo
-from acid_platform.clock import wall_ms
-from acid_platform.config import Settings
-from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain import (
     Section,
@@ -21,7 +21,7 @@ from acid_platform.services.explain import (
 from acid_platform.services.loop import Service, pace_of, run_until
 
 if TYPE_CHECKING:
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.warehouse import Warehouse
 
 
 class Runner:

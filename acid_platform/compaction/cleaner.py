@@ -13,9 +13,9 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from acid_platform.base.table_properties import NO_CLEANUP
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
 from acid_platform.snapshot import AcidDirectory
-from acid_platform.table_properties import NO_CLEANUP
 from acid_platform.transactions import TxnState, ValidWriteIdList
 
 PINNED = "P36"

@@ -10,18 +10,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.config import setting
-from acid_platform.errors import SettingRefused
-from acid_platform.layout.names import BaseName, parse_directory
-from acid_platform.snapshot import EntityListing, select
-from acid_platform.table_properties import (
+from acid_platform.base.config import setting
+from acid_platform.base.errors import SettingRefused
+from acid_platform.base.table_properties import (
     DELTA_NUM,
     DELTA_PCT,
     NO_AUTO_COMPACTION,
     THRESHOLD_PREFIX,
     THRESHOLDS,
 )
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.layout.names import BaseName, parse_directory
+from acid_platform.snapshot import EntityListing, select
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
 
 ABORTED_TXNS = "hive.compactor.abortedtxn.threshold"

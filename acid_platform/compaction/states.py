@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from acid_platform.table_properties import LAYOUT
+from acid_platform.base.table_properties import LAYOUT
 
 
 class CompactionKind(Enum):

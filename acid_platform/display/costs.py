@@ -14,7 +14,7 @@ from acid_platform.snapshot.timeline import Kind, Sight
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.warehouse import Warehouse
 
 _INK = "#7a7f87"
 """The colour of text and lines, readable on white and on black."""

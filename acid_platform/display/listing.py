@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from acid_platform.base.visible import visible
 from acid_platform.metastore import show_columns
-from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

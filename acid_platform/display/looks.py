@@ -9,8 +9,8 @@ from acid_platform.display.timeline import Timeline
 from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:
-    from acid_platform.table_snapshot import TableSnapshot
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.table_snapshot import TableSnapshot
+    from acid_platform.handles.warehouse import Warehouse
 
 SHOWN = {
     "transactions": (

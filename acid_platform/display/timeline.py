@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from acid_platform.base.visible import visible
 from acid_platform.display.listing import html_table, human_bytes
 from acid_platform.snapshot.timeline import DirectoryLine, Kind, Sight
-from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from acid_platform.base.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
 from acid_platform.engine.arrow_reads import partition_scalars
-from acid_platform.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import TableCommit, before_commits

@@ -18,6 +18,12 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from acid_platform.base.errors import (
+    CompactionFailed,
+    CompactionRefused,
+    StoreRefused,
+    StoreUnavailable,
+)
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
@@ -35,12 +41,6 @@ from acid_platform.engine.compaction_outputs import (
 )
 from acid_platform.engine.publishing import Written
 from acid_platform.engine.results import EngineName
-from acid_platform.errors import (
-    CompactionFailed,
-    CompactionRefused,
-    StoreRefused,
-    StoreUnavailable,
-)
 from acid_platform.layout import names
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from acid_platform.base.errors import CompactionRefused
 from acid_platform.compaction.plan import CompactionPlan, InputFile
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.types import LOCAL_ZONE, Column

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
 from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.metastore.records import PastTable
 from acid_platform.reading.selection import TableLayout, pruning, select_entities

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_pandas import to_frame
 from acid_platform.storage.arrow_types import declared_columns
-from acid_platform.visible import visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
+from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.engine.publishing import Written
 from acid_platform.metastore.records import RowReport, TableRecord
 from acid_platform.storage.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import CONFLICT_DETECTION
 from acid_platform.transactions import Operation
 
 _Place = tuple[str, str | None, Operation]

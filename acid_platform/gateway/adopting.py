@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acid_platform.errors import AcidError, InvalidDefinition
+from acid_platform.base.errors import AcidError, InvalidDefinition
+from acid_platform.base.table_properties import (
+    BUCKETING_VERSION,
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+)
 from acid_platform.gateway import shapes
 from acid_platform.gateway.definitions import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
@@ -22,12 +28,6 @@ from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import (
-    BUCKETING_VERSION,
-    FIELD_DELIMITER,
-    FILE_FORMAT,
-    NULL_TEXT,
-)
 from acid_platform.tables.adoption import Adopted, adopt
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     DeclarationChanged,
     NoSuchTable,
     UnsupportedStatement,
 )
+from acid_platform.base.table_properties import FILE_FORMAT
 from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog import VIEW
 from acid_platform.gateway.dropping import drop
@@ -24,7 +25,6 @@ from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import FILE_FORMAT
 from acid_platform.tables.creation import create
 from acid_platform.tables.declaration import (
     Declaration,

@@ -6,7 +6,7 @@ be seen by too many of them or by too few.
 
 from __future__ import annotations
 
-from acid_platform.errors import CorruptFile
+from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.orc_ranges import column_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.storage.files import Files

@@ -15,19 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
+from acid_platform.base.errors import AcidError, InvalidDefinition, MalformedName
+from acid_platform.base.table_properties import (
+    NO_AUTO_COMPACTION,
+    NO_CLEANUP,
+    REGISTERED_ABORTED,
+    REGISTERED_FROM,
+)
 from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import (
-    NO_AUTO_COMPACTION,
-    NO_CLEANUP,
-    REGISTERED_ABORTED,
-    REGISTERED_FROM,
-)
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 

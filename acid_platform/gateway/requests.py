@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.errors import UnsupportedStatement
+from acid_platform.base.errors import UnsupportedStatement
 from acid_platform.gateway.catalog import Catalog
 from acid_platform.gateway.definitions import Definitions
 from acid_platform.gateway.partitions import Partitions

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
+from acid_platform.base.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
+from acid_platform.base.table_properties import (
+    FIELD_DELIMITER,
+    NULL_TEXT,
+    TRANSACTIONAL,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.gateway.codes import ROLE, USER
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.metastore.places import absolute, is_uri, local_path
 from acid_platform.metastore.records import TableRecord, ViewRecord
-from acid_platform.table_properties import (
-    FIELD_DELIMITER,
-    NULL_TEXT,
-    TRANSACTIONAL,
-    TRANSACTIONAL_KIND,
-)
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 CATALOG = "hive"

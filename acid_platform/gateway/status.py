@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acid_platform.clock import wall_ms
-from acid_platform.errors import AcidError
-from acid_platform.location import Location
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import AcidError
+from acid_platform.base.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations import Row
 

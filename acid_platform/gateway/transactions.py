@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AcidError,
     InvalidDefinition,
     LockNotAcquired,
@@ -332,7 +332,7 @@ class Transactions:
             self._metastore.finish_write(name, request.writeid, [request.txnid])
 
     def _lock_settings(self) -> LockSettings:
-        from acid_platform.config import Settings
+        from acid_platform.base.config import Settings
 
         return Settings.of(self._metastore.settings()).lock_settings
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.base.errors import InvalidDefinition
 from acid_platform.gateway.watched import Watched
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from acid_platform.errors import WrongType
+from acid_platform.base.errors import WrongType
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.base.errors import InvalidDefinition
 from acid_platform.metastore.records import CleaningTask, EntityState, TableRecord
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from acid_platform.warehouse import Warehouse
+from acid_platform.handles.warehouse import Warehouse
 
 
 class WarehouseAccess(Protocol):

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from acid_platform.errors import InvalidDefinition, NoSuchTable
+from acid_platform.base.errors import InvalidDefinition, NoSuchTable
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.inputs import consumer_of
 from acid_platform.orchestration.sensors import MOST_ATTEMPTS, UNFINISHED
-from acid_platform.warehouse import Warehouse
 
 CONSUMER_TAG, CHANGES_TAG = "acid/consumer", "acid/changes"
 

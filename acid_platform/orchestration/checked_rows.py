@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.base.errors import NeedsSpark, UnsupportedStatement
 from acid_platform.engine.choice import Choice
-from acid_platform.errors import NeedsSpark, UnsupportedStatement
+from acid_platform.handles.table import Table
+from acid_platform.handles.transaction import Transaction, TransactionTable
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.checks import Expectation, Finding, evaluate
 from acid_platform.orchestration.metadata import TableStats
-from acid_platform.table import Table
-from acid_platform.transaction import Transaction, TransactionTable
-from acid_platform.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from acid_platform.base.errors import CompactionLost, CompactionRefused
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
-from acid_platform.errors import CompactionLost, CompactionRefused
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.services.worker import CompactionRun, job_entity, job_name
 from acid_platform.tables.context import worker_id
-from acid_platform.warehouse import Warehouse
 
 if TYPE_CHECKING:
     import pandas as pd

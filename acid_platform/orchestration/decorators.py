@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, get_type_hints
 
 import dagster as dg
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.base.errors import InvalidDefinition
+from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
@@ -19,7 +20,6 @@ from acid_platform.orchestration.materialize import RETRY, Planned, Result, mate
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
 from acid_platform.orchestration.partitions import PartitionText
-from acid_platform.transaction import Transaction
 
 CONSUMES = "acid/consumes"
 """Metadata of an asset: the tables whose changes it consumes."""

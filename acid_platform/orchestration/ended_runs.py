@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from acid_platform.clock import SystemClock
-from acid_platform.config import Settings
+from acid_platform.base.clock import SystemClock
+from acid_platform.base.config import Settings
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.compaction import worker_prefix
-from acid_platform.warehouse import Warehouse
 
 
 @dg.run_failure_sensor(

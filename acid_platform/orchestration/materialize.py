@@ -13,13 +13,15 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AcidError,
     CheckErrored,
     InvalidDefinition,
     OutcomeUnknown,
     Transient,
 )
+from acid_platform.handles.transaction import LentTransaction, Transaction
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.names import table_name
 from acid_platform.orchestration.checked_rows import CheckedRows
 from acid_platform.orchestration.checks import Finding, data_docs
@@ -27,8 +29,6 @@ from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import PartitionExpr, Scope
 from acid_platform.orchestration.writing import ensure_table, write
-from acid_platform.transaction import LentTransaction, Transaction
-from acid_platform.warehouse import Warehouse
 
 Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from acid_platform.handles.transaction import Transaction
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.records import EntityState, TableRecord, WriteReport
 from acid_platform.orchestration.metadata import TableStats, table_metadata
 from acid_platform.orchestration.partitions import Scope
-from acid_platform.transaction import Transaction
-from acid_platform.warehouse import Warehouse
 
 MOST_PARTITIONS = 100
 """The most written partitions that a materialization lists."""

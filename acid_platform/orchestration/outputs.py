@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 
 import dagster as dg
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.base.errors import InvalidDefinition
+from acid_platform.handles.table import Table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.checks import Expectation, Finding, require_columns
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partitions import PartitionExpr, PartitionText
-from acid_platform.table import Table
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 SchemaMode = Literal["error", "add"]

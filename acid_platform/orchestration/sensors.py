@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from acid_platform.clock import SystemClock
-from acid_platform.config import Settings
-from acid_platform.errors import LeaseHeld
+from acid_platform.base.clock import SystemClock
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import LeaseHeld
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning import cleaning_job

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    SourceRowsAmbiguous,
+    UnknownColumn,
+    WrongType,
+)
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
-from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
+from acid_platform.handles.transaction import Transaction, TransactionTable
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.body_rows import BodyRows, body_rows
 from acid_platform.orchestration.outputs import AcidOut
 from acid_platform.orchestration.partitions import Scope
-from acid_platform.transaction import Transaction, TransactionTable
-from acid_platform.warehouse import Warehouse
 
 
 def write(

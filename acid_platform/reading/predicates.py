@@ -16,7 +16,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.errors import InvalidExpression
+from acid_platform.base.errors import InvalidExpression
+from acid_platform.base.nesting import shallow
 from acid_platform.layout.partitions import partition_segment
 from acid_platform.layout.sql_text import (
     canonical,
@@ -25,7 +26,6 @@ from acid_platform.layout.sql_text import (
     sql_string,
 )
 from acid_platform.layout.types import INTEGRAL, Column
-from acid_platform.nesting import shallow
 from acid_platform.reading import literals
 from acid_platform.reading.grammar import SparkSql
 from acid_platform.storage.arrow_types import partition_value

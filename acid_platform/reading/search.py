@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from acid_platform.errors import AcidError, UnsupportedLayout
+from acid_platform.base.errors import AcidError, UnsupportedLayout
 from acid_platform.layout import names, schema
 from acid_platform.layout.partitions import partition_segment
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from acid_platform.base.errors import CorruptFile
 from acid_platform.compaction.plan import watermark
-from acid_platform.errors import CorruptFile
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partitions import parse_partition

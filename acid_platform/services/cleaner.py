@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from acid_platform.base.errors import CompactionLost
 from acid_platform.compaction.cleaner import (
     PINNED,
     CleaningKind,
@@ -20,7 +21,6 @@ from acid_platform.compaction.cleaner import (
     no_cleanup,
     plan_cleaning,
 )
-from acid_platform.errors import CompactionLost
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (
     BaseName,

@@ -14,15 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.compaction.cleaner import no_cleanup
-from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AlreadyScheduled,
     CorruptFile,
     LeaseHeld,
     NoSuchPartition,
     UnsupportedStatement,
 )
+from acid_platform.compaction.cleaner import no_cleanup
+from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.services import cleaner, worker

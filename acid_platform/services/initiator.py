@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from acid_platform.base.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
+from acid_platform.base.table_properties import THRESHOLD_PREFIX
 from acid_platform.compaction.initiator import (
     Candidate,
     Decision,
@@ -20,11 +22,9 @@ from acid_platform.compaction.initiator import (
     no_auto_compaction,
 )
 from acid_platform.compaction.states import Layout
-from acid_platform.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityCounters
 from acid_platform.services.lease import leading
-from acid_platform.table_properties import THRESHOLD_PREFIX
 from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:

@@ -12,20 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
-from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
-from acid_platform.compaction.states import CompactionState, Layout
-from acid_platform.compaction.validation import Measure, compare
-from acid_platform.config import Settings, setting
-from acid_platform.engine import compaction
-from acid_platform.engine.compaction import StagedCompaction
-from acid_platform.engine.compaction_choice import (
-    CompactionChoice,
-    choose,
-)
-from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.publishing import Written
-from acid_platform.errors import (
+from acid_platform.base.config import Settings, setting
+from acid_platform.base.errors import (
     AcidError,
     CompactionLost,
     CompactionMismatch,
@@ -38,19 +26,31 @@ from acid_platform.errors import (
     StoreUnavailable,
     TxnAborted,
 )
-from acid_platform.metastore.client.metastore import CompactionTransaction
-from acid_platform.metastore.records import CompactionTask, WriteReport
-from acid_platform.reading.selection import select_compactable
-from acid_platform.services import unpublishing
-from acid_platform.services.explain import reported_rows
-from acid_platform.storage.removal import remove_at_once
-from acid_platform.table_properties import (
+from acid_platform.base.table_properties import (
     JOB_PREFIX,
     LOCAL_COMPACTION_BYTES,
     MOST_DELTAS,
     PUBLICATION_WAIT,
     QUEUES,
 )
+from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
+from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
+from acid_platform.compaction.states import CompactionState, Layout
+from acid_platform.compaction.validation import Measure, compare
+from acid_platform.engine import compaction
+from acid_platform.engine.compaction import StagedCompaction
+from acid_platform.engine.compaction_choice import (
+    CompactionChoice,
+    choose,
+)
+from acid_platform.engine.compaction_inputs import CompactionWork
+from acid_platform.engine.publishing import Written
+from acid_platform.metastore.client.metastore import CompactionTransaction
+from acid_platform.metastore.records import CompactionTask, WriteReport
+from acid_platform.reading.selection import select_compactable
+from acid_platform.services import unpublishing
+from acid_platform.services.explain import reported_rows
+from acid_platform.storage.removal import remove_at_once
 from acid_platform.tables.context import (
     Context,
     columns_of_record,

@@ -12,7 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from acid_platform.errors import CorruptFile, MalformedName, NotEnoughHistory, UnsupportedLayout
+from acid_platform.base.errors import (
+    CorruptFile,
+    MalformedName,
+    NotEnoughHistory,
+    UnsupportedLayout,
+)
 from acid_platform.layout.names import (
     AcidName,
     BaseName,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from acid_platform.errors import CorruptFile
+from acid_platform.base.errors import CorruptFile
 from acid_platform.snapshot.listing import FileEntry, Footer
 from acid_platform.snapshot.ranges import ColumnRange, KeyRanges, RangeKind
 

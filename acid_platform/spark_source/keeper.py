@@ -25,15 +25,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from acid_platform.clock import wall_ms
-from acid_platform.errors import (
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import (
     AcidError,
     NoSuchTxn,
     NotAuthorized,
     SnapshotExpired,
     TxnAborted,
 )
-from acid_platform.location import Location
+from acid_platform.base.location import Location
 from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.location import Location
+from acid_platform.base.errors import InvalidDefinition
+from acid_platform.base.location import Location
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, past_named
-from acid_platform.warehouse import Warehouse
 
 KNOWN = {
     "path": "any",

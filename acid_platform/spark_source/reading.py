@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from acid_platform.clock import wall_ms
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
+from acid_platform.base.location import Location
 from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.open import open_scan
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
-from acid_platform.location import Location
 from acid_platform.metastore.client.metastore import Transaction
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.snapshot.sources import Source

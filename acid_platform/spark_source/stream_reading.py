@@ -15,16 +15,16 @@ from typing import Any, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.clock import elapsed_seconds
-from acid_platform.engine.arrow_reads import partition_scalars
-from acid_platform.engine.changes import ChangeScan, open_changes
-from acid_platform.errors import (
+from acid_platform.base.clock import elapsed_seconds
+from acid_platform.base.errors import (
     AcidError,
     NoSuchTxn,
     NotEnoughHistory,
     SnapshotExpired,
     StreamRefused,
 )
+from acid_platform.engine.arrow_reads import partition_scalars
+from acid_platform.engine.changes import ChangeScan, open_changes
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.transaction import Transaction

@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from acid_platform.clock import wall_ms
-from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.publishing import WriteTarget, staging
-from acid_platform.errors import (
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import (
     AcidError,
     BatchCommitted,
     NeedsSpark,
@@ -28,9 +25,14 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.base.location import Location
+from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.stored_values import conform
+from acid_platform.engine.publishing import WriteTarget, staging
+from acid_platform.handles.transaction_state import TransactionState
+from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import Column
-from acid_platform.location import Location
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.spark_source import keeper
@@ -46,8 +48,6 @@ from acid_platform.storage.task_files import (
     TaskTarget,
     stored,
 )
-from acid_platform.transaction_state import TransactionState
-from acid_platform.transaction_table import TransactionTable
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 

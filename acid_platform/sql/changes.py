@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.base.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
-from acid_platform.group_commit import interval_ms
+from acid_platform.handles.group_commit import interval_ms
 from acid_platform.layout.sql_text import quoted
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.sql import reading
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from acid_platform.engine.queries import Where
     from acid_platform.engine.results import Result
     from acid_platform.engine.scans import TableScan
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
     from acid_platform.tables.context import ScanRequest
-    from acid_platform.transaction import Transaction
-    from acid_platform.warehouse import Warehouse
 
 
 def target_of(statement: Change, catalog: Catalog) -> TableRecord:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.autocommit import autocommit
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     InvalidDefinition,
     NoSuchPartition,
     NoSuchTable,
     TableExists,
     UnsupportedStatement,
 )
+from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
@@ -40,7 +40,7 @@ from acid_platform.sql.views import columns_read, named, self_contained, tables_
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.warehouse import Warehouse
 
 
 def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Done:

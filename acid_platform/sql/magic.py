@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.errors import AcidError, NoSuchWarehouse
-from acid_platform.location import Location
+from acid_platform.base.errors import AcidError, NoSuchWarehouse
+from acid_platform.base.location import Location
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.sql.present import rows_of
-from acid_platform.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

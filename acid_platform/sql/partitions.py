@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from acid_platform.errors import NoSuchPartition
+from acid_platform.base.errors import NoSuchPartition
 from acid_platform.layout.partitions import as_written, parse_partition, partition_name
 from acid_platform.tables.context import columns_of_record
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
 from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
 from acid_platform.engine.recent import Recent
@@ -31,8 +31,8 @@ from acid_platform.tables.context import ScanRequest
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
     from acid_platform.engine.scans import TableScan
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.sql.catalog import Catalog
-    from acid_platform.warehouse import Warehouse
 
 Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]
 """Plans scans of several tables at one snapshot, a transaction's or a lease's."""

@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
-from acid_platform.autocommit import autocommit
-from acid_platform.config import Settings, Treatment, setting
-from acid_platform.engine.recent import Recent
-from acid_platform.engine.results import Result
-from acid_platform.errors import (
+from acid_platform.base.config import Settings, Treatment, setting
+from acid_platform.base.errors import (
     AcidError,
     NoSuchTable,
     NoSuchTxn,
@@ -18,8 +15,11 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
+from acid_platform.base.nesting import shallow
+from acid_platform.engine.recent import Recent
+from acid_platform.engine.results import Result
+from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.shown import Shown
-from acid_platform.nesting import shallow
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -49,8 +49,8 @@ from acid_platform.sql.text import Query
 if TYPE_CHECKING:
     import pandas as pd
 
-    from acid_platform.transaction import Transaction
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
 
 Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""

@@ -7,18 +7,18 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import NoSuchPartition
+from acid_platform.base.errors import NoSuchPartition
+from acid_platform.base.table_properties import FILE_FORMAT
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Listing, Show
-from acid_platform.table_properties import FILE_FORMAT
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.catalog import Catalog
-    from acid_platform.warehouse import Warehouse
 
 Pairs = Sequence[tuple[str, str]]
 

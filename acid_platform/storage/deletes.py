@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.base.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.snapshot.sources import Source

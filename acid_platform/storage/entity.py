@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from acid_platform.errors import CorruptFile
+from acid_platform.base.errors import CorruptFile
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
 from acid_platform.storage.deletes import DeleteKeys, load_keys

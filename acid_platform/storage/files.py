@@ -20,21 +20,21 @@ from urllib.parse import quote, urlparse
 import pyarrow as pa
 from pyarrow import fs
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     CorruptFile,
     UnsupportedLayout,
     WarehouseNotWritable,
 )
-from acid_platform.layout import names
-from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
-from acid_platform.layout.partitions import partition_segment
-from acid_platform.object_store import (
+from acid_platform.base.object_store import (
     LARGEST_COPY,
     SCHEMES,
     is_object_store,
     open_s3,
     store_fault,
 )
+from acid_platform.layout import names
+from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
+from acid_platform.layout.partitions import partition_segment
 from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _THREADS = 8

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile
+from acid_platform.base.errors import CorruptFile
+from acid_platform.base.object_store import store_fault
 from acid_platform.layout import schema
 from acid_platform.layout.orc_tail import (
     TAIL_BYTES,
@@ -21,7 +22,6 @@ from acid_platform.layout.orc_tail import (
 )
 from acid_platform.layout.protobuf import read_varint
 from acid_platform.layout.types import Column
-from acid_platform.object_store import store_fault
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import beyond_nanoseconds, wide_timestamps
 from acid_platform.storage.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc

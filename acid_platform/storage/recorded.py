@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyarrow import fs
 
-from acid_platform.errors import CorruptFile
+from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.orc_ranges import column_ranges, key_ranges
 from acid_platform.layout.orc_tail import footer_of

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyarrow import fs
 
-from acid_platform.errors import MalformedName
+from acid_platform.base.errors import MalformedName
 from acid_platform.layout import names
 from acid_platform.layout.names import BaseName
 from acid_platform.layout.partitions import partition_segment

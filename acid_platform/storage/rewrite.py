@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
+from acid_platform.base.errors import CompactionMismatch
 from acid_platform.compaction.validation import Profile
-from acid_platform.errors import CompactionMismatch
 from acid_platform.layout.types import Column
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.sources import Source, SourceKind

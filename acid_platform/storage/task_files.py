@@ -17,18 +17,18 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     CorruptFile,
     InvalidDefinition,
     PublicationFailed,
     SourceRowsAmbiguous,
 )
+from acid_platform.base.object_store import store_fault
 from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.object_store import store_fault
 from acid_platform.snapshot.listing import FileEntry
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.arrow_numpy import from_numpy, values_of

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.base.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.java_zones import JavaZone, fixed_zone, java_zone, zone_rules
 from acid_platform.layout.orc_stripes import (
     UTC,

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
@@ -20,7 +21,6 @@ from acid_platform.metastore.records import (
 from acid_platform.reading.selection import TableLayout
 from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
-from acid_platform.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
 from acid_platform.tables.manifests import recorded_listings
 
 if TYPE_CHECKING:

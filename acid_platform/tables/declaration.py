@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform import table_properties
-from acid_platform.errors import InvalidDefinition, UnknownColumn
+from acid_platform.base import table_properties
+from acid_platform.base.errors import InvalidDefinition, UnknownColumn
+from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
@@ -21,7 +22,6 @@ from acid_platform.layout.types import (
 )
 from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.known_columns import unknown_column
-from acid_platform.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
 
 
 @dataclass(frozen=True, slots=True)

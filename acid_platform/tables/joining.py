@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
+from acid_platform.base.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
+from acid_platform.base.location import METASTORE_DIRECTORY, Location
 from acid_platform.layout.names import is_hidden
-from acid_platform.location import METASTORE_DIRECTORY, Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.places import is_uri
 

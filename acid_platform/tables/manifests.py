@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.base.errors import CorruptFile, InvalidDefinition, MalformedName
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,

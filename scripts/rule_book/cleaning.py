@@ -189,7 +189,7 @@ RULES = (
         " partition of the table; an unknown kind or partition is an error.",
         (
             "metastore.rules.compaction_queue",
-            "table:Table.compact",
+            "handles.table:Table.compact",
         ),
         ("test_C27_C58_what_is_refused",),
     ),
@@ -197,7 +197,7 @@ RULES = (
         "C59",
         "Waiting for a compaction ends with it or after `hive.compactor.wait.timeout`, and"
         " the end of the wait cancels nothing.",
-        ("warehouse:Warehouse.compact",),
+        ("handles.warehouse:Warehouse.compact",),
         ("test_case_32_C59_waiting_ends_with_the_work_or_after_the_timeout_and_cancels_nothing",),
     ),
     Rule(

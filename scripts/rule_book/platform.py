@@ -95,7 +95,7 @@ GROUP = Group(
             " timeout, and after a restart every open transaction gets one whole timeout.",
             (
                 "metastore.rules.timers:wake",
-                "config:Settings.heartbeat_interval",
+                "base.config:Settings.heartbeat_interval",
             ),
             (
                 "test_P7_a_restart_gives_one_fresh_timeout",
@@ -123,7 +123,7 @@ GROUP = Group(
             "Every setting of Hive is honoured, accepted without effect for a stated reason, or"
             " refused; an Initiator or Cleaner runs in one process at a time.",
             (
-                "config",
+                "base.config",
                 "services.lease",
             ),
             (
@@ -136,7 +136,7 @@ GROUP = Group(
             "P10",
             "The metastore's file lies on a local disk; a warehouse that is no local directory"
             " needs `ACID_METASTORE`.",
-            ("location:Location.of",),
+            ("base.location:Location.of",),
             ("test_P10_network_file_systems_are_refused",),
         ),
         Rule(
@@ -145,7 +145,7 @@ GROUP = Group(
             " time after the Cleaner removed what that snapshot needs gets SnapshotExpired, not"
             " fewer rows. A lease is used for another read only if a new snapshot would see the"
             " same declarations, rows and directories.",
-            ("metastore.rules.lock_requests", "metastore.rules.reading", "leases"),
+            ("metastore.rules.lock_requests", "metastore.rules.reading", "handles.leases"),
             (
                 "test_P11_a_change_of_what_is_seen_ends_the_use_of_a_lease",
                 "test_P11_a_lease_that_is_still_used_sees_what_a_new_one_sees",
@@ -161,7 +161,7 @@ GROUP = Group(
             " or `acid.read.lease.max` after the last read, and a later action raises"
             " SnapshotExpired.",
             (
-                "leases",
+                "handles.leases",
                 "metastore.rules.housekeeping:end_leases",
                 "engine.spark.failures",
             ),
@@ -175,7 +175,7 @@ GROUP = Group(
             "A read at a given list of write ids returns the rows of that state, or raises"
             " NotEnoughHistory if its files are gone.",
             (
-                "leases",
+                "handles.leases",
                 "snapshot.directory",
             ),
             (
@@ -367,7 +367,7 @@ GROUP = Group(
             " and the commit before it is answered.",
             (
                 "storage.durability",
-                "disk",
+                "base.disk",
             ),
             (
                 "test_P27_every_acknowledged_commit_survives_a_power_cut",
@@ -391,7 +391,7 @@ GROUP = Group(
             "A lease is checked when the files of a read are looked up and again before an"
             " answer is given, and timeouts count by a clock that nobody can set.",
             (
-                "clock",
+                "base.clock",
                 "metastore.rules.timers",
             ),
             (
@@ -471,7 +471,7 @@ GROUP = Group(
                 "metastore.rules.history",
                 "metastore.rules.time_travel",
                 "metastore.rules.cleaning_survey",
-                "rollback",
+                "handles.rollback",
             ),
             (
                 "test_P36_a_read_as_of_a_commit_gives_the_rows_of_then_or_says_since_when",
@@ -541,7 +541,7 @@ GROUP = Group(
             " named, and list nothing. What the store refuses or fails to do is never taken for a"
             " damaged file, and a write that fails shows nothing.",
             (
-                "object_store",
+                "base.object_store",
                 "engine.publishing",
                 "engine.compaction",
             ),
@@ -597,8 +597,8 @@ GROUP = Group(
             " nothing that may be committed is written again. Without the property, each insert is"
             " a transaction.",
             (
-                "group_commit",
-                "transaction_state",
+                "handles.group_commit",
+                "handles.transaction_state",
                 "metastore.rules.commits",
             ),
             (

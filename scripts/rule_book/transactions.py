@@ -69,7 +69,7 @@ GROUP = Group(
         Rule(
             "T9",
             "A client sends heartbeats for its open transactions at half of `hive.txn.timeout`.",
-            ("metastore.client.heartbeats", "config:Settings.heartbeat_interval"),
+            ("metastore.client.heartbeats", "base.config:Settings.heartbeat_interval"),
             ("test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds",),
         ),
         Rule(
@@ -286,7 +286,7 @@ GROUP = Group(
             "T40",
             "A single statement whose snapshot misses a commit that it would conflict with begins"
             " again on a new snapshot, at most `hive.txn.max.retrysnapshot.count` times.",
-            ("autocommit", "metastore.rules.locking"),
+            ("handles.autocommit", "metastore.rules.locking"),
             (
                 "test_T40_stale_says_that_a_conflict_committed_before_the_grant",
                 "test_P30_T40_an_overwrite_succeeds_among_endless_inserts",

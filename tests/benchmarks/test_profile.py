@@ -39,11 +39,14 @@ def test_the_metastores_calls_pass_the_method_that_is_counted() -> None:
 @pytest.mark.parametrize(
     ("stack", "part"),
     [
-        (("acid_platform.table:update", "py4j.clientserver:send_command"), "PySpark"),
-        (("acid_platform.table:update",), PLANNING),
+        (("acid_platform.handles.table:update", "py4j.clientserver:send_command"), "PySpark"),
+        (("acid_platform.handles.table:update",), PLANNING),
         (("acid_platform.storage.recorded:recorded_file", "threading:wait"), "footers"),
-        (("acid_platform.disk:sync_paths", "concurrent.futures._base:result"), "syncing files"),
-        (("acid_platform.table:update", "pyarrow.lib:read"), PLANNING),
+        (
+            ("acid_platform.base.disk:sync_paths", "concurrent.futures._base:result"),
+            "syncing files",
+        ),
+        (("acid_platform.handles.table:update", "pyarrow.lib:read"), PLANNING),
     ],
 )
 def test_the_innermost_known_frame_of_python_counts(stack: tuple[str, ...], part: str) -> None:
@@ -95,7 +98,9 @@ def test_the_parts_add_up_to_the_wall_clock() -> None:
             "seconds in jobs": 0.7,
             "task seconds": 0.8,
         },
-        "python": shares({("acid_platform.table:x",): 3, ("acid_platform.disk:y",): 1}),
+        "python": shares(
+            {("acid_platform.handles.table:x",): 3, ("acid_platform.base.disk:y",): 1}
+        ),
     }
     parts = wall(profile)
     assert sum(parts.values()) == pytest.approx(1.5)

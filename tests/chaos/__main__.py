@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError, Warehouse
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.warehouse import Warehouse
 from tests.chaos.actors import COLUMNS, DROPPED, PARTITIONED, PARTITIONS, RENAMED, Actor, T, live
 from tests.chaos.checker import Damage, Evidence, Verdict, check
 from tests.chaos.journal import Journal, Line, Tail, now

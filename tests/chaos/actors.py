@@ -20,16 +20,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine.publishing import Written
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     AlreadyScheduled,
     LeaseHeld,
     NoSuchTable,
     PublicationFailed,
     TableExists,
+    Transaction,
+    Warehouse,
 )
+from acid_platform.compaction.plan import NothingToDo
+from acid_platform.engine.publishing import Written
 from acid_platform.layout.names import temporary_name
 from acid_platform.metastore import Metastore
 from acid_platform.metastore import Transaction as Begun
@@ -38,10 +40,8 @@ from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage import durability
-from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.chaos.journal import Journal, now
 

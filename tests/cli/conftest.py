@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.location import Location
+from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from tests.cli.small import Small
 

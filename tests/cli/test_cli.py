@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from acid_platform.base.config import REGISTRY
 from acid_platform.cli.doctor import stuck
 from acid_platform.cli.main import main
-from acid_platform.config import REGISTRY
 from acid_platform.metastore import ClientInfo, WriteReport
 from acid_platform.transactions import Operation
 from tests.cli.small import BUCKET, Small, write_delta

@@ -10,9 +10,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from acid_platform import display
+from acid_platform import Warehouse, display
 from acid_platform.metastore import show_columns
-from acid_platform.warehouse import Warehouse
 from tests.cli.small import Small, write_delta
 
 

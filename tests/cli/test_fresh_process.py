@@ -57,7 +57,14 @@ def test_help_prints_without_what_the_commands_need() -> None:
 def test_acid_show_tables_asks_the_metastore_and_prints(small: Small) -> None:
     printed, loaded = acid("show", "tables", "--warehouse", str(small.path))
     assert "db.t" in printed
-    assert not loaded & {*NEVER, "numpy", "pyarrow", "duckdb", "sqlglot", "acid_platform.warehouse"}
+    assert not loaded & {
+        *NEVER,
+        "numpy",
+        "pyarrow",
+        "duckdb",
+        "sqlglot",
+        "acid_platform.handles.warehouse",
+    }
 
 
 def test_a_read_loads_neither_pandas_nor_a_parser(small: Small) -> None:

@@ -15,7 +15,8 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from acid_platform.location import Location
+from acid_platform import Warehouse
+from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
@@ -24,7 +25,6 @@ from acid_platform.snapshot.listing import Footer
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events
 from tests.conftest import temporary_warehouse

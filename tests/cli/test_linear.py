@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from acid_platform.location import Location
+from acid_platform import Warehouse
+from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.services import fsck
 from acid_platform.services.explain import explain_compactions, wishes_of
-from acid_platform.warehouse import Warehouse
 from tests.cli.small import Small
 
 ASKED = (

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from acid_platform.config import Settings
-from acid_platform.errors import MetastoreUnavailable, SettingRefused, Terminal, Transient
+from acid_platform import MetastoreUnavailable, SettingRefused, Terminal, Transient
+from acid_platform.base.config import Settings
 from acid_platform.services.loop import Pace, Service, pace_of, run_until
 
 

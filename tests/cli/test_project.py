@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 import acid_platform
+from acid_platform.base.location import Location
 from acid_platform.cli.project import enter_project
-from acid_platform.location import Location
 from acid_platform.metastore import Metastore
 from scripts.setup import Venv, write_command
 

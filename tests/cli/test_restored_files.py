@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import NotEnoughHistory
-from acid_platform.location import Location
+from acid_platform import NotEnoughHistory, Warehouse
+from acid_platform.base.location import Location
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of
 from tests.cli.small import Small
 

@@ -23,7 +23,7 @@ from tests.metastore.processes import until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Warehouse
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from acid_platform import SparkMisconfigured
 from acid_platform.engine.spark import cluster, session
-from acid_platform.errors import SparkMisconfigured
 from scripts import cluster_package
 from tests.metastore.processes import free_port, listens
 

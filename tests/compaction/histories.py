@@ -20,11 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine import compaction
-from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.choice import Engines
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     AlreadyScheduled,
     CompactionLost,
@@ -32,6 +28,10 @@ from acid_platform.errors import (
     TxnAborted,
     WriteConflict,
 )
+from acid_platform.compaction.plan import NothingToDo
+from acid_platform.engine import compaction
+from acid_platform.engine.arrow_reads import arrow_scan
+from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import ClientInfo, TableRecord

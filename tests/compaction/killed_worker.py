@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from acid_platform import Warehouse
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine import compaction
 from acid_platform.engine.local import compact
@@ -19,7 +20,6 @@ from acid_platform.metastore import Metastore
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
 from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.warehouse import Warehouse
 
 PHASES = (
     "taken",

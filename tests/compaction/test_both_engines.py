@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform import CompactionFailed
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
@@ -24,7 +25,6 @@ from acid_platform.engine.compaction import CompactionEngine, StagedCompaction
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
-from acid_platform.errors import CompactionFailed
 from acid_platform.layout.types import parse_columns
 from acid_platform.snapshot import select
 from acid_platform.storage.key_sums import MODULUS, row_id_checksum

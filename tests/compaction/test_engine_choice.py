@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
+from acid_platform import AcidError, CompactionRefused, NeedsSpark, Warehouse
+from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.cli.runner import Runner
 from acid_platform.engine.compaction_choice import choose
-from acid_platform.errors import AcidError, CompactionRefused, NeedsSpark
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.services.worker import CompactionRun, work_once
-from acid_platform.table_properties import LOCAL_COMPACTION_BYTES
-from acid_platform.warehouse import Warehouse
 from tests.compaction.test_kills import made, rows
 from tests.conftest import temporary_warehouse
 
@@ -145,7 +144,7 @@ FRESH = """
 import json, sys, time
 began = time.perf_counter()
 from acid_platform.services.worker import work_once
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 imported, cpu = time.perf_counter(), time.process_time()
 warehouse = Warehouse.open(sys.argv[1])
 states = []

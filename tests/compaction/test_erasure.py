@@ -9,9 +9,7 @@ import pyorc
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import CorruptFile
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform import CorruptFile, Table, Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

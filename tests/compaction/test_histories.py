@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.engine import compaction
 from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.open import open_scan
-from acid_platform.errors import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage import rewrite

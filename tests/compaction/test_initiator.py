@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from acid_platform import NotEnoughHistory, SettingRefused
+from acid_platform.base.config import Settings
 from acid_platform.compaction.initiator import (
     Candidate,
     Decision,
@@ -19,8 +21,6 @@ from acid_platform.compaction.initiator import (
     no_auto_compaction,
 )
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.config import Settings
-from acid_platform.errors import NotEnoughHistory, SettingRefused
 from acid_platform.transactions import ValidWriteIdList
 from tests.notation import names, write_ids
 

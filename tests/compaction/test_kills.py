@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
+from acid_platform import CompactionLost, TxnAborted, Warehouse
 from acid_platform.engine import compaction
-from acid_platform.errors import CompactionLost, TxnAborted
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.compaction.killed_worker import PHASES, work
 from tests.conftest import temporary_warehouse

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from acid_platform import CompactionFailed, NotEnoughHistory, SettingRefused
 from acid_platform.compaction.plan import (
     CompactionPlan,
     NothingToDo,
@@ -16,7 +17,6 @@ from acid_platform.compaction.plan import (
     watermark,
 )
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.errors import CompactionFailed, NotEnoughHistory, SettingRefused
 from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
 from acid_platform.transactions import ValidWriteIdList
 from tests.notation import listing, names, txns, write_ids

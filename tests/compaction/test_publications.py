@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import AlreadyScheduled
+from acid_platform import AlreadyScheduled, Table, Warehouse
+from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator
 from acid_platform.services.worker import Outcome, revoke_dead, work_once
 from acid_platform.storage import durability
-from acid_platform.table import Table
-from acid_platform.table_properties import PUBLICATION_WAIT
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.compaction.test_kills import killed
 from tests.conftest import temporary_warehouse
 

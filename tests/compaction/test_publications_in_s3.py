@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform import Warehouse
+from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.engine import compaction
 from acid_platform.services.worker import work_once
-from acid_platform.table_properties import PUBLICATION_WAIT
-from acid_platform.warehouse import Warehouse
 from tests.compaction.test_publications import NAME, Foreigner, changed, rows
 from tests.stores.conftest import Bucket, a_bucket, opened
 from tests.stores.server import S3Server

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform import Table, Warehouse
+from acid_platform.base.clock import wall_ms
 from acid_platform.cli.doctor import stuck
-from acid_platform.clock import wall_ms
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.services import cleaner
 from acid_platform.services.cleaner import CleaningResult
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 SETTINGS = {

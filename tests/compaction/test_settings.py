@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import acid_platform
-from acid_platform.config import HONOURED, NO_EFFECT, REFUSED, setting
+from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED, setting
 
 SOURCES = sorted(Path(acid_platform.__file__).parent.rglob("*.py"))
 

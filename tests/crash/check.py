@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acid_platform.clock import SystemClock
+from acid_platform import Warehouse
+from acid_platform.base.clock import SystemClock
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -27,7 +28,6 @@ from acid_platform.metastore.operations import (
     read_operation,
 )
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
-from acid_platform.warehouse import Warehouse
 from tests.crash.recording import Keep, Recording, everything, make, nothing, some
 from tests.crash.workload import put, rows_of
 

@@ -20,14 +20,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
 from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import contents_of
 
 COLUMNS = "id int, v string"
@@ -188,7 +187,7 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
 
 def leave_out(what: str) -> None:
     """Disables some syncs, as in a program with that fault."""
-    from acid_platform import disk
+    from acid_platform.base import disk
 
     real = disk.sync_path
 

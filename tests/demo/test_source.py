@@ -7,7 +7,7 @@ import datetime
 import pandas as pd
 import pytest
 
-from acid_platform.errors import SourceMissing
+from acid_platform import SourceMissing
 from assets import flights_source as source
 from assets.flights import WEEKLY, correction, days_predicate, week_of
 

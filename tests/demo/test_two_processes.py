@@ -13,8 +13,8 @@ from typing import IO
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import Warehouse
 from acid_platform.services import cleaner
-from acid_platform.warehouse import Warehouse
 from assets import flights_source
 from assets.flights import FLIGHTS
 from tests.conftest import temporary_warehouse

@@ -19,12 +19,12 @@ from dagster._core.instance.config import dagster_instance_config_schema
 from pyspark.sql import SparkSession
 
 from acid_platform import orchestration
+from acid_platform.base.config import REGISTRY
+from acid_platform.base.location import Location
+from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
-from acid_platform.config import REGISTRY
-from acid_platform.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.services import fsck
-from acid_platform.table_properties import TABLE_PROPERTIES
 from resources import SparkResource, WarehouseResource
 from scripts import print_tables
 from tests.conftest import temporary_warehouse

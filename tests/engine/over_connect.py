@@ -16,8 +16,14 @@ import dagster as dg
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from acid_platform import Warehouse, definitions
-from acid_platform.errors import SnapshotExpired, TxnAborted, UnknownColumn, WrongType
+from acid_platform import (
+    SnapshotExpired,
+    TxnAborted,
+    UnknownColumn,
+    Warehouse,
+    WrongType,
+    definitions,
+)
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.services import cleaner
 from resources import SparkResource, WarehouseResource

@@ -16,12 +16,12 @@ from pyarrow import orc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform import CorruptFile
 from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
 from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.few_calls import java_class
-from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.snapshot.ranges import KeyRanges
 from acid_platform.storage.files import Files

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import InvalidDefinition, MalformedName, TableExists
-from acid_platform.warehouse import Warehouse
+from acid_platform import InvalidDefinition, MalformedName, TableExists, Warehouse
 from tests.conftest import temporary_warehouse
 from tests.hive_tables import HERE
 

@@ -14,20 +14,20 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
     NoSuchTable,
     PartitionColumnUpdate,
+    Table,
     TableExists,
     UnknownColumn,
+    Warehouse,
     WarehouseNotWritable,
     WrongType,
 )
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,7 +231,7 @@ def test_a_warehouse_below_a_regular_file_is_not_writable(tmp_path: Path) -> Non
 def test_without_java_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     code = f"""
 from acid_platform import Warehouse
-from acid_platform.errors import JavaMissing
+from acid_platform import JavaMissing
 with Warehouse.open({str(tmp_path / "wh")!r}, engine="spark") as wh:
     table = wh.create_table("db.t", "id int")
     try:

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.engine.spark import cache
 from acid_platform.engine.spark.timeless import timeless
-from acid_platform.errors import CorruptFile
 from acid_platform.services import cleaner
-from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P
 from tests.conftest import temporary_warehouse
 

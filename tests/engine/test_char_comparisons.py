@@ -16,10 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acid_platform.errors import InvalidDefinition, NeedsSpark, UnsupportedStatement
+from acid_platform import InvalidDefinition, NeedsSpark, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.char_literals import comparable
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 Row = dict[str, Any]

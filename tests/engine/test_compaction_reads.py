@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import Warehouse
 from acid_platform.services.worker import work_once
 from acid_platform.snapshot.directory import AcidDirectory
 from acid_platform.snapshot.sources import EntitySources, Source
 from acid_platform.storage import deletes, entity
 from acid_platform.storage.files import Files
-from acid_platform.warehouse import Warehouse
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark

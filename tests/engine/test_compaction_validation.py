@@ -12,6 +12,7 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
+from acid_platform import Table, Warehouse
 from acid_platform.engine.compaction_outputs import Records
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
@@ -20,9 +21,7 @@ from acid_platform.snapshot.listing import FileEntry
 from acid_platform.storage.files import Files
 from acid_platform.storage.recorded import recorded_file
 from acid_platform.storage.rewrite import Rewrite
-from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
-from acid_platform.warehouse import Warehouse
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark

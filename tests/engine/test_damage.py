@@ -23,19 +23,19 @@ from unittest import mock
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine import compaction
-from acid_platform.engine.spark import write
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CompactionFailed,
     CorruptFile,
     PublicationFailed,
+    Table,
     TxnAborted,
+    Warehouse,
 )
+from acid_platform.engine import compaction
+from acid_platform.engine.spark import write
 from acid_platform.storage.files import Files
-from acid_platform.table import Table
 from acid_platform.transactions import NONE_OPEN
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 from tests.full_disk import full_outputs

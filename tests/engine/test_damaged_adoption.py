@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import AcidError, CorruptFile, MalformedName, UnsupportedLayout
+from acid_platform import AcidError, CorruptFile, MalformedName, UnsupportedLayout, Warehouse
 from acid_platform.transactions import NONE_OPEN
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P
 from tests.conftest import temporary_warehouse
 from tests.storage.test_bad_files import GOOD, IN_ROWS, KINDS, NEXT_STEP, good

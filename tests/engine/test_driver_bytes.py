@@ -19,10 +19,9 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform import Table, Warehouse
+from acid_platform.handles.transaction import TransactionTable
 from acid_platform.layout.names import BucketFile
-from acid_platform.table import Table
-from acid_platform.transaction import TransactionTable
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

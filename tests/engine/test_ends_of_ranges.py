@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import InvalidDefinition, NeedsSpark, WrongType
+from acid_platform import InvalidDefinition, NeedsSpark, Warehouse, WrongType
 from acid_platform.layout.types import parse_columns
 from acid_platform.tables.declaration import check_columns
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 ENGINES = pytest.mark.parametrize(

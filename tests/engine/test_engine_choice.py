@@ -11,10 +11,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from acid_platform import InvalidDefinition, NeedsSpark, Warehouse
 from acid_platform.engine.choice import LOCAL_BYTES, Choice, input_bytes
-from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.sql.magic import engine_and_name
-from acid_platform.warehouse import Warehouse
 from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 

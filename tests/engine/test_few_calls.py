@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
+from acid_platform import InvalidExpression, UnknownColumn, Warehouse
 from acid_platform.engine.spark.few_calls import (
     over_frames,
     passed,
@@ -19,8 +20,6 @@ from acid_platform.engine.spark.few_calls import (
     sorted_within,
     types_of,
 )
-from acid_platform.errors import InvalidExpression, UnknownColumn
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -12,11 +12,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
+from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import translated
 from acid_platform.engine.local.scope import Scope
-from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
 from tests.engine.function_examples import Example, examples

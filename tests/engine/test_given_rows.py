@@ -13,17 +13,17 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.engine.rows import local_table
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     InvalidDefinition,
     NeedsSpark,
     UnknownColumn,
+    Warehouse,
     WrongType,
 )
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.engine.rows import local_table
 from acid_platform.layout.types import Column, HiveType, parse_columns, parse_type
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.engine.generated_rows import (
     LEAVES,
@@ -37,7 +37,7 @@ from tests.engine.generated_rows import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.table import Table
+    from acid_platform import Table
 
 NOON = datetime.datetime(2024, 1, 1, 12)
 

@@ -22,13 +22,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
+from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, Warehouse
 from acid_platform.engine.open import open_scan
-from acid_platform.errors import AlreadyScheduled, CompactionRefused
+from acid_platform.handles.transaction import TransactionTable
 from acid_platform.services import cleaner
-from acid_platform.table import Table
-from acid_platform.table_snapshot import Snapshot
-from acid_platform.transaction import TransactionTable
-from acid_platform.warehouse import Warehouse
 from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform import Table, Warehouse
 from acid_platform.engine.rows import Rows
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import COMPACTORS, MOSTLY_LOCAL, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 

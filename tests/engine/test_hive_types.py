@@ -13,13 +13,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import AcidError, InvalidDefinition, UnsupportedStatement, WrongType
+from acid_platform import (
+    AcidError,
+    InvalidDefinition,
+    Table,
+    UnsupportedStatement,
+    Warehouse,
+    WrongType,
+)
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.layout.types import parse_type
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc_rows import orc_schema
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 from tests.hive import hive_rows, link_farm
 

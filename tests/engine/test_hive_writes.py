@@ -10,7 +10,7 @@ import pytest
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids
 

@@ -13,10 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import Table, Warehouse
 from acid_platform.layout.types import parse_type
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.hive import hive_plain_rows
 

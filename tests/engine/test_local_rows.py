@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from acid_platform import WrongType
 from acid_platform.engine.rows import _array, column_names
-from acid_platform.errors import WrongType
 from acid_platform.layout.types import parse_columns
 
 DAY = datetime.date(2013, 1, 1)

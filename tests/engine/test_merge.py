@@ -9,18 +9,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.errors import (
+from acid_platform import (
     InvalidExpression,
     NoSuchPartition,
     OverwriteThenWrite,
     PartitionColumnUpdate,
     SourceRowsAmbiguous,
+    Table,
     UnknownColumn,
+    Warehouse,
     WrongType,
 )
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

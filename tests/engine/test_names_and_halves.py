@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
     UnknownColumn,
+    Warehouse,
     WrongType,
 )
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import AcidError, InvalidDefinition
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform import AcidError, InvalidDefinition, Table, Warehouse
 from tests.conftest import temporary_warehouse
 
 VALUES: dict[str, tuple[Any, Any]] = {

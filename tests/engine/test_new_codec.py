@@ -8,9 +8,7 @@ from pathlib import Path
 import pyarrow.orc as po
 import pytest
 
-from acid_platform.errors import InvalidDefinition
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform import InvalidDefinition, Table, Warehouse
 from tests.conftest import temporary_warehouse
 
 PROPERTY = "orc.compress"

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     InvalidExpression,
     NeedsSpark,
     SparkMisconfigured,
+    Table,
     UnsupportedStatement,
+    Warehouse,
 )
 from acid_platform.layout.sql_text import quoted, sql_string
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.layout.test_sql_text import LITERALS
 

@@ -12,7 +12,7 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from acid_platform.errors import InvalidExpression
+from acid_platform import InvalidExpression
 from acid_platform.reading.predicates import parse
 
 pytestmark = pytest.mark.spark

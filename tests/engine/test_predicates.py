@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import InvalidExpression
+from acid_platform import InvalidExpression
 from acid_platform.layout.types import HiveType, parse_columns
 from acid_platform.reading.predicates import columns_of, may_match, parsed
 from acid_platform.storage.arrow_types import partition_value

@@ -15,11 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.errors import AcidError, InvalidExpression, UnsupportedStatement
+from acid_platform import AcidError, InvalidExpression, Table, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.reading.predicates import may_match
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import NeedsSpark, Warehouse
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
-from acid_platform.errors import NeedsSpark
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

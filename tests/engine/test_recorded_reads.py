@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import CorruptFile
+from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
-from acid_platform.table import Table
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 

@@ -12,12 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid_platform.errors import AcidError, InvalidDefinition, WriteConflict
+from acid_platform import AcidError, InvalidDefinition, Table, Transaction, Warehouse, WriteConflict
 from acid_platform.storage.changed_rows import deleted_rows
 from acid_platform.storage.files import Files
-from acid_platform.table import Table
-from acid_platform.transaction import Transaction
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 ROWS = [{"id": number, "v": "new", "p": number % 2} for number in range(8)]

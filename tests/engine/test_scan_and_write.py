@@ -16,19 +16,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
 from acid_platform.engine.open import DELETE_KEYS
 from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, write
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.errors import PublicationFailed, SparkMisconfigured
 from acid_platform.storage import durability
 from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
 from acid_platform.storage.task_files import Received
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import read_keys
 from tests.conftest import temporary_warehouse
 

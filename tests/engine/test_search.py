@@ -8,8 +8,8 @@ from pathlib import Path
 import pyorc
 import pytest
 
-from acid_platform.errors import NoSuchPartition, UnknownColumn, UnsupportedStatement
-from acid_platform.location import Location
+from acid_platform import NoSuchPartition, UnknownColumn, UnsupportedStatement
+from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.reading.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest

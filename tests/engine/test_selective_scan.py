@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import CorruptFile
-from acid_platform.warehouse import Warehouse
+from acid_platform import CorruptFile, Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,7 @@ import sys
 import pytest
 from pyspark.errors import AnalysisException
 
-from acid_platform.engine.spark.failures import of_files, translated
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CorruptFile,
     InvalidExpression,
@@ -18,6 +17,7 @@ from acid_platform.errors import (
     SparkMisconfigured,
     UnknownColumn,
 )
+from acid_platform.engine.spark.failures import of_files, translated
 
 SCRIPT = """
 import sys, time
@@ -69,7 +69,7 @@ PLAN = """;
    +- Filter raise_error(USER_RAISED_EXCEPTION, map(errorMessage, [TOO_LONG] column v \
 of db.t takes char(2), a value has 3 characters))
       +- Relation [a] orc file:/w/base_1/bucket_00000 does not exist
-acid_platform.errors.CorruptFile: a task of it
+acid_platform.base.errors.CorruptFile: a task of it
 """
 """A plan as it ends the text of an analysis error, with the messages of all tests on rows."""
 

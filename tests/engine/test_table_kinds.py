@@ -14,17 +14,17 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.spark import scan
-from acid_platform.errors import (
+from acid_platform import (
     BucketColumnUpdate,
     InvalidDefinition,
     NeedsSpark,
+    Table,
     UnsupportedLayout,
     UnsupportedStatement,
+    Warehouse,
     WrongType,
 )
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
+from acid_platform.engine.spark import scan
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import NotEnoughHistory, SnapshotExpired, UnknownColumn
+from acid_platform import NotEnoughHistory, SnapshotExpired, UnknownColumn, Warehouse
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import NONE_OPEN, Operation
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import DeclarationChanged, TxnAborted, WrongType
-from acid_platform.warehouse import Warehouse
+from acid_platform import DeclarationChanged, TxnAborted, Warehouse, WrongType
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

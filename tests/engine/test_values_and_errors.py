@@ -11,10 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import InvalidExpression, WrongType
+from acid_platform import InvalidExpression, Table, Warehouse, WrongType
 from acid_platform.services import cleaner
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

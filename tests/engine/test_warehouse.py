@@ -11,16 +11,16 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import (
+from acid_platform import (
     NoSuchPartition,
     NotEnoughHistory,
     OverwriteThenWrite,
     SnapshotExpired,
+    Table,
+    Warehouse,
     WriteConflict,
 )
 from acid_platform.services import cleaner
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 
 pytestmark = pytest.mark.spark

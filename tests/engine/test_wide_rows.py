@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform import Warehouse
 from acid_platform.engine.spark import task_writing, wide_rows
 from acid_platform.engine.spark.wide_rows import LIMIT, WIDEST
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

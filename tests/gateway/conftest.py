@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from acid_platform import Warehouse
 from acid_platform.gateway.authorization import Authorizer
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.server import Entry, Server
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import connected
 

@@ -6,9 +6,8 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from acid_platform.errors import TxnAborted
+from acid_platform import TxnAborted, Warehouse
 from acid_platform.services import cleaner
-from acid_platform.warehouse import Warehouse
 
 READABLE = ("s.aborted", "s.buckets", "s.empty", "s.files", "s.merged", "s.parts", "s.plain")
 """The tables that Hive's clients can read; `s.csv` they can't."""

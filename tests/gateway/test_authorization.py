@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.gateway.authorization import (
     Authorizer,
     Request,
@@ -21,7 +21,6 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.hive_client import _parted
 from acid_platform.gateway.needs import RULES, Verb, needs_of
 from acid_platform.gateway.protocol import Call, known_calls
-from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import EXCLUSIVE, INSERT, SELECT, SHARED_READ, SHARED_WRITE, UPDATE, m
 from tests.gateway.test_definitions import declared
 from tests.gateway.test_protocol import message

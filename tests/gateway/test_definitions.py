@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from thriftpy2.thrift import TApplicationException
 
-from acid_platform.errors import InvalidDefinition, UnsupportedStatement
+from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.gateway import shapes
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.server import Server
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import (
     EXCL_WRITE,
     EXCLUSIVE,

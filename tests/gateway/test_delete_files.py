@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile
+from acid_platform import CorruptFile, Warehouse
 from acid_platform.gateway.delete_files import distribute
 from acid_platform.layout.types import parse_columns
 from acid_platform.services.fsck import examine
 from acid_platform.storage.files import Files
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P
 from tests.gateway.clients import COLUMNS, INSERT, UPDATE, Statement, files, m
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from acid_platform import NoSuchTable, Warehouse
 from acid_platform.cli.main import main
-from acid_platform.errors import NoSuchTable
 from acid_platform.gateway import adopting, registering, shapes
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
@@ -27,7 +27,6 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Declaration
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import P
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import (

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 from thriftpy2.thrift import TApplicationException
 
+from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
-from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
 from acid_platform.gateway import sasl, users
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
@@ -23,7 +23,6 @@ from acid_platform.gateway.server import Entry, Server
 from acid_platform.gateway.settings import Chosen
 from acid_platform.gateway.tls import Tls
 from acid_platform.gateway.users import Users
-from acid_platform.warehouse import Warehouse
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
@@ -496,8 +495,8 @@ def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(warehouse: War
 
 
 def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
+    from acid_platform.base.location import Location
     from acid_platform.gateway.status import Status, examined, running
-    from acid_platform.location import Location
 
     place = Location.of(warehouse.path)
     status = Status(place, warehouse.metastore)

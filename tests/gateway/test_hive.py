@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from thriftpy2.thrift import TApplicationException
 
+from acid_platform import Warehouse
 from acid_platform.gateway.server import Server
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import P
 from tests.gateway.clients import (
     ACQUIRED,

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.interop.model import (
     Change,
     Rows,

@@ -16,13 +16,13 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from acid_platform import Warehouse
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.framing import Cutter, Limits, Malformed
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call, known_calls
 from acid_platform.gateway.server import Server
-from acid_platform.warehouse import Warehouse
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
 
@@ -162,7 +162,7 @@ class _Silent:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def refuse(*_: Any, **__: Any) -> Any:
-            from acid_platform.errors import NoSuchTable
+            from acid_platform import NoSuchTable
 
             raise NoSuchTable(f"no {name}")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import NotAuthorized
+from acid_platform import NotAuthorized, Warehouse
 from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, Guard, Request
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
@@ -25,7 +25,6 @@ from acid_platform.gateway.protocol import Call, known_calls
 from acid_platform.metastore.records import WriteReport
 from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.gateway.calls import named, sample
 from tests.gateway.clients import (
     COLUMNS,

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from acid_platform import Table, Warehouse
 from acid_platform.gateway.server import Server
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import P
 from tests.gateway.clients import (
     ACQUIRED,

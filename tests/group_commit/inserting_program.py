@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 
 THREADS = 8
 

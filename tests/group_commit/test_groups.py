@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.engine.rows import Rows
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     InvalidDefinition,
     LockTimeout,
     OutcomeUnknown,
+    Table,
+    Transaction,
     UnknownColumn,
+    Warehouse,
     WrongType,
 )
+from acid_platform.engine.rows import Rows
+from acid_platform.handles.transaction_state import Shares
+from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.transaction import Transaction
-from acid_platform.transaction_state import Shares
-from acid_platform.transaction_table import TransactionTable
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.storage.test_per_process import in_child
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import Warehouse
-from acid_platform.errors import SnapshotExpired
+from acid_platform import SnapshotExpired, Warehouse
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 from tests.history.test_changes import KINDS, STEPS, History

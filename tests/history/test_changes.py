@@ -21,13 +21,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform import Warehouse
-from acid_platform.errors import (
+from acid_platform import (
     AlreadyScheduled,
     CorruptFile,
     InvalidDefinition,
     NoSuchPast,
     NotEnoughHistory,
+    Warehouse,
 )
 from acid_platform.services import cleaner
 from acid_platform.storage.orc_writer import AcidWriter

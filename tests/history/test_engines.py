@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from acid_platform.errors import NotEnoughHistory
+from acid_platform import NotEnoughHistory
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from acid_platform import Warehouse
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     NoSuchPast,
     UnknownColumn,
     UnsupportedStatement,
+    Warehouse,
     WriteConflict,
 )
 from acid_platform.services import cleaner

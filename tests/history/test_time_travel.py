@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from acid_platform import Warehouse
-from acid_platform.errors import (
+from acid_platform import (
     AlreadyScheduled,
     InvalidDefinition,
     NoSuchPast,
     NotEnoughHistory,
+    Warehouse,
     WrongType,
 )
 from acid_platform.services import cleaner

@@ -24,11 +24,10 @@ from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 
-from acid_platform.errors import AlreadyScheduled
+from acid_platform import AlreadyScheduled, Warehouse
 from acid_platform.gateway.protocol import load
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.interop import (
     history,

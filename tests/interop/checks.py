@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.interop.gateways import Observed
 from tests.interop.recording import Recording
 from tests.interop.report import Report

@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from acid_platform import Warehouse
 from acid_platform.gateway.adopting import adopt_database
 from acid_platform.gateway.hive_client import Hive
 from acid_platform.gateway.registering import Registered, register
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.gateway.direct_tables import READABLE, make_tables, put, rows
 from tests.interop.hive_metastore import VERSION, HiveMetastore

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from acid_platform import Warehouse
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.protocol import Call, Undecodable
-from acid_platform.warehouse import Warehouse
 from tests.interop.recording import Recording
 
 

@@ -24,11 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from acid_platform.errors import AlreadyScheduled, CompactionFailed, LockNotAcquired
+from acid_platform import AlreadyScheduled, CompactionFailed, LockNotAcquired, Warehouse
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.warehouse import Warehouse
 from tests.interop.hive import NO_ANSWER
 from tests.interop.model import (
     Change,

@@ -11,11 +11,9 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from acid_platform.errors import AlreadyScheduled
+from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.services import cleaner
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.interop.hive import OPEN, jars
 from tests.interop.report import Report

@@ -10,7 +10,7 @@ import tarfile
 import time
 from pathlib import Path
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 from acid_platform.gateway.hive_client import Address, Hive
 from tests.interop.hive import jars
 from tests.interop.trino import Unavailable

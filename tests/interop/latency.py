@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from acid_platform import Warehouse
 from acid_platform.gateway.hive_client import Hive
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import register
-from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import (

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid_platform.errors import AcidError
-from acid_platform.warehouse import Warehouse
+from acid_platform import AcidError, Warehouse
 from tests.interop.hive import Session
 from tests.interop.model import COLUMNS, Rows, rows_of
 from tests.interop.trino import Failed, Trino

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
+from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.services import cleaner, worker
 from acid_platform.storage import durability
-from acid_platform.table_properties import PUBLICATION_WAIT
 from tests.interop.checks import Checks
 from tests.interop.trino import Failed
 from tests.interop.values import our_rows

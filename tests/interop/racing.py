@@ -12,8 +12,7 @@ from contextlib import ExitStack
 from itertools import combinations_with_replacement
 from pathlib import Path
 
-from acid_platform.errors import AcidError
-from acid_platform.warehouse import Warehouse
+from acid_platform import AcidError, Warehouse
 from tests.conftest import temporary_warehouse
 from tests.interop.checks import Checks, Run
 from tests.interop.gateways import serving

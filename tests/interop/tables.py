@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from acid_platform import Table, Warehouse
 from acid_platform.storage.files import Files
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P
 
 ALL = (

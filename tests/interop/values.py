@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import NeedsSpark
+from acid_platform import NeedsSpark, Warehouse
 from acid_platform.layout.partitions import DEFAULT_PARTITION
-from acid_platform.warehouse import Warehouse
 
 
 def our_rows(warehouse: Warehouse, table: str) -> tuple[list[str], pa.Schema]:

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError, Warehouse
 from acid_platform.metastore import Transaction
 from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.warehouse import Warehouse
 
 MODES = (
     "count",

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from acid_platform.engine.publishing import Written
-from acid_platform.errors import (
+from acid_platform import (
     DeclarationChanged,
     NoSuchTable,
     SnapshotExpired,
     UnknownColumn,
 )
+from acid_platform.engine.publishing import Written
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
@@ -31,10 +31,9 @@ from tests.conftest import temporary_warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from acid_platform.table import Table
-    from acid_platform.table_snapshot import SnapshotTable
-    from acid_platform.transaction import TransactionTable
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Table, Warehouse
+    from acid_platform.handles.table_snapshot import SnapshotTable
+    from acid_platform.handles.transaction import TransactionTable
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +49,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 def test_P28_concurrent_add_columns_all_arrive(warehouse: Warehouse) -> None:
     """repro_06: each client read the columns, added its own and wrote all of them back."""
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Warehouse
 
     warehouse.create_table("db.t", "id int")
     with ExitStack() as closing, ThreadPoolExecutor(4) as pool:
@@ -139,7 +138,7 @@ def filled(warehouse: Warehouse) -> Warehouse:
 
 def change_everything(warehouse: Warehouse) -> None:
     """Changes all declarations, as another client."""
-    from acid_platform.warehouse import Warehouse
+    from acid_platform import Warehouse
 
     with Warehouse.open(warehouse.path) as other:
         other.table("db.t").drop_partition("p=1")
@@ -206,8 +205,8 @@ def test_P28_reading_removed_files_is_an_error(filled: Warehouse) -> None:
 def test_P28_a_select_reads_the_declarations_of_its_transaction(
     spark: SparkSession, filled: Warehouse
 ) -> None:
+    from acid_platform import Warehouse
     from acid_platform.sql import SqlSession
-    from acid_platform.warehouse import Warehouse
 
     with Warehouse.open(filled.path, spark=spark) as reader:
         session = SqlSession(reader)

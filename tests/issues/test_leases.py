@@ -17,17 +17,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CorruptFile,
     MetastoreUnavailable,
     NoSuchTxn,
     SnapshotExpired,
     UnknownColumn,
+    Warehouse,
 )
 from acid_platform.metastore import Metastore
 from acid_platform.services import cleaner
-from acid_platform.warehouse import Warehouse
 from tests.compaction.killed_worker import work
 from tests.conftest import temporary_warehouse
 from tests.issues.stopped_reader import MODES

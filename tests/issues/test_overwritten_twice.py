@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import OverwriteThenWrite
-from acid_platform.warehouse import Warehouse
+from acid_platform import OverwriteThenWrite, Warehouse
 from tests.conftest import temporary_warehouse
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 import pyorc
 import pytest
 
-from acid_platform.compaction.plan import NothingToDo, plan_compaction
-from acid_platform.compaction.states import CompactionKind
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CompactionFailed,
     CorruptFile,
@@ -19,6 +17,8 @@ from acid_platform.errors import (
     SnapshotExpired,
     UnsupportedLayout,
 )
+from acid_platform.compaction.plan import NothingToDo, plan_compaction
+from acid_platform.compaction.states import CompactionKind
 from acid_platform.snapshot import select
 from acid_platform.storage.durability import publish
 from acid_platform.storage.files import Files

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import WriteConflict
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse, WriteConflict
 from tests.conftest import temporary_warehouse
 from tests.orchestration.local_writes import insert, publish, stage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import (
+from acid_platform import (
     DeclarationChanged,
     InvalidDefinition,
     MetastoreUnavailable,
@@ -16,12 +16,12 @@ from acid_platform.errors import (
     NoSuchTxn,
     OverwriteThenWrite,
     Terminal,
+    Transaction,
     TxnAborted,
+    Warehouse,
 )
 from acid_platform.metastore.records import WriteReport
-from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.orchestration.local_writes import insert
 

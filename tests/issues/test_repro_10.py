@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform import Warehouse
-from acid_platform.errors import AcidError, InvalidDefinition
+from acid_platform import AcidError, InvalidDefinition, Warehouse
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

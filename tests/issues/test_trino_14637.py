@@ -15,12 +15,10 @@ from unittest import mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform import AcidError, Table, Warehouse
 from acid_platform.engine.publishing import Staging
 from acid_platform.engine.spark import merge, write
-from acid_platform.errors import AcidError
 from acid_platform.storage import durability
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

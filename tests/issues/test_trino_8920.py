@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import PublicationFailed
+from acid_platform import PublicationFailed
 from acid_platform.storage.durability import publish
 from tests.acid_files import AcidTable, P
 from tests.notation import names

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.errors import InvalidDefinition, WrongType
+from acid_platform import InvalidDefinition, WrongType
 from acid_platform.layout.bucketing import bucket_hashes, bucket_ids
 from acid_platform.layout.types import HiveType, parse_type
 

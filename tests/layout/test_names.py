@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import MalformedName
+from acid_platform import MalformedName
 from acid_platform.layout.names import (
     CONVERTED_BASE,
     BaseName,

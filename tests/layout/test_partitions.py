@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import NoSuchPartition
+from acid_platform import NoSuchPartition
 from acid_platform.layout.partitions import (
     DEFAULT_PARTITION,
     escape,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import CorruptFile, InvalidDefinition
+from acid_platform import CorruptFile, InvalidDefinition
 from acid_platform.layout.rowids import Bucket, decode_bucket
 
 VECTORS = [

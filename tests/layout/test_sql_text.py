@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from acid_platform.errors import InvalidExpression
+from acid_platform import InvalidExpression
 from acid_platform.layout.sql_text import canonical, for_spark, pieces, sql_string
 from acid_platform.reading.predicates import parse
 

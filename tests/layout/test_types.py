@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition
 from acid_platform.layout.schema import cheapest, user_metadata
 from acid_platform.layout.types import HiveType, parse_columns, parse_type
 

@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from acid_platform.errors import MetastoreUnavailable, OutcomeUnknown
+from acid_platform import MetastoreUnavailable, OutcomeUnknown
 from acid_platform.metastore import Metastore, address
 from acid_platform.metastore.certificates import make_certificate
 from benchmarks.results import machine, save

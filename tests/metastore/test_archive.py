@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid_platform.errors import BackupRefused
+from acid_platform import BackupRefused
 from acid_platform.metastore import schema
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server import archive as files

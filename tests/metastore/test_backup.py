@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     BackupRefused,
     InvalidDefinition,
     MetastoreIncompatible,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import MetastoreIncompatible
+from acid_platform import MetastoreIncompatible
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import blocks

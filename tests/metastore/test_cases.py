@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchTxn,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import (
+from acid_platform import (
     CompactionLost,
     InvalidDefinition,
     LockNotAcquired,
@@ -13,6 +12,7 @@ from acid_platform.errors import (
     NoSuchTable,
     Terminal,
 )
+from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.records import (
     CleaningTask,
     CompactionTask,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.errors import (
+from acid_platform import (
     AlreadyScheduled,
     CompactionLost,
     CompactionRefused,
@@ -14,6 +13,7 @@ from acid_platform.errors import (
     NoSuchPartition,
     TxnAborted,
 )
+from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import CompactionTask, LockRequest
 from acid_platform.transactions import ValidTxnList
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, World, X

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform import InvalidDefinition, NoSuchTable
 from acid_platform.compaction.states import ErasureState
-from acid_platform.errors import InvalidDefinition, NoSuchTable
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.machine import Machine

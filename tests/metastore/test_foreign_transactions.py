@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     LockNotAcquired,
     NoSuchLock,
     NoSuchTable,

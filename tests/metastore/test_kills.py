@@ -21,7 +21,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     MetastoreDamaged,
     MetastoreIncompatible,

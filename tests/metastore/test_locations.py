@@ -15,18 +15,18 @@ from unittest import mock
 
 import pytest
 
-from acid_platform import Warehouse
-from acid_platform.cli.rebuild import rebuild
-from acid_platform.errors import (
+from acid_platform import (
     ForeignLocation,
     InvalidDefinition,
     LockNotAcquired,
     MetastoreMissing,
     RebuildRefused,
+    Warehouse,
     WarehouseMismatch,
     WarehouseMoved,
 )
-from acid_platform.location import Location
+from acid_platform.base.location import Location
+from acid_platform.cli.rebuild import rebuild
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.records import CleaningTask
 from acid_platform.metastore.rules.events import Recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
+from acid_platform import LockNotAcquired, LockTimeout, NoSuchTable, TxnAborted
 from acid_platform.metastore.records import LockRequest
 from tests.metastore.world import INSERT, SELECT, UPDATE, E, R, W, World
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform.errors import MetastoreDamaged
+from acid_platform import MetastoreDamaged
 from acid_platform.metastore.server import journal
 from acid_platform.metastore.server.journal import Log, Record
 

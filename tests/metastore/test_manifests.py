@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import InvalidDefinition, SnapshotExpired
+from acid_platform import InvalidDefinition, SnapshotExpired
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine

@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from acid_platform import NoSuchTable
 from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.operations import OPERATIONS, Operation, answer_type
 from acid_platform.metastore.records import CompactionTask, DropTask, LockRequest
 from acid_platform.metastore.rules import machine

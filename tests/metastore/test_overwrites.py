@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import WriteConflict
+from acid_platform import WriteConflict
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server import state_rows
 from tests.metastore.world import DELETE, INSERT, OVERWRITE, UPDATE, E, R, Txn, W, World, X

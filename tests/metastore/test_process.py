@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     LockNotAcquired,
     LockTimeout,

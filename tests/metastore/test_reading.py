@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import NoSuchTable, NoSuchTxn, SnapshotExpired
+from acid_platform import NoSuchTable, NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.records import LockRequest
 from tests.metastore.world import DELETE, E, Txn, World
 

@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from acid_platform import AcidError
 from acid_platform.compaction.states import CompactionState
-from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import LockRequest, RowReport

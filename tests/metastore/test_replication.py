@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.replication import Follow, Followed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import MalformedRows, WriteConflict
+from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules import events
 from acid_platform.transactions import Operation

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     LockNotAcquired,
     LockTimeout,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition
 from acid_platform.metastore.codec import encode
 from tests.metastore.world import INSERT, World
 

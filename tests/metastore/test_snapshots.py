@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from acid_platform.errors import SnapshotExpired
+from acid_platform import SnapshotExpired
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
 from acid_platform.metastore.server import state_rows

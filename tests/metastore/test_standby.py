@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from acid_platform.cli.main import main
-from acid_platform.errors import (
+from acid_platform import (
     MetastoreIncompatible,
     MetastoreUnavailable,
     OutcomeUnknown,
     StandbyRefused,
 )
+from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore, address
 from acid_platform.metastore.client import start
 from acid_platform.metastore.endpoint import Home, take_lock

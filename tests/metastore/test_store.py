@@ -14,8 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from acid_platform.clock import ManualClock
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
     MetastoreIncompatible,
@@ -24,6 +23,7 @@ from acid_platform.errors import (
     MetastoreWriteFailed,
     UnsupportedStatement,
 )
+from acid_platform.base.clock import ManualClock
 from acid_platform.metastore import Metastore, endpoint, schema
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.operations.tables import CreateDatabase

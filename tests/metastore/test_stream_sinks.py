@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     BatchCommitted,
     InvalidDefinition,

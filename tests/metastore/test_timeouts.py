@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acid_platform.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
-from acid_platform.errors import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
+from acid_platform import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
+from acid_platform.base.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.codec import encode

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from acid_platform.cli.main import main
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     MetastoreRefused,
 )
+from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore, address, wire
 from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.target import remote

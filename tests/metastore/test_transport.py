@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from acid_platform.cli.main import main
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     MetastoreIncompatible,
     MetastoreRefused,
     MetastoreUnavailable,
     Terminal,
 )
-from acid_platform.location import Location
+from acid_platform.base.location import Location
+from acid_platform.cli.main import main
 from acid_platform.metastore import LockRequest, Metastore, address, wire
 from acid_platform.metastore.client import link
 from acid_platform.metastore.endpoint import Endpoint, Home

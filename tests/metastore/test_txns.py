@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     NoSuchPartition,
     NoSuchTxn,

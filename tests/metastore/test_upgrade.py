@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from acid_platform.errors import BatchCommitted, CorruptFile, NotEnoughHistory
+from acid_platform import BatchCommitted, CorruptFile, NotEnoughHistory
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.transactions import TxnType

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import InvalidDefinition, MetastoreUnavailable
+from acid_platform import InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore import Metastore, address, wire
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import remote

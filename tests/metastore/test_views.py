@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.clock import Moment
-from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform.base.clock import Moment
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.operations.tables import CreateView
 from acid_platform.metastore.records import ViewRecord

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import MetastoreDamaged
+from acid_platform import MetastoreDamaged
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import wal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acid_platform import errors
-from acid_platform.clock import ManualClock
+from acid_platform.base import errors
+from acid_platform.base.clock import ManualClock
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.records import (

@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from acid_platform import Warehouse
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from acid_platform.warehouse import Warehouse
 from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
 

@@ -12,8 +12,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from acid_platform.handles.transaction_state import TransactionState
 from acid_platform.orchestration import TableDeclaration, TableInput, acid_asset
-from acid_platform.transaction_state import TransactionState
 from resources import WarehouseResource
 from tests.orchestration.conftest import quiet
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from acid_platform import Transaction
 from acid_platform.engine.publishing import Written
 from acid_platform.layout.names import temporary_name
-from acid_platform.transaction import Transaction
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 from tests.acid_files import AcidTable, P, contents_of, full

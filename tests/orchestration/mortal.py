@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from acid_platform.errors import TxnAborted
+from acid_platform import TxnAborted
 from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
 from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job
 from acid_platform.orchestration.ended_runs import (

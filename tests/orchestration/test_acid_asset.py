@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from acid_platform import Table
 from acid_platform.orchestration import (
     AcidOut,
     Expectation,
@@ -27,7 +28,6 @@ from acid_platform.orchestration import (
     acid_multi_asset,
 )
 from acid_platform.services import cleaner
-from acid_platform.table import Table
 from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
 

@@ -10,7 +10,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition
 from acid_platform.orchestration import (
     AcidOut,
     Expectation,

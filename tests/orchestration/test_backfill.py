@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.connect_server import connect_server
 from tests.metastore.processes import until

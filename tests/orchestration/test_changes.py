@@ -13,8 +13,13 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from acid_platform import definitions
-from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
+from acid_platform import (
+    InvalidDefinition,
+    NoSuchPast,
+    NotEnoughHistory,
+    WriteConflict,
+    definitions,
+)
 from acid_platform.orchestration import (
     AcidOut,
     TableDeclaration,

@@ -6,7 +6,7 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from acid_platform.errors import CheckErrored
+from acid_platform import CheckErrored
 from acid_platform.orchestration.checks import Expectation, Finding, errored, evaluate
 
 FRAME = pd.DataFrame({"n": [1, 2, 300], "word": ["a", "b", None]})

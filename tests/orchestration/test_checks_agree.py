@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import NeedsSpark
+from acid_platform import NeedsSpark
 from acid_platform.orchestration.checked_rows import PANDAS, in_pandas
 from acid_platform.orchestration.checks import Expectation, Finding, evaluate
 

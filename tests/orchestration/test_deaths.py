@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from acid_platform import Warehouse
 from acid_platform.orchestration.ended_runs import (
     abort_canceled_runs,
     abort_failed_runs,
     fail_lost_runs,
 )
 from acid_platform.services import cleaner, initiator
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.metastore.processes import gone, until
 from tests.orchestration import mortal

@@ -9,10 +9,11 @@ import dagster as dg
 import pandas as pd
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     LockTimeout,
     MetastoreUnavailable,
     OutcomeUnknown,
+    Warehouse,
     WrongType,
 )
 from acid_platform.orchestration import (
@@ -26,7 +27,6 @@ from acid_platform.orchestration import (
     acid_multi_asset,
 )
 from acid_platform.orchestration.materialized import Uncommitted
-from acid_platform.warehouse import Warehouse
 from resources import WarehouseResource
 from tests.orchestration.conftest import Place, quiet
 from tests.orchestration.local_writes import insert

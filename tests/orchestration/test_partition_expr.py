@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 import pytest
 
-from acid_platform.errors import InvalidDefinition, NoSuchPartition
+from acid_platform import InvalidDefinition, NoSuchPartition
 from acid_platform.layout.types import parse_columns
 from acid_platform.orchestration.partitions import PartitionExpr, PartitionText, literal
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from acid_platform import definitions
-from acid_platform.clock import SystemClock
+from acid_platform.base.clock import SystemClock
 from acid_platform.compaction.states import ErasureState
 from acid_platform.orchestration import ended_runs, sensors
 from acid_platform.orchestration.cleaning import cleaning_job

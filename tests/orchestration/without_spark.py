@@ -10,6 +10,7 @@ import dagster as dg  # noqa: E402
 import pandas as pd  # noqa: E402
 import pyarrow as pa  # noqa: E402
 
+from acid_platform import Warehouse  # noqa: E402
 from acid_platform.orchestration import (  # noqa: E402
     AcidOut,
     Expectation,
@@ -19,7 +20,6 @@ from acid_platform.orchestration import (  # noqa: E402
     acid_multi_asset,
     table_checks,
 )
-from acid_platform.warehouse import Warehouse  # noqa: E402
 from resources import SparkResource, WarehouseResource  # noqa: E402
 
 GIVEN = Expectation("ids_are_given", "ExpectColumnValuesToNotBeNull", {"column": "id"})

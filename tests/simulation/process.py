@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.clock import ManualClock
+from acid_platform.base.clock import ManualClock
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
 from tests.notation import names, txns, write_ids
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.snapshot import AcidDirectory, EntityListing, highest_floor, select
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from acid_platform.errors import MalformedName, NotEnoughHistory
+from acid_platform import MalformedName, NotEnoughHistory
 from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
 from acid_platform.transactions import ValidTxnList
 from tests.notation import listing, names, txns, write_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import AcidError, CorruptFile, NotEnoughHistory, UnsupportedLayout
+from acid_platform import AcidError, CorruptFile, NotEnoughHistory, UnsupportedLayout
 from acid_platform.snapshot import EntityListing, EntitySources, FileEntry, SourceKind, select
 from acid_platform.snapshot.sources import (
     Footer,

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from acid_platform import Warehouse
 from acid_platform.metastore import Metastore
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from benchmarks.results import machine, save
 from tests.acid_files import AcidTable, P
 from tests.soak.actors import COLUMNS, IDS, PARTITIONS, TABLE, report

@@ -12,12 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+from acid_platform import Warehouse, WriteConflict
 from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.errors import WriteConflict
 from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.tables.context import table_layout
 from acid_platform.transactions import Operation
-from acid_platform.warehouse import Warehouse
 from tests.acid_files import AcidTable, P, contents_of
 
 TABLE, COLUMNS = "db.soak", "id int, version int"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.location import Location
+from acid_platform import Warehouse
+from acid_platform.base.location import Location
 from acid_platform.spark_source import keeper
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from acid_platform.errors import (
+from acid_platform import (
     AlreadyScheduled,
     InvalidDefinition,
     NoSuchPast,

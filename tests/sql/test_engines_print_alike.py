@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from acid_platform import Warehouse
 from acid_platform.sql.present import rows_of
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from acid_platform import Warehouse
 from acid_platform.layout.types import LOCAL_ZONE
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 NOON = datetime.datetime(2020, 7, 1, 12, tzinfo=datetime.UTC)

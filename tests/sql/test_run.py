@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.results import Result
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
     NoSuchTable,
     UnknownColumn,
+    Warehouse,
 )
+from acid_platform.engine.results import Result
 from acid_platform.metastore import show_columns
 from acid_platform.services import cleaner
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -12,19 +12,19 @@ from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import SparkSession
 
-from acid_platform.cli.main import main
-from acid_platform.engine.results import Result
-from acid_platform.errors import (
+from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
     NoSuchTable,
     NoSuchTxn,
     NoSuchWarehouse,
     UnsupportedStatement,
+    Warehouse,
     WriteConflict,
 )
+from acid_platform.cli.main import main
+from acid_platform.engine.results import Result
 from acid_platform.sql import Done
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

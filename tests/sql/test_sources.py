@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition
 from acid_platform.sql.parse import parse
 from acid_platform.sql.sources import Source, bind
 from acid_platform.sql.text import Query, query

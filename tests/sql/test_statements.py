@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
-from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
 from acid_platform.sql.script import split

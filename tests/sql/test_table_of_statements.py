@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import errors
+from acid_platform import Warehouse
+from acid_platform.base import errors
 from acid_platform.sql.present import rows_of
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from acid_platform.errors import InvalidExpression, UnsupportedStatement
+from acid_platform import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
 from acid_platform.sql.sources import bind

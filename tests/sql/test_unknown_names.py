@@ -9,11 +9,9 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from acid_platform.errors import UnknownColumn
+from acid_platform import Table, UnknownColumn, Warehouse
+from acid_platform.handles.transaction import TransactionTable
 from acid_platform.sql.unknown_names import unknown_name
-from acid_platform.table import Table
-from acid_platform.transaction import TransactionTable
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 TABLES = {"default.t": ("id", "name", "at", "place"), "db.u": ("id", "n")}

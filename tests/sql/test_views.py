@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from acid_platform import errors
+from acid_platform import Warehouse
+from acid_platform.base import errors
 from acid_platform.engine.results import Result
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 Row = dict[str, Any]

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from acid_platform import Warehouse
 from acid_platform.cli.main import main
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from acid_platform import errors
+from acid_platform import Warehouse
+from acid_platform.base import errors
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 ROWS = [{"id": 1, "v": 10}, {"id": 2, "v": 20}, {"id": 3, "v": 30}]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CompactionRefused,
     CorruptFile,

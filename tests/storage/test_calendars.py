@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from acid_platform.errors import CompactionRefused
+from acid_platform import CompactionRefused
 from acid_platform.layout.orc_tail import footer_of, is_proleptic
 from acid_platform.storage.calendars import (
     FIRST_GREGORIAN,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import MalformedRows
+from acid_platform import MalformedRows
 from acid_platform.storage.changed_rows import NO_ROWS, ChangedRows
 from acid_platform.transactions.row_sets import RowSet
 

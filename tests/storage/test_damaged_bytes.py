@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import AcidError
+from acid_platform import AcidError
 from tests.storage.test_bad_files import D1, D2, good
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from acid_platform import disk
-from acid_platform.errors import PublicationFailed, WarehouseNotWritable
+from acid_platform import PublicationFailed, WarehouseNotWritable
+from acid_platform.base import disk
 from acid_platform.storage.durability import make_root, publish, sync, sync_removals
 from acid_platform.storage.files import Files
 

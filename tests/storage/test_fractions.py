@@ -11,7 +11,7 @@ import pyorc
 import pytest
 from pyarrow import orc, parquet
 
-from acid_platform.errors import CompactionRefused, CorruptFile
+from acid_platform import CompactionRefused, CorruptFile
 from acid_platform.layout.formats import FileFormat
 from acid_platform.storage.files import Files
 from acid_platform.storage.fractions import refuse_finer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.errors import UnsupportedLayout
+from acid_platform import UnsupportedLayout
 from acid_platform.storage.files import Files
 
 OLD, NEW = "base_0000001_v0000003", "base_0000004_v0000009"

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from acid_platform import disk
+from acid_platform import Warehouse
+from acid_platform.base import disk
 from acid_platform.services import cleaner
 from acid_platform.storage import files as module
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="it syncs by another call")

@@ -21,7 +21,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from acid_platform.errors import CorruptFile
+from acid_platform import CorruptFile
 from acid_platform.layout.orc_ranges import MOST_COLUMNS, STATISTICS, column_ranges, key_ranges
 from acid_platform.layout.orc_tail import footer_of
 from acid_platform.layout.protobuf import delimited, fields, number

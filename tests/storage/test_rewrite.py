@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.engine.local import compact
-from acid_platform.errors import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.layout.orc_tail import declared_footer, footer_of, with_footer
 from acid_platform.layout.types import parse_columns
 from acid_platform.storage import deletes

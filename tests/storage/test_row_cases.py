@@ -10,9 +10,9 @@ from typing import Any
 import pyorc
 import pytest
 
+from acid_platform import CorruptFile, NotEnoughHistory
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.partitions import partition_name
 from acid_platform.snapshot import select
 from acid_platform.storage.files import Files

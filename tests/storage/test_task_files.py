@@ -13,7 +13,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from acid_platform.errors import (
+from acid_platform import (
     CorruptFile,
     InvalidDefinition,
     PublicationFailed,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
+from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.errors import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.storage import arrow_scan as module
 from acid_platform.storage import column_shares, source_read

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.stores.server import S3Server
 
 if TYPE_CHECKING:

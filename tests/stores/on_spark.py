@@ -8,10 +8,9 @@ from collections import Counter
 from typing import Any
 from urllib.request import Request, urlopen
 
+from acid_platform import Table, Warehouse
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import compact_with
 from tests.stores.server import CONTROL
 

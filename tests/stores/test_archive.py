@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from acid_platform import BackupRefused, Warehouse
 from acid_platform.cli.main import main
-from acid_platform.errors import BackupRefused
 from acid_platform.metastore.server.archive import BASE, Archive
-from acid_platform.warehouse import Warehouse
 from tests.metastore.processes import until
 from tests.stores.conftest import Bucket
 from tests.stores.server import Fault

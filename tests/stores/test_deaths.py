@@ -11,11 +11,10 @@ import sys
 
 import pytest
 
+from acid_platform import Table, Warehouse
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.services.worker import revoke_dead
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.compaction import killed_worker
 from tests.compaction.killed_worker import work
 from tests.engine.local import killed_writer

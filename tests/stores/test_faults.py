@@ -12,19 +12,19 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from acid_platform import object_store
-from acid_platform.cli.main import main
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     InvalidDefinition,
     StoreRefused,
     StoreUnavailable,
+    Table,
     TxnAborted,
+    Warehouse,
 )
+from acid_platform.base import object_store
+from acid_platform.cli.main import main
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
 from tests.stores.server import Fault
 
@@ -237,7 +237,7 @@ def test_P41_a_cleaning_that_fails_is_tried_again(
 _WRITER = """
 import random
 import pyarrow as pa
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 noise = [random.randbytes(64).hex() for _ in range(400_000)]  # more than a part of 10 MB
 with Warehouse.open(engine="local") as warehouse:
     warehouse.table("db.t").insert(pa.table({"v": noise}))

@@ -12,12 +12,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from acid_platform import object_store
-from acid_platform.errors import AcidError, CompactionRefused
+from acid_platform import AcidError, CompactionRefused, Table, Warehouse
+from acid_platform.base import object_store
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
 from tests.stores.server import Fault
 

@@ -12,12 +12,10 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from acid_platform import MetastoreMissing, Table, Warehouse, WarehouseMismatch
 from acid_platform.cli.main import main
-from acid_platform.errors import MetastoreMissing, WarehouseMismatch
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
 
 Rows = list[tuple[Any, ...]]

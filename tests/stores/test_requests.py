@@ -11,9 +11,9 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from acid_platform import Warehouse
 from acid_platform.services import cleaner
 from acid_platform.storage import files as storage
-from acid_platform.warehouse import Warehouse
 from tests.stores.conftest import Bucket
 
 

@@ -12,15 +12,15 @@ import pyspark
 import pytest
 from pyspark import SparkConf, SparkContext
 
-from acid_platform.engine.spark import jvm, session
-from acid_platform.engine.spark.failures import of_files
-from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
-from acid_platform.errors import (
+from acid_platform import (
     CorruptFile,
     SparkMisconfigured,
     StoreRefused,
     StoreUnavailable,
 )
+from acid_platform.engine.spark import jvm, session
+from acid_platform.engine.spark.failures import of_files
+from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
 from scripts import spark_connect
 from tests.stores.conftest import Bucket
 

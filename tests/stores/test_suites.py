@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.warehouse import Warehouse
+from acid_platform import Warehouse
 from tests.history.test_changes import *
 from tests.history.test_rollback import *
 from tests.history.test_time_travel import *

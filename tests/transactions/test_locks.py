@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform import InvalidDefinition
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import (
     STATEMENT_LOCKS,

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.decimals import quotient, quotient_type, unscaled
 from acid_platform.engine.local.failures import no_value
@@ -23,7 +24,6 @@ from acid_platform.engine.local.types import (
     spark_name,
     wider,
 )
-from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 
 OPERATORS: dict[type[exp.Expr], str] = {

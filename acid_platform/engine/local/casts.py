@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from acid_platform.base.errors import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.engine.local.types import (
     BIGINT,
@@ -21,7 +22,6 @@ from acid_platform.engine.local.types import (
     spark_name,
     text,
 )
-from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.reading import literals
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.engine.arrow_reads import ENTITY, by_arrow
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.event_files import (
@@ -24,7 +25,6 @@ from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Where
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.storage.arrow_numpy import from_numpy

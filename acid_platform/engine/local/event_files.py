@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.publishing import (
     Staging,
@@ -24,7 +25,6 @@ from acid_platform.engine.publishing import (
     staging,
     write_empty_base,
 )
-from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BucketFile

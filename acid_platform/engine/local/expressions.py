@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from acid_platform.base.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.comparison import common, compared
@@ -33,7 +34,6 @@ from acid_platform.engine.local.types import (
     text,
     widest,
 )
-from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.reading import literals
 from acid_platform.reading.known_columns import is_word

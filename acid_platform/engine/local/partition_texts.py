@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import NeedsSpark
+from acid_platform.base.errors import NeedsSpark
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name, partition_segment
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.storage.arrow_numpy import filled, scalar_of

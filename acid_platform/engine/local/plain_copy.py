@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.compaction_inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
     OpenedEntity,
 )
-from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
 from acid_platform.snapshot.sources import EntitySources, Source
 from acid_platform.storage.arrow_scan import ArrowScan

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import relations
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.clauses import (
@@ -32,7 +33,6 @@ from acid_platform.engine.local.select_expressions import Expressions
 from acid_platform.engine.local.sources import columns_of
 from acid_platform.engine.local.types import VOID, of_value, wider
 from acid_platform.engine.queries import Sources
-from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.expressions import Translator
 from acid_platform.engine.local.scope import Scope, ScopeColumn
@@ -16,7 +17,6 @@ from acid_platform.engine.local.types import (
     spark_name,
     widest,
 )
-from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 
 

@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from acid_platform.base.errors import NeedsSpark, UnknownColumn
 from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.relations import Block
@@ -19,7 +20,6 @@ from acid_platform.engine.local.sources import Source, columns_of
 from acid_platform.engine.local.types import duckdb_type, of_value
 from acid_platform.engine.queries import Sources
 from acid_platform.engine.recent import Recent
-from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.sql_text import canonical
 from acid_platform.reading.grammar import SparkSql
 

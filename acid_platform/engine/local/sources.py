@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acid_platform.engine.arrow_reads import by_arrow
-from acid_platform.engine.queries import ChangeRead, SourceRead
-from acid_platform.engine.scans import TableScan
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
@@ -26,6 +23,9 @@ from acid_platform.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
+from acid_platform.engine.arrow_reads import by_arrow
+from acid_platform.engine.queries import ChangeRead, SourceRead
+from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate

@@ -6,6 +6,7 @@ numbers (P17).
 
 from __future__ import annotations
 
+from acid_platform.base.errors import NeedsSpark, WrongType
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.failures import too_long
 from acid_platform.engine.local.types import (
@@ -18,7 +19,6 @@ from acid_platform.engine.local.types import (
     of_value,
     spark_name,
 )
-from acid_platform.errors import NeedsSpark, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, Column, HiveType
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
@@ -15,7 +16,6 @@ from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
-from acid_platform.errors import NeedsSpark
 from acid_platform.layout.bucketing import bucket_ids
 
 ROWS_PER_FILE = 1_000_000

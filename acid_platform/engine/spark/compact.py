@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from acid_platform.base.errors import StoreRefused, StoreUnavailable
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.compaction_inputs import (
@@ -26,7 +27,6 @@ from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.task_writing import in_tasks
-from acid_platform.errors import StoreRefused, StoreUnavailable
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import TIMESTAMPS

@@ -13,14 +13,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform import errors
-from acid_platform.engine.refusals import (
-    refuse_early_day,
-    refuse_other_partition,
-    refuse_timestamp,
-    refuse_too_long,
-)
-from acid_platform.errors import (
+from acid_platform.base import errors
+from acid_platform.base.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
@@ -31,8 +25,14 @@ from acid_platform.errors import (
     UnsupportedLayout,
     WrongType,
 )
+from acid_platform.base.object_store import hadoop_fault
+from acid_platform.engine.refusals import (
+    refuse_early_day,
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
 from acid_platform.layout import schema
-from acid_platform.object_store import hadoop_fault
 from acid_platform.storage.deletes import wrong_operation
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")

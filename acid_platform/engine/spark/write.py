@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 from pyspark.sql import DataFrame, Observation
 
+from acid_platform.base.errors import PublicationFailed
 from acid_platform.engine.publishing import (
     Staging,
     WriteTarget,
@@ -29,7 +30,6 @@ from acid_platform.engine.spark.plain_writing import write_by_spark
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
-from acid_platform.errors import PublicationFailed
 from acid_platform.layout.partitions import DEFAULT_PARTITION
 from acid_platform.layout.sql_text import quoted
 from acid_platform.snapshot.listing import FileEntry

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from acid_platform.disk import sync_path
-from acid_platform.errors import BackupRefused, MetastoreIncompatible
+from acid_platform.base.disk import sync_path
+from acid_platform.base.errors import BackupRefused, MetastoreIncompatible
 from acid_platform.metastore import schema
 
 if TYPE_CHECKING:

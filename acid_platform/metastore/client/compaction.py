@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import AcidError, error_class
 from acid_platform.compaction.states import ErasureState
-from acid_platform.config import Settings
-from acid_platform.errors import AcidError, error_class
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.operations import Row

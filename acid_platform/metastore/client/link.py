@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AcidError,
     InvalidDefinition,
     MetastoreIncompatible,

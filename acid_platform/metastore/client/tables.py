@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
 from acid_platform.metastore.client.link import Caller
 from acid_platform.metastore.operations.tables import (
     AddPartitions,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from acid_platform.config import Settings
-from acid_platform.errors import (
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import (
     AcidError,
     CorruptFile,
     MetastoreUnavailable,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
 from acid_platform.metastore.records import (
@@ -22,7 +23,6 @@ from acid_platform.metastore.rules.state import Component, Entity, State, Table,
 from acid_platform.metastore.rules.tables import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
-from acid_platform.table_properties import HISTORY_RETENTION
 from acid_platform.transactions import ValidWriteIdList
 
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING

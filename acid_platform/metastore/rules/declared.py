@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.errors import DeclarationChanged, NoSuchTable
+from acid_platform.base.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord

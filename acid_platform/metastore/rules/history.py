@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
+from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.metastore.pasts import Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, Table
-from acid_platform.table_properties import HISTORY_RETENTION
 
 MOST_WITHOUT_RETENTION = 100
 """How many commits are remembered of a table without a retention."""

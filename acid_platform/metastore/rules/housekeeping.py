@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
+from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.config import Settings
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask
 from acid_platform.metastore.rules import events, history, locking, write_set
 from acid_platform.metastore.rules.commits import end

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acid_platform.errors import InvalidDefinition
+from acid_platform.base.errors import InvalidDefinition
 from acid_platform.metastore.operations.tables import GetRecorded, GetUnrecorded, RecordFiles
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import RecordedDirectory

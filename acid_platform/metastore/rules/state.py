@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from acid_platform.config import Settings
-from acid_platform.errors import NoSuchTable
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import NoSuchTable
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from acid_platform import table_properties
-from acid_platform.errors import (
+from acid_platform.base import table_properties
+from acid_platform.base.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
+from acid_platform.base.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
+from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.metastore.operations.history import (
     CreateTag,
     DropTag,
@@ -20,7 +21,6 @@ from acid_platform.metastore.rules.state import State, Table
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.table_properties import HISTORY_RETENTION
 from acid_platform.transactions import TxnType
 
 # --- decisions ------------------------------------------------------------------------------------

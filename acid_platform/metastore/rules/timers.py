@@ -15,8 +15,8 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.transactions import TxnType
 
 if TYPE_CHECKING:
-    from acid_platform.clock import Moment
-    from acid_platform.config import Settings
+    from acid_platform.base.clock import Moment
+    from acid_platform.base.config import Settings
     from acid_platform.metastore.rules.state import Entity, State
 
 NEVER = -(2**62)

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
+from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.rules.events import Change
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
-from acid_platform.table_properties import CONFLICT_DETECTION
 from acid_platform.transactions import Operation, ValidTxnList
 from acid_platform.transactions.conflicts import Committed, Touched, conflicts
 from acid_platform.transactions.row_sets import RowSet

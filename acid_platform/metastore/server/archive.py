@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from isal import isal_zlib
 
-from acid_platform.disk import make_directory, sync_path
-from acid_platform.errors import AcidError, BackupRefused
+from acid_platform.base.disk import make_directory, sync_path
+from acid_platform.base.errors import AcidError, BackupRefused
 from acid_platform.metastore.server.journal import Record
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Archive:
     def __init__(self, where: str) -> None:
         from pyarrow import fs  # not loaded by every metastore
 
-        from acid_platform.object_store import SCHEMES, open_s3
+        from acid_platform.base.object_store import SCHEMES, open_s3
 
         self.where = where
         self._root: Path | None = None

@@ -17,7 +17,7 @@ import threading
 import time
 from contextlib import suppress
 
-from acid_platform.disk import make_directory, sync_path
+from acid_platform.base.disk import make_directory, sync_path
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server.archive import (

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from acid_platform.disk import sync_data, sync_path
+from acid_platform.base.disk import sync_data, sync_path
 
 _HEADERS = 3 * 4096
 """The main header and two that alternate; the blocks follow."""

@@ -17,8 +17,8 @@ from typing import Any
 
 import duckdb
 
-from acid_platform.disk import sync_path
-from acid_platform.errors import (
+from acid_platform.base.disk import sync_path
+from acid_platform.base.errors import (
     InvalidExpression,
     MetastoreIncompatible,
     MetastoreInUse,

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform.clock import elapsed_seconds
-from acid_platform.config import Settings
-from acid_platform.errors import (
+from acid_platform.base.clock import elapsed_seconds
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import (
     AcidError,
     MetastoreDamaged,
     MetastoreInUse,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
+from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionState
-from acid_platform.config import Settings
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (

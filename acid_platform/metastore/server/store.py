@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acid_platform.disk import sync_path, sync_paths
-from acid_platform.errors import (
+from acid_platform.base.disk import sync_path, sync_paths
+from acid_platform.base.errors import (
     MetastoreDamaged,
     MetastoreIncompatible,
 )

@@ -14,7 +14,7 @@ import os
 import re
 from pathlib import Path
 
-from acid_platform.disk import sync_data, sync_path
+from acid_platform.base.disk import sync_data, sync_path
 
 _REFUSAL = re.compile(r"Corrupt WAL file: entry at byte position (\d+) computed checksum")
 _LOG = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ import sqlglot
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import raise_as_ours, translated
@@ -24,7 +25,6 @@ from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
-from acid_platform.errors import AcidError, NeedsSpark
 from acid_platform.reading.char_literals import comparable
 from tests.engine.local import values
 

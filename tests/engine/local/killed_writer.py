@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
+from acid_platform import Warehouse
 from acid_platform.engine.local.event_files import EventFiles
 from acid_platform.engine.publishing import Staging
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.storage import durability
 from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.warehouse import Warehouse
 from tests.compaction.killed_worker import die, killing
 
 PHASES = (

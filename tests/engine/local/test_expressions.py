@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from acid_platform import NeedsSpark
 from acid_platform.engine.local.functions import CONSTRUCTS
-from acid_platform.errors import NeedsSpark
 from tests.engine.local import samples
 from tests.engine.local.differential import (
     Local,

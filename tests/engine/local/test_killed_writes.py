@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform import Table, Warehouse
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.engine.local.killed_writer import PHASES
 

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
 from acid_platform.engine import publishing
 from acid_platform.engine.local import event_files, running
 from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
@@ -26,7 +27,7 @@ from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.stored_values import assigned
 from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.results import ArrowResult
-from acid_platform.errors import NeedsSpark, PublicationFailed, TxnAborted, WrongType
+from acid_platform.handles.transaction import TransactionTable
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
@@ -37,9 +38,6 @@ from acid_platform.storage.files import Files
 from acid_platform.storage.orc import open_orc
 from acid_platform.storage.orc_writer import AcidWriter
 from acid_platform.storage.recorded import recorded_file
-from acid_platform.table import Table
-from acid_platform.transaction import TransactionTable
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.finishing import stripe_ends
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from acid_platform import AcidError, InvalidExpression, NeedsSpark, Warehouse, WrongType
 from acid_platform.engine.results import Result
-from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.engine.local import generated
 from tests.engine.local.generated import Generator, Query

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from acid_platform import CorruptFile, InvalidExpression, NeedsSpark, Warehouse, WrongType
 from acid_platform.engine.local.results import LocalResult
-from acid_platform.errors import CorruptFile, InvalidExpression, NeedsSpark, WrongType
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

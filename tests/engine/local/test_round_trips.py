@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from acid_platform import leases
-from acid_platform.engine.recent import Recent
-from acid_platform.errors import (
+from acid_platform import (
     AcidError,
     CorruptFile,
     NeedsSpark,
     NoSuchTable,
     SnapshotExpired,
+    Table,
+    Warehouse,
 )
-from acid_platform.leases import MOST_SCANS
+from acid_platform.engine.recent import Recent
+from acid_platform.handles import leases
+from acid_platform.handles.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import parse
 from acid_platform.sql.reading import plan
 from acid_platform.sql.text import Query
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 from tests.storage.test_per_process import in_child
 

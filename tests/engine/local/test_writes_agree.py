@@ -21,11 +21,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from acid_platform import AcidError, InvalidExpression, NeedsSpark, Table, Warehouse
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.table import Table
-from acid_platform.warehouse import Warehouse
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.open import open_scan
-from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.selection import TableLayout
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Transaction as Lease
-    from acid_platform.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ which table, transaction or file, and what to do next.
 
 from __future__ import annotations
 
-from acid_platform.visible import visible
+from acid_platform.base.visible import visible
 
 
 class AcidError(Exception):

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.scans import TableScan
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AcidError,
     InvalidDefinition,
 )
+from acid_platform.engine.scans import TableScan
+from acid_platform.handles.transaction_state import TransactionState
+from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.metastore.client.transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.tables.context import Context, ScanRequest
-from acid_platform.transaction_state import TransactionState
-from acid_platform.transaction_table import TransactionTable
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction

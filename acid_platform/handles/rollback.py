@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from acid_platform.base.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.engine.open import past_scan
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import Result
-from acid_platform.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.reading.known_columns import require_columns
 from acid_platform.reading.selection import select_entities
@@ -23,10 +23,10 @@ from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
     from acid_platform.engine.scans import EntityScan, TableScan
+    from acid_platform.handles.transaction_state import TransactionState
     from acid_platform.metastore.pasts import AsOf
     from acid_platform.metastore.records import TableRecord
     from acid_platform.snapshot import AcidDirectory
-    from acid_platform.transaction_state import TransactionState
 
 _SOURCE = "acid_past"
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.config import Settings
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import OverwriteThenWrite, Transient, WriteConflict
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.open import open_scan, past_scan
@@ -15,7 +16,6 @@ from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import OverwriteThenWrite, Transient, WriteConflict
 from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,

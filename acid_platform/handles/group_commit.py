@@ -19,22 +19,22 @@ from weakref import WeakSet
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.autocommit import autocommit
-from acid_platform.clock import elapsed_seconds
+from acid_platform.base.clock import elapsed_seconds
+from acid_platform.base.errors import AcidError, Transient
+from acid_platform.base.table_properties import GROUP_COMMIT
 from acid_platform.engine.choice import input_bytes
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
-from acid_platform.errors import AcidError, Transient
+from acid_platform.handles.autocommit import autocommit
+from acid_platform.handles.transaction_state import Shares
 from acid_platform.metastore.records import TableRecord
-from acid_platform.table_properties import GROUP_COMMIT
 from acid_platform.tables.context import columns_of_record
-from acid_platform.transaction_state import Shares
 
 if TYPE_CHECKING:
-    from acid_platform.transaction import Transaction
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
 
 _MOST_BYTES = 16 << 20
 """Of the rows of a group; an insert with more commits alone."""

@@ -12,17 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.engine.choice import Engines, Wanted, wanted_engine
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     AlreadyScheduled,
     CompactionFailed,
     WarehouseNotWritable,
 )
-from acid_platform.group_commit import GroupCommits
+from acid_platform.base.location import Location
+from acid_platform.compaction.states import CompactionKind, ErasureState
+from acid_platform.engine.choice import Engines, Wanted, wanted_engine
+from acid_platform.handles.group_commit import GroupCommits
+from acid_platform.handles.leases import Leases
+from acid_platform.handles.table import Table
+from acid_platform.handles.table_snapshot import Snapshot
+from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.types import parse_columns
-from acid_platform.leases import Leases
-from acid_platform.location import Location
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
@@ -37,12 +40,9 @@ from acid_platform.metastore.shown import Shown
 from acid_platform.reading.selection import TableLayout
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.table import Table
-from acid_platform.table_snapshot import Snapshot
 from acid_platform.tables.context import ScanRequest, table_layout, worker_id
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
-from acid_platform.transaction import Transaction
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acid_platform.storage.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 
 if TYPE_CHECKING:
-    from acid_platform.table import Table
+    from acid_platform.handles.table import Table
 
 
 @dataclass(frozen=True, slots=True)

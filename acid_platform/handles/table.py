@@ -7,26 +7,26 @@ from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from acid_platform.autocommit import autocommit
-from acid_platform.compaction.states import CompactionKind
-from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.rows import Rows
-from acid_platform.errors import (
+from acid_platform.base.errors import (
     CompactionRefused,
     DeclarationChanged,
     InvalidDefinition,
 )
+from acid_platform.compaction.states import CompactionKind
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
+from acid_platform.engine.rows import Rows
+from acid_platform.handles.autocommit import autocommit
+from acid_platform.handles.table_pasts import TablePasts
+from acid_platform.handles.table_snapshot import TableSnapshot
+from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import LockRequest, TableRecord
-from acid_platform.table_pasts import TablePasts
-from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.declaration import change_column, check_columns, widened
-from acid_platform.transaction import Transaction, TransactionTable
 from acid_platform.transactions import Operation, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.services.erasure import Erasure
     from acid_platform.services.explain import Section
-    from acid_platform.warehouse import Warehouse
 
 
 _Done = TypeVar("_Done")

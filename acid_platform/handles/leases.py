@@ -9,24 +9,24 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.clock import elapsed_seconds
-from acid_platform.config import Settings
-from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.open import open_scan, past_scan, require_files
-from acid_platform.engine.recent import Recent
-from acid_platform.errors import (
+from acid_platform.base.clock import elapsed_seconds
+from acid_platform.base.config import Settings
+from acid_platform.base.errors import (
     MetastoreUnavailable,
     NoSuchTxn,
     OutcomeUnknown,
     SnapshotExpired,
 )
+from acid_platform.engine.arrow_reads import arrow_scan
+from acid_platform.engine.open import open_scan, past_scan, require_files
+from acid_platform.engine.recent import Recent
+from acid_platform.handles.table_snapshot import TableSnapshot
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
 from acid_platform.reading.selection import select_entities
 from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.table_snapshot import TableSnapshot
 from acid_platform.tables.context import Layouts, ScanRequest
 from acid_platform.transactions import ValidWriteIdList
 

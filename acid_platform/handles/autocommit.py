@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.errors import LockTimeout
+from acid_platform.base.errors import LockTimeout
+from acid_platform.handles.transaction_state import SnapshotOutdated
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transaction_state import SnapshotOutdated
 
 if TYPE_CHECKING:
-    from acid_platform.transaction import Transaction
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
 
 _Done = TypeVar("_Done")
 

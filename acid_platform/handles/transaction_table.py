@@ -6,6 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    InvalidExpression,
+    NoSuchPartition,
+    UnsupportedStatement,
+)
 from acid_platform.engine.arrow_reads import arrow_scan, by_arrow
 from acid_platform.engine.merge_clauses import (
     MergeAction,
@@ -18,12 +24,8 @@ from acid_platform.engine.publishing import write_truncation
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
 from acid_platform.engine.scans import TableScan
-from acid_platform.errors import (
-    InvalidDefinition,
-    InvalidExpression,
-    NoSuchPartition,
-    UnsupportedStatement,
-)
+from acid_platform.handles.rollback import roll_back
+from acid_platform.handles.transaction_state import Shares, TransactionState
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
@@ -31,10 +33,8 @@ from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
 from acid_platform.reading.known_columns import require_columns, require_names
 from acid_platform.reading.selection import TableLayout
-from acid_platform.rollback import roll_back
 from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
-from acid_platform.transaction_state import Shares, TransactionState
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.autocommit import autocommit
+from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Tag
 from acid_platform.tables.context import ScanRequest
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.difference import Difference
-    from acid_platform.warehouse import Warehouse
+    from acid_platform.handles.difference import Difference
+    from acid_platform.handles.warehouse import Warehouse
 
 
 class TablePasts(ABC):
@@ -77,7 +77,7 @@ class TablePasts(ABC):
 
         `limit`: how many of them to show; the counts are of all. Raises as `read`.
         """
-        from acid_platform.difference import difference
+        from acid_platform.handles.difference import difference
 
         asked = [None if past is None else AsOf.of(past) for past in (before, after)]
         with self._warehouse.leases.fresh(self.name) as read:

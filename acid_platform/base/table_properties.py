@@ -11,8 +11,8 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from acid_platform.config import REGISTRY, Kind, Setting, Treatment, Value
-from acid_platform.errors import InvalidDefinition, SettingRefused
+from acid_platform.base.config import REGISTRY, Kind, Setting, Treatment, Value
+from acid_platform.base.errors import InvalidDefinition, SettingRefused
 from acid_platform.layout.sql_text import has_half_character
 
 THRESHOLD_PREFIX = "compactorthreshold."

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.errors import UnknownColumn
 from acid_platform.engine.queries import SourceRead
-from acid_platform.errors import UnknownColumn
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result

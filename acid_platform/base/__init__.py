@@ -1,0 +1,1 @@
+"""What every part uses: errors, clock, disk, settings, table properties, addresses."""

@@ -1,0 +1,1 @@
+"""What its user holds: a warehouse, its tables, transactions and snapshots."""
