@@ -21,15 +21,15 @@ from typing import Any
 
 from rich.console import Console
 
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.records import EntityDirectory, TableRecord
 from acid_platform.metastore.rules.state import State, Table
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
-from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.ranges import ColumnRange, RangeKind
-from acid_platform.snapshot.recorded import Contents
 from benchmarks.results import machine, save
 
 BASE_BYTES, DELTA_BYTES = 1 << 30, 100_000

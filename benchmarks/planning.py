@@ -32,18 +32,18 @@ from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
-from acid_platform.engine.arrow_reads import arrow_scan
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import CreateTable
 from acid_platform.metastore.operations.transactions import Begin, Commit
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.snapshot.recorded import Contents
+from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.scan.arrow_reads import arrow_scan
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_writer import AcidWriter, acid_schema
-from acid_platform.storage.recorded import recorded_file
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
+from acid_platform.write.file_records import recorded_file
 from benchmarks.results import machine, save
 
 COLUMNS = "id bigint, amount decimal(12,2), day date, name string, note string"

@@ -15,26 +15,26 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from acid_platform.compaction import execution as compaction
+from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
-from acid_platform.engine import compaction
-from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.names import VERSION_FILE
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import parse_columns
-from acid_platform.reading.selection import Listings, TableLayout
-from acid_platform.snapshot import select
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.orc.reader import acid_columns
+from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.selection import select
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns
-from acid_platform.storage.orc_writer import AcidWriter, acid_schema
-from acid_platform.storage.recorded import recorded_file
 from acid_platform.transactions import ValidTxnList
+from acid_platform.write.file_records import recorded_file
 from tests.notation import names, txns, write_ids
 
 P = 536870912

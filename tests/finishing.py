@@ -12,9 +12,9 @@ from pyarrow import orc
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
+from acid_platform.orc.reader import ascend, open_orc
+from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import ascend, open_orc
-from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 
 
 def finish(files: Files, path: str, columns: Sequence[Column], deletes: bool) -> None:

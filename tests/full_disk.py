@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
+from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.layout.names import temporary_name
 
 _ATTEMPTS = 200

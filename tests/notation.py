@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import VERSION_FILE
-from acid_platform.snapshot import EntityListing, FileEntry
 from acid_platform.transactions import NONE_OPEN, ValidTxnList, ValidWriteIdList
 
 TABLE = "db.t"

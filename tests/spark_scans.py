@@ -6,9 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.open import open_scan
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.read import filtered
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import TableScan
 from tests.acid_files import AcidTable
 from tests.notation import txns, write_ids
 

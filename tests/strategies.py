@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.snapshot import EntityListing, FileEntry
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 MAX_ID = 12

@@ -95,7 +95,7 @@ def _is_entity(below: str, keys: list[str]) -> bool:
 
 
 def _live_rows(session: Session, record: TableRecord, below: str) -> Iterator[dict[str, Any]]:
-    from acid_platform.reading.predicates import partition_condition
+    from acid_platform.predicates.analysis import partition_condition
 
     with session.open() as warehouse:
         table = warehouse.table(record.name)
@@ -107,7 +107,7 @@ def _live_rows(session: Session, record: TableRecord, below: str) -> Iterator[di
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
     from acid_platform.layout.names import is_hidden
-    from acid_platform.storage import orc_inspect
+    from acid_platform.orc import dump as orc_inspect
 
     files, where = _existing(record, below)
     paths = [where]
@@ -135,7 +135,7 @@ def orcdump(session: Session, file: str, meta: bool) -> None:
 
     FILE is a path or URI, or a path in a table as `acid ls` shows it.
     """
-    from acid_platform.storage import orc_inspect
+    from acid_platform.orc import dump as orc_inspect
     from acid_platform.storage.files import Files
 
     files, path = Files.of(file if "://" in file else str(Path(file).absolute()))

@@ -11,7 +11,7 @@ The executor must follow these rules:
 - A base is always created, even without rows. A delta or delete_delta is created only if it has
   rows; if a minor compaction leaves no rows of either kind, the inputs stay.
 - Each bucket is one k-way merge. More inputs than `hive.compactor.max.num.delta` are merged in
-  stages (C34), which `storage.rewrite` does.
+  stages (C34), which `compaction.rewrite` does.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from acid_platform.base.errors import CompactionFailed
 from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import (
     CONVERTED_BASE,
     BaseName,
@@ -30,7 +31,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
-from acid_platform.snapshot import AcidDirectory, FileEntry, VisibleBase, VisibleDelta
+from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.transactions import CompactorWriteIdList
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import visible
 from acid_platform.display.listing import html_table, human_bytes
-from acid_platform.snapshot.timeline import DirectoryLine, Kind, Sight
+from acid_platform.scan.directory_lines import DirectoryLine, Kind, Sight
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from acid_platform.base.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
 from acid_platform.engine.merge_clauses import MergeClause
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
-from acid_platform.reading.known_columns import require_columns, unknown_column
-from acid_platform.reading.predicates import columns_of
-from acid_platform.storage.change_rows import CHANGE_COLUMNS
+from acid_platform.predicates.analysis import columns_of
+from acid_platform.predicates.known_columns import require_columns, unknown_column
+from acid_platform.scan.change_rows import CHANGE_COLUMNS
+from acid_platform.scan.scans import TableScan
 
 
 def wanted_assignments(

@@ -14,25 +14,22 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from acid_platform.base.errors import CorruptFile, InvalidDefinition, UnsupportedLayout
-from acid_platform.engine.arrow_reads import partition_scalars
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import TableCommit, before_commits
 from acid_platform.metastore.records import PartitionRecord, TableChanges
-from acid_platform.reading.known_columns import require_columns
-from acid_platform.reading.selection import TableLayout
-from acid_platform.snapshot.directory import highest_floor, select
-from acid_platform.snapshot.listing import EntityListing
-from acid_platform.snapshot.sources import EntitySources, Source
-from acid_platform.storage.arrow_scan import read_ahead
-from acid_platform.storage.change_events import (
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.arrow_reads import partition_scalars
+from acid_platform.scan.arrow_scan import read_ahead
+from acid_platform.scan.change_events import (
     NO_ROWS,
     MarkedKeys,
     RemovedKeys,
     merged,
     write_events,
 )
-from acid_platform.storage.change_rows import (
+from acid_platform.scan.change_rows import (
     CHANGE_COLUMNS,
     DELETE,
     INSERT,
@@ -43,9 +40,12 @@ from acid_platform.storage.change_rows import (
     RemovedRows,
     Stamp,
 )
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
-from acid_platform.storage.entity import numbered_as_deleted, open_entity
-from acid_platform.storage.kept_keys import kept_keys
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
+from acid_platform.scan.entities import numbered_as_deleted, open_entity
+from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.selection import highest_floor, select
+from acid_platform.scan.source_files import EntitySources, Source
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 _THREADS = 8

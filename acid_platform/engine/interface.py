@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
-from acid_platform.engine.scans import TableScan
+from acid_platform.scan.scans import TableScan
+from acid_platform.write.publishing import WriteTarget, Written
 
 Fixed = Mapping[str, str | None]
 """Values of partition columns, as the text of their directories."""

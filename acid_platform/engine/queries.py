@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.scans import TableScan
+from acid_platform.scan.scans import TableScan
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan

@@ -13,7 +13,7 @@ from acid_platform.engine.arrow_values import exact, fitted
 from acid_platform.engine.python_values import array_of, is_missing
 from acid_platform.engine.struct_fields import Unfit
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.reading.known_columns import unknown_column
+from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 
 if TYPE_CHECKING:

@@ -28,12 +28,12 @@ from acid_platform.layout.partitions import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published
-from acid_platform.storage.emptied import write_empty_file
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.context import columns_of_record, compression
 from acid_platform.tables.manifests import surveyed
 from acid_platform.transactions import Operation, TxnState
+from acid_platform.write.empty_file import write_empty_file
 
 _DELETES = "delete_delta_"
 _REPLACES = {Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE}

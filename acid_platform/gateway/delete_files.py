@@ -16,18 +16,18 @@ import numpy as np
 from acid_platform.base.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
-from acid_platform.layout.orc_ranges import column_ranges
-from acid_platform.layout.orc_tail import footer_of
 from acid_platform.layout.rowids import bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.orc.ranges import column_ranges
+from acid_platform.orc.reader import BATCH_ROWS, acid_columns, open_strange_orc, reading
+from acid_platform.orc.tail import footer_of
+from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.scan.deletes import DeleteKeys, load_keys
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.deletes import DeleteKeys, load_keys
 from acid_platform.storage.files import Files, asking
-from acid_platform.storage.orc import BATCH_ROWS, acid_columns, open_strange_orc, reading
-from acid_platform.storage.orc_writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
-from acid_platform.storage.task_files import delete_events
 from acid_platform.transactions import ValidWriteIdList
+from acid_platform.write.task_files import delete_events
 
 _BUCKET = schema.ACID_COLUMNS[2]
 

@@ -7,10 +7,10 @@ be seen by too many of them or by too few.
 from __future__ import annotations
 
 from acid_platform.base.errors import CorruptFile
-from acid_platform.layout.orc_ranges import column_ranges
-from acid_platform.layout.orc_tail import footer_of
+from acid_platform.orc.ranges import column_ranges
+from acid_platform.orc.reader import acid_columns, open_strange_orc, reading
+from acid_platform.orc.tail import footer_of
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import acid_columns, open_strange_orc, reading
 
 _ORIGINAL, _CURRENT = 1, 4
 """Places of the two columns with write ids among the six ACID columns."""

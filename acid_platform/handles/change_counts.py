@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from acid_platform.storage.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
+from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 
 if TYPE_CHECKING:
     from acid_platform.handles.table import Table

@@ -11,7 +11,7 @@ from acid_platform.engine.queries import SourceRead
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
-    from acid_platform.engine.scans import TableScan
+    from acid_platform.scan.scans import TableScan
 
 _COUNT = "acid_count"
 

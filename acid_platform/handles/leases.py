@@ -17,26 +17,26 @@ from acid_platform.base.errors import (
     OutcomeUnknown,
     SnapshotExpired,
 )
-from acid_platform.engine.arrow_reads import arrow_scan
-from acid_platform.engine.open import open_scan, past_scan, require_files
 from acid_platform.engine.recent import Recent
 from acid_platform.handles.table_snapshot import TableSnapshot
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
-from acid_platform.reading.selection import select_entities
-from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.tables.context import Layouts, ScanRequest
+from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.open import open_scan, require_files
+from acid_platform.scan.table_layout import select_entities
+from acid_platform.tables.context import Layouts, ScanRequest, past_scan
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from acid_platform.engine.changes import ChangeScan
-    from acid_platform.engine.scans import TableScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
-    from acid_platform.snapshot.directory import AcidDirectory
+    from acid_platform.scan.scans import TableScan
+    from acid_platform.scan.selection import AcidDirectory
 
 _LONG_SECONDS = 1.0
 """A block that takes longer checks its lease again at its end (P29)."""

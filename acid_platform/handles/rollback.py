@@ -11,22 +11,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CompactionRefused, UnsupportedStatement
-from acid_platform.engine.open import past_scan
+from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.engine.queries import SourceRead
 from acid_platform.engine.results import Result
 from acid_platform.layout.types import TIMESTAMPS
-from acid_platform.reading.known_columns import require_columns
-from acid_platform.reading.selection import select_entities
-from acid_platform.storage.fractions import refuse_finer
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.table_layout import select_entities
+from acid_platform.tables.context import past_scan
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
-    from acid_platform.engine.scans import EntityScan, TableScan
     from acid_platform.handles.transaction_state import TransactionState
     from acid_platform.metastore.pasts import AsOf
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.snapshot import AcidDirectory
+    from acid_platform.scan.scans import EntityScan, TableScan
+    from acid_platform.scan.selection import AcidDirectory
 
 _SOURCE = "acid_past"
 

@@ -11,11 +11,11 @@ from acid_platform.base.errors import (
     AcidError,
     InvalidDefinition,
 )
-from acid_platform.engine.scans import TableScan
 from acid_platform.handles.transaction_state import TransactionState
 from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.metastore.client.transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.scan.scans import TableScan
 from acid_platform.tables.context import Context, ScanRequest
 
 if TYPE_CHECKING:

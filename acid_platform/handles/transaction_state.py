@@ -11,11 +11,8 @@ from acid_platform.base.config import Settings
 from acid_platform.base.errors import OverwriteThenWrite, Transient, WriteConflict
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
-from acid_platform.engine.open import open_scan, past_scan
-from acid_platform.engine.publishing import WriteTarget, Written
-from acid_platform.engine.row_reports import RowReports
 from acid_platform.engine.rows import Rows
-from acid_platform.engine.scans import TableScan
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.metastore.pasts import AsOf, CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     LockRequest,
@@ -24,12 +21,15 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
-from acid_platform.reading.selection import TableLayout
-from acid_platform.snapshot.listing import EntityListing
-from acid_platform.tables.context import Context, ScanRequest, compression, distributed
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.table_layout import TableLayout
+from acid_platform.tables.context import Context, ScanRequest, compression, distributed, past_scan
 from acid_platform.tables.manifests import directory_listing
+from acid_platform.tables.row_reports import RowReports
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
+from acid_platform.write.publishing import WriteTarget, Written
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan

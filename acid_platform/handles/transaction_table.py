@@ -12,7 +12,6 @@ from acid_platform.base.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.engine.arrow_reads import arrow_scan, by_arrow
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -20,10 +19,8 @@ from acid_platform.engine.merge_clauses import (
     merge_clauses,
     require_reachable,
 )
-from acid_platform.engine.publishing import write_truncation
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
-from acid_platform.engine.scans import TableScan
 from acid_platform.handles.rollback import roll_back
 from acid_platform.handles.transaction_state import Shares, TransactionState
 from acid_platform.layout.formats import is_insert_only
@@ -31,12 +28,15 @@ from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
-from acid_platform.reading.known_columns import require_columns, require_names
-from acid_platform.reading.selection import TableLayout
+from acid_platform.predicates.known_columns import require_columns, require_names
+from acid_platform.scan.arrow_reads import arrow_scan, by_arrow
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import write_truncation
 
 if TYPE_CHECKING:
     import pyarrow as pa

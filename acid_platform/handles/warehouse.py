@@ -37,7 +37,7 @@ from acid_platform.metastore.records import (
     TableRecord,
 )
 from acid_platform.metastore.shown import Shown
-from acid_platform.reading.selection import TableLayout
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.context import ScanRequest, table_layout, worker_id

@@ -18,7 +18,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acid_platform.snapshot.recorded import Contents
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.row_sets import RowSet
 

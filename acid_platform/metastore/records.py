@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from acid_platform.compaction.initiator import EntitySize
+from acid_platform.compaction.decision import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,
@@ -257,7 +257,7 @@ class EntityDirectory:
         return replace(self, obsolete=True)
 
     def shadows(self, other: EntityDirectory) -> bool:
-        """Whether this directory makes `other` obsolete, by the rules of `snapshot.directory`.
+        """Whether this directory makes `other` obsolete, by the rules of `scan.selection`.
 
         A compaction replaces both deltas and delete_deltas, even if it wrote only one of the two:
         rows that were deleted by the same write id leave no delta.
@@ -282,8 +282,8 @@ class EntityDirectory:
 class RecordedDirectory:
     """A directory as a reader receives it, with its files (P26).
 
-    `contents` is the text form of `snapshot.recorded.Contents`; None if the files are not recorded
-    yet.
+    `contents` is the text form of `layout.recorded_files.Contents`; None if the files are not yet
+    recorded.
     """
 
     directory: EntityDirectory

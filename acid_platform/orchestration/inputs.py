@@ -14,8 +14,8 @@ from acid_platform.base.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.orchestration.metadata import asset_key
 from acid_platform.orchestration.partitions import PartitionExpr
+from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.storage.arrow_pandas import to_frame
-from acid_platform.storage.change_rows import CHANGE_COLUMNS
 
 Upstream = str | dg.AssetKey | dg.AssetsDefinition
 """The name `db.t` of a table, the key of its asset, or the asset."""

@@ -14,13 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CompactionLost
-from acid_platform.compaction.cleaner import (
+from acid_platform.compaction.cleaning_plan import (
     PINNED,
     CleaningKind,
     CleaningPlan,
     no_cleanup,
     plan_cleaning,
 )
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (
     BaseName,
@@ -38,10 +39,9 @@ from acid_platform.metastore.records import (
     RecordedDirectory,
     TableRecord,
 )
+from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.services import removals, unpublishing
 from acid_platform.services.lease import leading
-from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
-from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
 from acid_platform.transactions import (
     RangeResponse,

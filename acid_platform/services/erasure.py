@@ -21,7 +21,7 @@ from acid_platform.base.errors import (
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.compaction.cleaner import no_cleanup
+from acid_platform.compaction.cleaning_plan import no_cleanup
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.partitions import partition_name, partition_values
 from acid_platform.metastore.records import CompactionTask, Holder
@@ -33,7 +33,7 @@ from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
-    from acid_platform.reading.search import FoundFile, Searched
+    from acid_platform.scan.search import FoundFile, Searched
 
 CLEANER_WAIT_SECONDS = 60.0
 """How long to wait for another Cleaner to end its cycle."""
@@ -72,7 +72,7 @@ class ErasureRequest:
             raise UnsupportedStatement(
                 f"{record.name} keeps its old files (NO_CLEANUP, C44): set it to false, then erase"
             )
-        from acid_platform.reading.arrow_predicates import arrow_predicate
+        from acid_platform.predicates.arrow_predicates import arrow_predicate
 
         arrow_predicate(where, (*columns, *keys), record.name)
         if partition is None:
@@ -80,7 +80,7 @@ class ErasureRequest:
         name = partition_name(partition_values(partition, keys, record.name))
         if name not in layout.partitions and not layout.files.exists(f"{layout.path}/{name}"):
             raise NoSuchPartition(f"{record.name} has no partition {name}")
-        from acid_platform.reading.predicates import partition_condition
+        from acid_platform.predicates.analysis import partition_condition
 
         return cls(record.name, f"({where}) AND {partition_condition(name, keys)}")
 
@@ -285,7 +285,7 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
         return {txn for txn, state in metastore.txn_states(ids).items() if state == "o"}
 
     layout = table_layout(metastore, metastore.table(request.table), None)
-    from acid_platform.reading.search import search_files
+    from acid_platform.scan.search import search_files
 
     return search_files(layout, request.condition, open_txns)
 

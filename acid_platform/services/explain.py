@@ -12,9 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.forecast import Forecast, forecast
+from acid_platform.compaction.inputs import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
-from acid_platform.reading.selection import select_compactable
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.context import table_layout
 

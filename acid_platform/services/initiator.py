@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
 from acid_platform.base.table_properties import THRESHOLD_PREFIX
-from acid_platform.compaction.initiator import (
+from acid_platform.compaction.decision import (
     Candidate,
     Decision,
     PastCompaction,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import NoSuchTable
-from acid_platform.compaction.cleaner import CleaningPlan
+from acid_platform.compaction.cleaning_plan import CleaningPlan
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import (
     BaseName,
     is_hidden,
@@ -16,11 +17,10 @@ from acid_platform.layout.names import (
     parse_directory,
     temporary_owner,
 )
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import CleaningTask, RecordedDirectory
-from acid_platform.snapshot.directory import select
-from acid_platform.snapshot.listing import EntityListing
-from acid_platform.snapshot.recorded import Contents
+from acid_platform.scan.selection import select
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove, remove_at_once, remove_if_empty

@@ -33,21 +33,19 @@ from acid_platform.base.table_properties import (
     PUBLICATION_WAIT,
     QUEUES,
 )
+from acid_platform.compaction import execution as compaction
+from acid_platform.compaction.execution import StagedCompaction
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
+from acid_platform.compaction.inputs import CompactionWork, select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionState, Layout
 from acid_platform.compaction.validation import Measure, compare
-from acid_platform.engine import compaction
-from acid_platform.engine.compaction import StagedCompaction
 from acid_platform.engine.compaction_choice import (
     CompactionChoice,
     choose,
 )
-from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.publishing import Written
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
-from acid_platform.reading.selection import select_compactable
 from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
 from acid_platform.storage.removal import remove_at_once
@@ -58,6 +56,7 @@ from acid_platform.tables.context import (
     worker_id,
 )
 from acid_platform.transactions import Operation
+from acid_platform.write.publishing import Written
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore

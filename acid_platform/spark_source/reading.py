@@ -16,20 +16,20 @@ import pyarrow as pa
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.base.location import Location
-from acid_platform.engine.arrow_reads import partition_scalars
-from acid_platform.engine.open import open_scan
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.metastore import Transaction
-from acid_platform.reading.known_columns import require_columns
-from acid_platform.snapshot.sources import Source
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.arrow_reads import partition_scalars
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import EntityRead, Predicate
+from acid_platform.scan.deletes import NO_DELETES
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.source_files import Source
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
-from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.storage.deletes import NO_DELETES
 from acid_platform.storage.files import Files
-from acid_platform.storage.source_read import EntityRead, Predicate
 from acid_platform.tables.context import columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
@@ -167,7 +167,7 @@ def _grouped(scan: TableScan) -> Iterator[_Entities]:
 def _predicate(where: str | None, columns: Sequence[Column], table: str) -> Predicate | None:
     if where is None:
         return None
-    from acid_platform.reading.arrow_predicates import arrow_predicate
+    from acid_platform.predicates.arrow_predicates import arrow_predicate
 
     return arrow_predicate(where, columns, table)
 

@@ -30,9 +30,9 @@ from acid_platform.base.errors import PublicationFailed
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
+from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.spark_source import reading, stream_reading, writing
 from acid_platform.spark_source.options import Options
-from acid_platform.storage.change_rows import CHANGE_COLUMNS
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Properties that Spark gives to the tasks of a streaming query."""

@@ -23,17 +23,14 @@ from acid_platform.base.errors import (
     SnapshotExpired,
     StreamRefused,
 )
-from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.changes import ChangeScan, open_changes
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableChanges
-from acid_platform.spark_source.options import Options, opened
-from acid_platform.spark_source.reading import PART_BYTES, files_of_snapshot, sized, typed
-from acid_platform.storage.arrow_numpy import scalar_of
-from acid_platform.storage.change_rows import (
+from acid_platform.scan.arrow_reads import partition_scalars
+from acid_platform.scan.change_rows import (
     CHANGE_TYPE,
     DELETE,
     INSERT,
@@ -43,6 +40,9 @@ from acid_platform.storage.change_rows import (
     RemovedRows,
     Stamp,
 )
+from acid_platform.spark_source.options import Options, opened
+from acid_platform.spark_source.reading import PART_BYTES, files_of_snapshot, sized, typed
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
 from acid_platform.tables.context import columns_of_record
 

@@ -28,19 +28,21 @@ from acid_platform.base.errors import (
 from acid_platform.base.location import Location
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.publishing import WriteTarget, staging
 from acid_platform.handles.transaction_state import TransactionState
 from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
-from acid_platform.reading.known_columns import require_columns
+from acid_platform.orc.writer import WRITTEN_CODECS
+from acid_platform.predicates.known_columns import require_columns
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_writer import WRITTEN_CODECS
-from acid_platform.storage.task_files import (
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import WriteTarget, staging
+from acid_platform.write.task_files import (
     Received,
     RowKind,
     StagedFile,
@@ -48,8 +50,6 @@ from acid_platform.storage.task_files import (
     TaskTarget,
     stored,
 )
-from acid_platform.transactions import Operation
-from acid_platform.transactions.locks import Statement
 
 _ATTEMPT = 1_000_000
 """Partitions that one attempt of a task may write."""

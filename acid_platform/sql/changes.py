@@ -12,7 +12,7 @@ from acid_platform.base.errors import AcidError, InvalidExpression, NoSuchPartit
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.handles.group_commit import interval_ms
 from acid_platform.layout.sql_text import quoted
-from acid_platform.reading.known_columns import require_columns
+from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
 from acid_platform.sql.names import Member, assigned_column, bare, called
@@ -35,10 +35,10 @@ from acid_platform.tables.context import columns_of_record
 if TYPE_CHECKING:
     from acid_platform.engine.queries import Where
     from acid_platform.engine.results import Result
-    from acid_platform.engine.scans import TableScan
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
+    from acid_platform.scan.scans import TableScan
     from acid_platform.sql.catalog import Catalog
     from acid_platform.tables.context import ScanRequest
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
-from acid_platform.reading.known_columns import unresolved_column
+from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.sql.scopes import cte_of, full_name, members, visible_selects
 from acid_platform.sql.text import Edit, Expression, edited, place, span
 from acid_platform.sql.time_travel import changes_between

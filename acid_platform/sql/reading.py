@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
-from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
-from acid_platform.reading.known_columns import unresolved_column
+from acid_platform.predicates.known_columns import unresolved_column
+from acid_platform.scan.arrow_reads import by_arrow
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Bound, Source, bind
@@ -30,8 +30,8 @@ from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
-    from acid_platform.engine.scans import TableScan
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.scan.scans import TableScan
     from acid_platform.sql.catalog import Catalog
 
 Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]

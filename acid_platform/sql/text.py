@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
-from acid_platform.reading.grammar import SparkSql
+from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_known_words
 
 DIALECT = SparkSql

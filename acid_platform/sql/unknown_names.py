@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from acid_platform.reading.known_columns import is_word
+from acid_platform.predicates.known_columns import is_word
 from acid_platform.sql.scopes import cte_of, full_name, members
 
 ColumnsOf = Callable[[str], Sequence[str]]

@@ -33,9 +33,8 @@ from acid_platform.base.object_store import (
     store_fault,
 )
 from acid_platform.layout import names
-from acid_platform.layout.orc_tail import TAIL_BYTES, with_footer
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.partitions import partition_segment
-from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _THREADS = 8
 _AT_ONCE = 8 << 20
@@ -278,20 +277,6 @@ class Files:
                 self.system.open_output_stream(final) as target,
             ):
                 shutil.copyfileobj(source, target, _COPIED_BYTES)
-
-    def replace_orc_footer(self, path: str, footer: bytes) -> None:
-        """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
-        size = self.system.get_file_info(path).size
-        with self.system.open_input_file(path) as stream:
-            stream.seek(max(0, size - TAIL_BYTES))
-            change = with_footer(bytes(stream.read()), footer, path)
-        if self.local:
-            with open(path, "r+b") as handle:
-                handle.truncate(size - change.drop)
-                handle.seek(0, 2)
-                handle.write(change.append)
-        else:  # only a local file can be truncated: rewrite it
-            self.write(path, self.read(path)[: size - change.drop] + change.append)
 
 
 @contextmanager

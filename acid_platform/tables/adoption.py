@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CorruptFile, InvalidDefinition
 from acid_platform.layout.declared import refuse_names
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.snapshot.directory import select
-from acid_platform.snapshot.listing import EntityListing, FileEntry
-from acid_platform.snapshot.sources import SourceKind, entity_sources
+from acid_platform.scan.footers import is_acid
+from acid_platform.scan.selection import select
+from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
-from acid_platform.storage.sources import is_acid
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.declared_char import require_declared_char
 from acid_platform.tables.locations import require_place
@@ -253,7 +253,7 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
         raise InvalidDefinition(
             f"{table}: there is no data file to read the columns from; give schema='id int, …'"
         )
-    from acid_platform.storage.orc_rows import orc_schema
+    from acid_platform.orc.pyorc_rows import orc_schema
 
     fields = parse_type(orc_schema(files, path)).children
     if is_acid([name for name, _ in fields]):

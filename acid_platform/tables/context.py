@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
 from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import (
@@ -18,8 +19,9 @@ from acid_platform.metastore.records import (
     PastTable,
     TableRecord,
 )
-from acid_platform.reading.selection import TableLayout
-from acid_platform.snapshot.listing import EntityListing
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import recorded_listings
 
@@ -48,6 +50,12 @@ class ScanRequest(NamedTuple):
     table: TableRecord
     where: str | None = None
     past: PastTable | None = None
+
+
+def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> TableScan:
+    """The scan of a table as it was, for a transaction that has pinned that snapshot (P36)."""
+    layout = layouts(past.table, txn, past.partitions)
+    return open_scan(layout, past.pin.write_ids, past.pin.txns, where, txn.settings)
 
 
 class Context(Protocol):

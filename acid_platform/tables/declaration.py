@@ -21,7 +21,7 @@ from acid_platform.layout.types import (
     parse_type,
 )
 from acid_platform.metastore.records import TableRecord
-from acid_platform.reading.known_columns import unknown_column
+from acid_platform.predicates.known_columns import unknown_column
 
 
 @dataclass(frozen=True, slots=True)

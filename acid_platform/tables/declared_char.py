@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.layout.types import Column, HiveType, parse_type
+from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.scan.footers import is_acid
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_rows import orc_schema
-from acid_platform.storage.sources import is_acid
 
 
 def require_declared_char(

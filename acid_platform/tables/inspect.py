@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.snapshot.directory import highest_floor, select
-from acid_platform.snapshot.timeline import DirectoryLine, timeline
+from acid_platform.scan.directory_lines import DirectoryLine, timeline
+from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.files import Files
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -21,13 +22,12 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
-from acid_platform.snapshot.listing import EntityListing, FileEntry, Footer
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.snapshot.sources import flush_length
+from acid_platform.scan.source_files import flush_length
 from acid_platform.storage.files import Files
-from acid_platform.storage.recorded import recorded_file
 from acid_platform.transactions import Operation
+from acid_platform.write.file_records import recorded_file
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore, Transaction

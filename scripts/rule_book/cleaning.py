@@ -60,7 +60,7 @@ RULES = (
         "A table or partition that is gone counts as cleaned; under NO_CLEANUP the task"
         " ends as refused and the files stay.",
         (
-            "compaction.cleaner:no_cleanup",
+            "compaction.cleaning_plan:no_cleanup",
             "metastore.rules.cleaning",
         ),
         (
@@ -72,7 +72,7 @@ RULES = (
         "C45",
         "What the Cleaner judges is bounded by the task's highest write id; what a later"
         " compaction covers waits for that one's cleaning.",
-        ("compaction.cleaner:_must_stay",),
+        ("compaction.cleaning_plan:_must_stay",),
         ("test_C45_what_is_not_visible_to_all_covers_nothing",),
     ),
     Rule(
@@ -80,8 +80,8 @@ RULES = (
         "The Cleaner removes obsolete directories and those of aborted write ids alone,"
         " never one with a valid or open write id that is not read elsewhere.",
         (
-            "compaction.cleaner:plan_cleaning",
-            "compaction.cleaner:_must_stay",
+            "compaction.cleaning_plan:plan_cleaning",
+            "compaction.cleaning_plan:_must_stay",
         ),
         (
             "test_C46_obsolete_and_aborted_and_nothing_else",
@@ -92,7 +92,7 @@ RULES = (
         "C47",
         "While something obsolete is left the task stays ready for cleaning.",
         (
-            "compaction.cleaner:CleaningPlan.done",
+            "compaction.cleaning_plan:CleaningPlan.done",
             "services.cleaner",
         ),
         ("test_C47_something_left_stays_for_the_next_cycle",),
@@ -111,7 +111,7 @@ RULES = (
         " aborted write ids up to its highest write id of which no file is left.",
         (
             "metastore.rules.cleaning",
-            "compaction.cleaner:_forgettable",
+            "compaction.cleaning_plan:_forgettable",
         ),
         (
             "test_C49_mark_cleaned",
@@ -138,7 +138,7 @@ RULES = (
     Rule(
         "C52",
         "When the Cleaner removes what aborts left, it removes obsolete directories too.",
-        ("compaction.cleaner",),
+        ("compaction.cleaning_plan",),
         ("test_C52_the_others_remove_obsolete_ones_too",),
     ),
     Rule(
@@ -146,7 +146,7 @@ RULES = (
         "A directory with committed and aborted write ids stays, and the aborted ones stay"
         " known as aborted.",
         (
-            "compaction.cleaner:_undeletable",
+            "compaction.cleaning_plan:_undeletable",
             "metastore.rules.cleaning",
         ),
         (
@@ -165,7 +165,7 @@ RULES = (
         "After an abort of a transaction that wrote to unknown partitions every partition"
         " is searched, and only aborted directories go.",
         (
-            "compaction.cleaner:_must_stay",
+            "compaction.cleaning_plan:_must_stay",
             "services.cleaner",
         ),
         (

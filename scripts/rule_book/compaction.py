@@ -26,7 +26,7 @@ GROUP = Group(
             " `hive.compactor.abortedtxn.threshold` of them, or one older than"
             " `hive.compactor.aborted.txn.time.threshold`, ask for work.",
             (
-                "compaction.initiator:_old_abort",
+                "compaction.decision:_old_abort",
                 "metastore.rules.cleaning_survey",
             ),
             (
@@ -55,7 +55,7 @@ GROUP = Group(
         Rule(
             "C5",
             "A table with NO_AUTO_COMPACTION is compacted only by request.",
-            ("compaction.initiator:no_auto_compaction",),
+            ("compaction.decision:no_auto_compaction",),
             (
                 "test_C5_no_auto_compaction",
                 "test_case_07_C5_without_auto_compaction_a_request_by_hand_works",
@@ -65,19 +65,19 @@ GROUP = Group(
             "C6",
             "An entity with a compaction that waits or works is no candidate; one that is ready"
             " for cleaning does not count.",
-            ("compaction.initiator:_filtered",),
+            ("compaction.decision:_filtered",),
             ("test_C6_only_waiting_and_working_rows_block",),
         ),
         Rule(
             "C7",
             "Insert-only tables are left alone if `hive.compactor.compact.insert.only` is false.",
-            ("compaction.initiator:_filtered",),
+            ("compaction.decision:_filtered",),
             ("test_C7_insert_only",),
         ),
         Rule(
             "C8",
             "A partitioned table as a whole is no candidate, only its partitions are.",
-            ("compaction.initiator:_filtered",),
+            ("compaction.decision:_filtered",),
             ("test_C8_partitioned_table_without_partition",),
         ),
         Rule(
@@ -85,7 +85,7 @@ GROUP = Group(
             "After `hive.compactor.initiator.failed.compacts.threshold` failures in a row an"
             " entity is only noted as `did not initiate`, until"
             " `hive.compactor.initiator.failed.retry.time` has passed.",
-            ("compaction.initiator:_filtered",),
+            ("compaction.decision:_filtered",),
             (
                 "test_C9_too_many_failures",
                 "test_case_11_C9_after_two_failures_only_a_request_by_hand",
@@ -100,7 +100,7 @@ GROUP = Group(
         Rule(
             "C11",
             "Too many aborted transactions ask for a major compaction, whatever the sizes are.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             (
                 "test_C2_C11_many_aborts",
                 "test_C11_comes_before_C12_before_the_sizes",
@@ -109,7 +109,7 @@ GROUP = Group(
         Rule(
             "C12",
             "An old aborted transaction asks for a minor compaction.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C2_C12_old_abort",),
         ),
         Rule(
@@ -117,8 +117,8 @@ GROUP = Group(
             "The bytes of all live deltas are compared with those of the base, or of the"
             " original files where there is no base.",
             (
-                "compaction.initiator:entity_size",
-                "compaction.initiator:EntitySize",
+                "compaction.decision:entity_size",
+                "compaction.decision:EntitySize",
             ),
             (
                 "test_S16_C13_entity_size",
@@ -129,28 +129,28 @@ GROUP = Group(
             "C14",
             "Where an entity has neither a base nor original files no bytes are compared: the"
             " number of its deltas decides.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C15",
             "Deltas of more than `hive.compactor.delta.pct.threshold` of the base ask for a"
             " major compaction.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C16",
             "An obsolete base beside no delta asks for a major compaction, which ends as a"
             " cleaning.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C17",
             "As many delta directories as `hive.compactor.delta.num.threshold`, or fewer, ask"
             " for nothing by their number.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             (
                 "test_C13_to_C21_sizes",
                 "test_C17_initiator_explains_and_then_asks",
@@ -160,7 +160,7 @@ GROUP = Group(
             "C18",
             "More delta directories than `hive.compactor.delta.num.threshold` ask for a major"
             " compaction where there is no base.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
@@ -168,7 +168,7 @@ GROUP = Group(
             "Where a minor compaction is not possible, as over files without ACID columns, a"
             " major one is asked for in its place.",
             (
-                "compaction.initiator:check",
+                "compaction.decision:check",
                 "compaction.plan:minor_refused",
             ),
             (
@@ -180,13 +180,13 @@ GROUP = Group(
             "C20",
             "More delta directories than `hive.compactor.delta.num.threshold` ask for a minor"
             " compaction where there is a base.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             ("test_C13_to_C21_sizes",),
         ),
         Rule(
             "C21",
             "All thresholds are strict: what equals a threshold asks for nothing.",
-            ("compaction.initiator:check",),
+            ("compaction.decision:check",),
             (
                 "test_C13_to_C21_sizes",
                 "test_C21_the_initiator_sensor_asks_above_the_threshold",
@@ -197,7 +197,7 @@ GROUP = Group(
             "A table's property `compactorthreshold.<setting>` replaces the warehouse's setting"
             " for this table, and `compactor.<setting>` that of its jobs.",
             (
-                "compaction.initiator:Thresholds.for_table",
+                "compaction.decision:Thresholds.for_table",
                 "services.worker:job_setting",
             ),
             (
@@ -306,7 +306,7 @@ GROUP = Group(
             " removes its output, aborts its transaction and leaves the table as it was.",
             (
                 "services.worker",
-                "engine.compaction:execute",
+                "compaction.execution:execute",
             ),
             (
                 "test_C32_failure_keeps_the_table_and_excludes_the_output",
@@ -323,7 +323,7 @@ GROUP = Group(
         Rule(
             "C34",
             "More files than `hive.compactor.max.num.delta` are first merged in groups of so many.",
-            ("storage.rewrite:Rewrite",),
+            ("compaction.rewrite:Rewrite",),
             ("test_C34_more_inputs_than_allowed_are_merged_in_stages",),
         ),
         Rule(

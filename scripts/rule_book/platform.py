@@ -55,7 +55,7 @@ GROUP = Group(
             " of it may exist or appear, and whoever was aborted can publish nothing more.",
             (
                 "metastore.rules.housekeeping",
-                "engine.publishing:WriteTarget",
+                "write.publishing:WriteTarget",
             ),
             (
                 "test_P4_an_aborted_write_id_outlives_its_transaction",
@@ -176,7 +176,7 @@ GROUP = Group(
             " NotEnoughHistory if its files are gone.",
             (
                 "handles.leases",
-                "snapshot.directory",
+                "scan.selection",
             ),
             (
                 "test_P13_a_write_id_list_reads_an_older_state_while_its_files_are_there",
@@ -201,8 +201,8 @@ GROUP = Group(
             " key index, which writers make for ascending keys.",
             (
                 "engine.spark.write:arranged",
-                "storage.task_files",
-                "storage.keys",
+                "write.task_files",
+                "scan.event_keys",
             ),
             (
                 "test_P15_row_ids_are_unique_and_ascend_in_every_file",
@@ -230,7 +230,7 @@ GROUP = Group(
             (
                 "engine.spark.session",
                 "engine.spark.spark_types",
-                "storage.writer_zones",
+                "orc.writer_zones",
             ),
             (
                 "test_P17_a_session_in_another_time_zone_is_refused",
@@ -257,10 +257,10 @@ GROUP = Group(
             " into place; a statement that fails leaves at most that directory, which goes when its"
             " transaction has ended.",
             (
-                "storage.task_files",
+                "write.task_files",
                 "engine.spark.write",
                 "storage.durability",
-                "compaction.cleaner:_judge_temporary",
+                "compaction.cleaning_plan:_judge_temporary",
             ),
             (
                 "test_P19_a_count_that_differs_publishes_nothing",
@@ -299,7 +299,7 @@ GROUP = Group(
             " them.",
             (
                 "metastore.rules.tables",
-                "snapshot.directory",
+                "scan.selection",
             ),
             (
                 "test_P22_files_of_a_dropped_table_outlive_its_readers",
@@ -352,7 +352,7 @@ GROUP = Group(
             (
                 "tables.manifests",
                 "metastore.rules.manifests",
-                "storage.recorded",
+                "write.file_records",
             ),
             (
                 "test_P26_a_snapshot_is_given_the_files_of_each_commit",
@@ -433,7 +433,7 @@ GROUP = Group(
             "P32",
             "A table or partition that was emptied has a base with one ORC file without rows,"
             " so that engines that look for files find it.",
-            ("storage.emptied",),
+            ("write.empty_file",),
             (
                 "test_P32_the_file_has_the_six_columns_and_hives_keys",
                 "test_P32_hive_reads_emptied_entities_and_finds_files_by_their_names",
@@ -488,7 +488,7 @@ GROUP = Group(
             (
                 "transactions.row_sets",
                 "metastore.rules.write_set",
-                "engine.row_reports",
+                "tables.row_reports",
             ),
             (
                 "test_P38_any_history_of_transactions_gives_what_a_naive_model_says",
@@ -506,8 +506,8 @@ GROUP = Group(
             (
                 "metastore.rules.change_feed",
                 "engine.changes",
-                "storage.change_events",
-                "storage.change_rows",
+                "scan.change_events",
+                "scan.change_rows",
             ),
             (
                 "test_P39_the_changes_lead_from_the_rows_of_then_to_those_of_later",
@@ -542,8 +542,8 @@ GROUP = Group(
             " damaged file, and a write that fails shows nothing.",
             (
                 "base.object_store",
-                "engine.publishing",
-                "engine.compaction",
+                "write.publishing",
+                "compaction.execution",
             ),
             (
                 "test_P41_every_verb_on_s3_leaves_only_what_commits_named",

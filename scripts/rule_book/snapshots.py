@@ -112,7 +112,7 @@ GROUP = Group(
             "S15",
             "Where a directory mixes valid and invalid write ids, each of its rows is judged by"
             " its own write id.",
-            ("snapshot.directory", "snapshot.sources"),
+            ("scan.selection", "scan.source_files"),
             ("test_S15_rows_are_tested_unless_the_whole_range_is_valid",),
         ),
         Rule(
@@ -136,7 +136,7 @@ GROUP = Group(
             "S18",
             "A directory that a compaction made (`_v` and its transaction id) exists only for"
             " snapshots that see this transaction as committed.",
-            ("snapshot.directory",),
+            ("scan.selection",),
             (
                 "test_S18_a_reader_that_misses_the_compaction_reads_the_old_directories",
                 "test_C46_S18_the_output_of_an_aborted_compaction_goes_its_inputs_stay",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.rule_book.rule import Group, Rule
 
 _NAMES = ("layout.names",)
-_SELECTION = ("snapshot.directory",)
+_SELECTION = ("scan.selection",)
 
 GROUP = Group(
     "F",
@@ -38,7 +38,7 @@ GROUP = Group(
             "F3",
             "A base directory without a data file says that everything before it is gone;"
             " `_metadata_acid` in it tells whether Hive 3 compacted or truncated.",
-            ("snapshot.listing:EntityListing",),
+            ("layout.file_entries:EntityListing",),
             ("test_F3_an_empty_base_directory_hides_what_is_older",),
         ),
         Rule(
@@ -68,7 +68,7 @@ GROUP = Group(
             "F7",
             "Events in a file ascend by originalTransaction, bucket and rowId; a file that does"
             " not is never published.",
-            ("storage.orc_writer:AcidWriter",),
+            ("orc.writer:AcidWriter",),
             (
                 "test_F7_keys_that_do_not_ascend_are_refused",
                 "test_P15_F7_a_file_whose_rows_are_out_of_order_is_never_published",
@@ -78,14 +78,14 @@ GROUP = Group(
             "F8",
             "The footer of each file has Hive's keys: `hive.acid.key.index` (the last key of each"
             " stripe), `hive.acid.stats` and `hive.acid.version`.",
-            ("layout.schema", "layout.orc_tail"),
+            ("layout.schema", "orc.tail"),
             ("test_F8_user_metadata_has_hives_exact_forms",),
         ),
         Rule(
             "F9",
             "Of a file that a streaming writer has not closed only those bytes count that its"
             " `_flush_length` file names.",
-            ("snapshot.sources:flush_length",),
+            ("scan.source_files:flush_length",),
             ("test_F9_a_streaming_file_counts_up_to_its_side_file",),
         ),
         Rule(
@@ -131,7 +131,7 @@ GROUP = Group(
             "Rows of files without ACID columns have the write id of their directory (0 in the"
             " table's root) and the row ids of their position, counted on through the files of"
             " their bucket in the text order of the paths.",
-            ("snapshot.sources",),
+            ("scan.source_files",),
             (
                 "test_F15_row_ids_of_originals_run_on_per_bucket_in_text_order",
                 "test_F15_identities_of_rows_in_files_without_acid_columns",
@@ -141,14 +141,14 @@ GROUP = Group(
             "F16",
             "A row is deleted by an event with the same originalTransaction, bucket and rowId,"
             " and such an event counts if its own currentTransaction is valid for the snapshot.",
-            ("storage.deletes",),
+            ("scan.deletes",),
             ("test_F12_F16_rows_of_a_snapshot", "test_F16_an_aborted_delete_deletes_nothing"),
         ),
         Rule(
             "F17",
             "Files of an insert-only table have the table's own format and no ACID columns, and a"
             " directory of it is visible as a whole or not at all.",
-            ("layout.formats", "snapshot.directory:select"),
+            ("layout.formats", "scan.selection:select"),
             ("test_F17_insert_only_directories_count_as_a_whole_or_not_at_all",),
         ),
         Rule(
@@ -162,7 +162,7 @@ GROUP = Group(
             "F19",
             "Predicates skip rows of insert files only, never delete events, and no row that they"
             " accept, whatever its type and whoever wrote the statistics.",
-            ("engine.spark.acid_format", "engine.spark.sarg", "reading.file_pruning"),
+            ("engine.spark.acid_format", "engine.spark.sarg", "scan.file_pruning"),
             (
                 "test_F19_a_predicate_never_filters_delete_events",
                 "test_F19_a_filter_of_the_query_skips_row_groups",
@@ -185,7 +185,7 @@ GROUP = Group(
             "F21",
             "A compaction leaves the identity and the write ids of every row as they are; a base"
             " is made even without rows, a delta only with some.",
-            ("storage.rewrite:rewrite_bucket", "engine.compaction_outputs:finish"),
+            ("compaction.rewrite:rewrite_bucket", "compaction.outputs:finish"),
             (
                 "test_F21_a_minor_compaction_keeps_both_kinds_of_events",
                 "test_F21_a_major_compaction_keeps_live_rows_with_their_identity",
@@ -194,14 +194,14 @@ GROUP = Group(
         Rule(
             "F22",
             "Files of ACID version 1 (update events, or deletes among inserts) are refused.",
-            ("storage.deletes:require_operation",),
+            ("scan.deletes:require_operation",),
             ("test_F22_events_of_acid_version_1_are_refused",),
         ),
         Rule(
             "F23",
             "Names of files are taken from what is recorded or listed, never built; one that is"
             " listed and then gone is an error.",
-            ("snapshot.contents", "storage.deletes:load_keys"),
+            ("scan.data_files", "scan.deletes:load_keys"),
             ("test_F23_names_come_from_the_listing_with_or_without_attempt",),
         ),
         Rule(

@@ -31,17 +31,17 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine.publishing import Written
 from acid_platform.layout.names import temporary_name
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore import Metastore
 from acid_platform.metastore import Transaction as Begun
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage import durability
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import Written
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.chaos.journal import Journal, now
 

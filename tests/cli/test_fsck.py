@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
 from acid_platform.base.location import Location
+from acid_platform.layout.file_entries import Footer
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.snapshot.listing import Footer
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
 from tests.acid_files import contents_of

@@ -73,7 +73,7 @@ def test_P17_the_archive_has_every_package_that_tasks_import() -> None:
     script = f"import sys, {', '.join(cluster.TASK_MODULES)}; print(*sys.modules)"
     shown = subprocess.check_output([sys.executable, "-c", script], text=True)
     ours = {name for name in shown.split() if name.startswith("acid_platform.")}
-    assert "acid_platform.storage.rewrite" in ours
+    assert "acid_platform.compaction.rewrite" in ours
     files = [path for name in ours if (path := find_spec(name)) and path.origin]
     imported = set()
     for spec in files:

@@ -28,14 +28,14 @@ from acid_platform import (
     TxnAborted,
     WriteConflict,
 )
+from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine import compaction
-from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import ClientInfo, TableRecord
-from acid_platform.reading.selection import TableLayout
+from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files

@@ -13,13 +13,13 @@ from functools import wraps
 from typing import Any
 
 from acid_platform import Warehouse
+from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
-from acid_platform.engine import compaction
 from acid_platform.engine.local import compact
 from acid_platform.metastore import Metastore
+from acid_platform.orc.writer import AcidWriter
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
-from acid_platform.storage.orc_writer import AcidWriter
 
 PHASES = (
     "taken",

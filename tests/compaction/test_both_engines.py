@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CompactionFailed
+from acid_platform.compaction import execution as compaction
+from acid_platform.compaction.execution import CompactionEngine, StagedCompaction
+from acid_platform.compaction.inputs import CompactionWork
+from acid_platform.compaction.key_sums import MODULUS, row_id_checksum
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
-from acid_platform.engine import compaction
-from acid_platform.engine.compaction import CompactionEngine, StagedCompaction
-from acid_platform.engine.compaction_inputs import CompactionWork
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.layout.types import parse_columns
-from acid_platform.snapshot import select
-from acid_platform.storage.key_sums import MODULUS, row_id_checksum
-from acid_platform.storage.orc_writer import AcidWriter, acid_schema
+from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import B1, AcidTable, P
 from tests.full_disk import full_outputs

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, no_cleanup, plan_cleaning
+from acid_platform.compaction.cleaning_plan import (
+    CleaningKind,
+    CleaningPlan,
+    no_cleanup,
+    plan_cleaning,
+)
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
-from acid_platform.snapshot import EntityListing, select
+from acid_platform.scan.selection import select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, names, txns, write_ids
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists

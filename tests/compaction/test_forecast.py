@@ -15,7 +15,8 @@ from acid_platform.compaction.forecast import (
 )
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.snapshot import EntityListing, FileEntry, select
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.selection import select
 from tests.notation import names, txns, write_ids
 
 BASE, DELTA, GONE = names("b2v9 d3 D4")

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import AcidError, CompactionMismatch, TxnAborted
-from acid_platform.engine import compaction
-from acid_platform.engine.compaction_inputs import CompactionWork
-from acid_platform.engine.open import open_scan
+from acid_platform.compaction import execution as compaction
+from acid_platform.compaction import rewrite
+from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.metastore.rules import cleaning_survey
+from acid_platform.scan.open import open_scan
 from acid_platform.services.worker import CompactionRun
-from acid_platform.storage import rewrite
 from acid_platform.transactions import Operation
 from tests.acid_files import P
 from tests.compaction.histories import TABLE, History, Local, Reader, play

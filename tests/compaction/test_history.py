@@ -14,11 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from acid_platform.compaction.cleaner import CleaningKind, CleaningPlan, plan_cleaning
+from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.snapshot import EntityListing, FileEntry, VisibleBase, VisibleDelta, select
+from acid_platform.scan.selection import VisibleBase, VisibleDelta, select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
 
 Row = tuple[int, int]

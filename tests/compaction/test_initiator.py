@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform import NotEnoughHistory, SettingRefused
 from acid_platform.base.config import Settings
-from acid_platform.compaction.initiator import (
+from acid_platform.compaction.decision import (
     Candidate,
     Decision,
     EntitySize,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from acid_platform import CompactionLost, TxnAborted, Warehouse
-from acid_platform.engine import compaction
+from acid_platform.compaction import execution as compaction
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead

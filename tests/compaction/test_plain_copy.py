@@ -12,11 +12,11 @@ from pyarrow import parquet
 from acid_platform import CompactionFailed, CompactionRefused, Table, Warehouse
 from acid_platform.engine import compaction_choice
 from acid_platform.engine.local import plain_copy
+from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.orc.writer import OrcWriter
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_rows import orc_schema
-from acid_platform.storage.orc_writer import OrcWriter
-from acid_platform.storage.parquet_writer import ParquetWriter
+from acid_platform.write.parquet_writer import ParquetWriter
 from tests.conftest import temporary_warehouse
 
 FORMATS = pytest.mark.parametrize("stored", ["orc", "parquet"])

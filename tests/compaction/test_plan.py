@@ -17,7 +17,8 @@ from acid_platform.compaction.plan import (
     watermark,
 )
 from acid_platform.compaction.states import CompactionKind, Layout
-from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.selection import AcidDirectory, select
 from acid_platform.transactions import ValidWriteIdList
 from tests.notation import listing, names, txns, write_ids
 from tests.strategies import entity_listings, write_id_lists

@@ -9,7 +9,7 @@ import pytest
 
 from acid_platform import Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
-from acid_platform.engine import compaction
+from acid_platform.compaction import execution as compaction
 from acid_platform.services.worker import work_once
 from tests.compaction.test_publications import NAME, Foreigner, changed, rows
 from tests.stores.conftest import Bucket, a_bucket, opened

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition
 from acid_platform.base.config import Settings
-from acid_platform.compaction.initiator import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport

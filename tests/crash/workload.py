@@ -23,8 +23,8 @@ import pyarrow as pa
 from acid_platform import AcidError, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.services import cleaner
-from acid_platform.storage.orc_writer import AcidWriter, acid_schema
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import contents_of

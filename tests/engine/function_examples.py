@@ -10,7 +10,7 @@ import sqlglot
 from pyspark.sql import SparkSession
 from sqlglot import TokenType
 
-from acid_platform.reading.grammar import SparkSql
+from acid_platform.predicates.grammar import SparkSql
 
 _EXAMPLE = re.compile(r"(?ms)^ +> (SELECT\b.*?);\s*$")
 _WITH_LITERAL = {

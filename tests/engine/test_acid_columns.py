@@ -23,9 +23,9 @@ from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.layout import schema
-from acid_platform.snapshot.ranges import KeyRanges
+from acid_platform.layout.value_ranges import KeyRanges
 from acid_platform.storage.files import Files
-from acid_platform.storage.recorded import recorded_file
+from acid_platform.write.file_records import recorded_file
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.spark_scans import leaves, read, rows, scans
 

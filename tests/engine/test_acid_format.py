@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, SnapshotExpired, UnsupportedLayout
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import acid_format, cache
 from acid_platform.engine.spark.acid_format import READER_VARIABLE, has_acid_format
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.layout import schema
-from acid_platform.snapshot.ranges import KeyRanges
+from acid_platform.layout.value_ranges import KeyRanges
+from acid_platform.scan.scans import TableScan
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import temporary_warehouse
 from tests.spark_scans import leaves, read, rows, scans

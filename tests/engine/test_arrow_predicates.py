@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from acid_platform import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import parse_columns
-from acid_platform.reading.arrow_predicates import arrow_predicate
+from acid_platform.predicates.arrow_predicates import arrow_predicate
 from acid_platform.storage.arrow_types import arrow_type
 
 COLUMNS = parse_columns(

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
+from acid_platform.scan import deletes
+from acid_platform.scan import entities as entity
+from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.source_files import EntitySources, Source
 from acid_platform.services.worker import work_once
-from acid_platform.snapshot.directory import AcidDirectory
-from acid_platform.snapshot.sources import EntitySources, Source
-from acid_platform.storage import deletes, entity
 from acid_platform.storage.files import Files
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 

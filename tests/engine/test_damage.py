@@ -32,7 +32,7 @@ from acid_platform import (
     TxnAborted,
     Warehouse,
 )
-from acid_platform.engine import compaction
+from acid_platform.compaction import execution as compaction
 from acid_platform.engine.spark import write
 from acid_platform.storage.files import Files
 from acid_platform.transactions import NONE_OPEN

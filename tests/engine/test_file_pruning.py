@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.layout.types import parse_columns
-from acid_platform.reading.file_pruning import pruned
-from acid_platform.snapshot.ranges import ColumnRange, RangeKind
-from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
+from acid_platform.layout.value_ranges import ColumnRange, RangeKind
+from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.file_pruning import pruned
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.storage.recorded import recorded_file
+from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, P
 
 COLUMNS = "i int, d decimal(10,2), s string, t date"

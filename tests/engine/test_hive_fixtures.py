@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import NotEnoughHistory
-from acid_platform.engine.open import open_scan
 from acid_platform.engine.spark.scan import read_frame
+from acid_platform.scan.open import open_scan
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import proven
 from tests.hive_tables import assert_expected, opened, snapshots

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
 from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, Warehouse
-from acid_platform.engine.open import open_scan
 from acid_platform.handles.transaction import TransactionTable
+from acid_platform.scan.open import open_scan
 from acid_platform.services import cleaner
 from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from acid_platform import InvalidExpression
-from acid_platform.reading.predicates import parse
+from acid_platform.predicates.analysis import parse
 
 pytestmark = pytest.mark.spark
 

@@ -17,16 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
-from acid_platform.engine.open import DELETE_KEYS
 from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, write
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
+from acid_platform.orc.reader import open_orc
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
+from acid_platform.scan.open import DELETE_KEYS
 from acid_platform.storage import durability
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
-from acid_platform.storage.task_files import Received
+from acid_platform.write.task_files import Received
 from tests.acid_files import read_keys
 from tests.conftest import temporary_warehouse
 

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import CorruptFile, Table, UnsupportedLayout, Warehouse
-from acid_platform.engine.open import DELETE_KEYS
 from acid_platform.engine.spark.delete_files import deleted_in_files
-from acid_platform.snapshot.sources import Source
-from acid_platform.storage import unread_keys
-from acid_platform.storage.deletes import DeleteKeys
+from acid_platform.scan import unread_keys
+from acid_platform.scan.deletes import DeleteKeys
+from acid_platform.scan.open import DELETE_KEYS
+from acid_platform.scan.source_files import Source
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from tests.conftest import temporary_warehouse

@@ -22,8 +22,8 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
 from acid_platform.gateway.pace import Pace
 from acid_platform.gateway.protocol import Call, known_calls
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.records import WriteReport
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import Operation
 from tests.gateway.calls import named, sample
 from tests.gateway.clients import (

@@ -29,9 +29,9 @@ from acid_platform import (
     NotEnoughHistory,
     Warehouse,
 )
+from acid_platform.orc.update_marks import read_updates, write_updates
+from acid_platform.orc.writer import AcidWriter
 from acid_platform.services import cleaner
-from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.storage.update_marks import read_updates, write_updates
 from tests.acid_files import AcidTable
 from tests.conftest import temporary_warehouse
 

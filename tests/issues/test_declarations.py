@@ -21,10 +21,10 @@ from acid_platform import (
     SnapshotExpired,
     UnknownColumn,
 )
-from acid_platform.engine.publishing import Written
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import Written
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.conftest import temporary_warehouse
 

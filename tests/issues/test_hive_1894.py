@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyarrow import orc
 
-from acid_platform.storage import deletes
+from acid_platform.scan import deletes
 from tests.acid_files import AcidTable, P
 
 WIDE = ", ".join(f"c{i} string" for i in range(250))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.storage import arrow_scan
+from acid_platform.scan import arrow_scan
 from tests.acid_files import AcidTable, P
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.storage.orc_writer import acid_schema
+from acid_platform.orc.writer import acid_schema
 from tests.acid_files import AcidTable, P
 
 FIRST, MIDDLE, LAST = 1_450_000, 1_500_000, 1_560_000

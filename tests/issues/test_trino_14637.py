@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import AcidError, Table, Warehouse
-from acid_platform.engine.publishing import Staging
 from acid_platform.engine.spark import merge, write
 from acid_platform.storage import durability
+from acid_platform.write.publishing import Staging
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark

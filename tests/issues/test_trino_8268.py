@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from acid_platform.orc.reader import open_orc
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
 from tests.acid_files import B1, AcidTable, P, read_keys
 
 

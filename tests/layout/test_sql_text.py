@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from acid_platform import InvalidExpression
 from acid_platform.layout.sql_text import canonical, for_spark, pieces, sql_string
-from acid_platform.reading.predicates import parse
+from acid_platform.predicates.analysis import parse
 
 LITERALS = {
     r"'it''s'": "it's",

@@ -20,7 +20,7 @@ from acid_platform.metastore.records import (
     LockRequest,
     WriteReport,
 )
-from acid_platform.snapshot import highest_floor
+from acid_platform.scan.selection import highest_floor
 from acid_platform.transactions import Operation, TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, E, R, World
 

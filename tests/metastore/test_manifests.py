@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.manifest_table import Manifests
-from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.recorded import Contents
 from tests.metastore.world import INSERT, Txn, World
 from tests.simulation.storage import MemoryStore
 

@@ -671,7 +671,7 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     in_memory = {
-        "storage/values.py",
+        "compaction/value_sums.py",
         "engine/local/connection.py",
         "engine/local/results.py",
         "engine/local/views.py",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform import Transaction
-from acid_platform.engine.publishing import Written
 from acid_platform.layout.names import temporary_name
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import Written
 from tests.acid_files import AcidTable, P, contents_of, full
 
 

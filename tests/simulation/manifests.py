@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.operations.tables import GetUnrecorded
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.transactions import Operation
 from tests.simulation.claims import claim, expect, value
 from tests.simulation.disk import Directory

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import AcidError, CorruptFile, UnsupportedLayout
-from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.selection import AcidDirectory, select
 from tests.notation import names, txns, write_ids
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import AcidError
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
-from acid_platform.snapshot import AcidDirectory, EntityListing, highest_floor, select
+from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, txns
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists

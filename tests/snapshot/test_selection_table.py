@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from acid_platform import MalformedName, NotEnoughHistory
-from acid_platform.snapshot import AcidDirectory, EntityListing, FileEntry, select
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.selection import AcidDirectory, select
 from acid_platform.transactions import ValidTxnList
 from tests.notation import listing, names, txns, write_ids
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import AcidError, CorruptFile, NotEnoughHistory, UnsupportedLayout
-from acid_platform.snapshot import EntityListing, EntitySources, FileEntry, SourceKind, select
-from acid_platform.snapshot.sources import (
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.selection import select
+from acid_platform.scan.source_files import (
+    EntitySources,
     Footer,
+    SourceKind,
     entity_sources,
     flush_length,
     missing_footers,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from acid_platform.display import BAR, Timeline, human_bytes, show_table, shown
-from acid_platform.snapshot import EntityListing, FileEntry, select
-from acid_platform.snapshot.timeline import Kind, Sight, timeline
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.scan.directory_lines import Kind, Sight, timeline
+from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 FILES = {

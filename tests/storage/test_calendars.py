@@ -14,8 +14,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform import CompactionRefused
-from acid_platform.layout.orc_tail import footer_of, is_proleptic
-from acid_platform.storage.calendars import (
+from acid_platform.orc.calendars import (
     FIRST_GREGORIAN,
     as_written,
     from_julian,
@@ -23,8 +22,10 @@ from acid_platform.storage.calendars import (
     to_be_stored,
     to_julian,
 )
+from acid_platform.orc.dump import events
+from acid_platform.orc.reader import replace_footer
+from acid_platform.orc.tail import footer_of, is_proleptic
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc_inspect import events
 from tests.acid_files import AcidTable, P
 
 EPOCH = datetime.date(1970, 1, 1)
@@ -120,7 +121,7 @@ def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
     # Field 11 of the footer, the calendar: 1 is the Julian one, 2 the Gregorian one.
     for value, shown in ((1, datetime.date(1, 1, 3)), (2, FIRST)):
         files, _ = Files.of(str(tmp_path))
-        files.replace_orc_footer(str(tmp_path / "f"), footer + bytes([11 << 3, value]))
+        replace_footer(files, str(tmp_path / "f"), footer + bytes([11 << 3, value]))
         file = orc.ORCFile(str(tmp_path / "f"))
         assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [shown]
         if shown == FIRST:

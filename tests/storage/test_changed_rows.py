@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import MalformedRows
-from acid_platform.storage.changed_rows import NO_ROWS, ChangedRows
 from acid_platform.transactions.row_sets import RowSet
+from acid_platform.write.changed_rows import NO_ROWS, ChangedRows
 
 Key = tuple[int, int, int]
 """Write id, bucket property, rowId."""

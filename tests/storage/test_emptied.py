@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from acid_platform.layout import schema
+from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import parse_columns
-from acid_platform.snapshot import select
-from acid_platform.snapshot.listing import Footer
-from acid_platform.storage.emptied import write_empty_file
+from acid_platform.orc.dump import events, metadata
+from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.orc.reader import open_orc
+from acid_platform.scan.event_keys import has_key_index
+from acid_platform.scan.row_counts import count_rows
+from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
-from acid_platform.storage.keys import has_key_index
-from acid_platform.storage.orc import open_orc
-from acid_platform.storage.orc_inspect import events, metadata
-from acid_platform.storage.orc_rows import orc_schema
-from acid_platform.storage.plain import count_rows
+from acid_platform.write.empty_file import write_empty_file
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

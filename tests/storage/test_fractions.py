@@ -12,9 +12,9 @@ import pytest
 from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, CorruptFile
+from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.layout.formats import FileFormat
 from acid_platform.storage.files import Files
-from acid_platform.storage.fractions import refuse_finer
 
 NANOS = pa.timestamp("ns")
 KINDS = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.snapshot import select
+from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import AcidTable, P
 from tests.notation import write_ids

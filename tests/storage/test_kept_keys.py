@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform.snapshot import select
-from acid_platform.snapshot.sources import EntitySources
-from acid_platform.storage import kept_keys as module
-from acid_platform.storage.deletes import DeleteKeys, load_keys
-from acid_platform.storage.kept_keys import kept_keys
-from acid_platform.storage.sources import resolve
+from acid_platform.scan import kept_keys as module
+from acid_platform.scan.deletes import DeleteKeys, load_keys
+from acid_platform.scan.footers import resolve
+from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.selection import select
+from acid_platform.scan.source_files import EntitySources
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

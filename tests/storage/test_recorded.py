@@ -14,16 +14,23 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CorruptFile
-from acid_platform.layout.orc_ranges import MOST_COLUMNS, STATISTICS, column_ranges, key_ranges
-from acid_platform.layout.orc_tail import footer_of
-from acid_platform.layout.protobuf import delimited, fields, number
-from acid_platform.snapshot.listing import FileEntry, Footer
-from acid_platform.snapshot.ranges import MOST_TEXT, ColumnRange, KeyRanges, RangeKind, text_range
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.snapshot.sources import Source, SourceKind
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.value_ranges import (
+    MOST_TEXT,
+    ColumnRange,
+    KeyRanges,
+    RangeKind,
+    text_range,
+)
+from acid_platform.orc.protobuf import delimited, fields, number
+from acid_platform.orc.ranges import MOST_COLUMNS, STATISTICS, column_ranges, key_ranges
+from acid_platform.orc.reader import open_orc
+from acid_platform.orc.tail import footer_of
+from acid_platform.scan.entities import require_recorded
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
-from acid_platform.storage.recorded import recorded_file, require_recorded
+from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, P
 
 KINDS = {

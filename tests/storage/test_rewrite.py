@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 from pyarrow import orc
 
 from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
+from acid_platform.compaction import rewrite as module
+from acid_platform.compaction.key_merge import Input
+from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
-from acid_platform.layout.orc_tail import declared_footer, footer_of, with_footer
 from acid_platform.layout.types import parse_columns
-from acid_platform.storage import deletes
-from acid_platform.storage import rewrite as module
+from acid_platform.orc.dump import events, metadata
+from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.orc.reader import finish_plain_file, open_orc
+from acid_platform.orc.tail import declared_footer, footer_of, with_footer
+from acid_platform.orc.writer import acid_schema
+from acid_platform.scan import deletes
 from acid_platform.storage.files import Files
-from acid_platform.storage.merge import Input
-from acid_platform.storage.orc import finish_plain_file, open_orc
-from acid_platform.storage.orc_inspect import events, metadata
-from acid_platform.storage.orc_rows import orc_schema
-from acid_platform.storage.orc_writer import acid_schema
-from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.rewrite import Rewrite, Rewritten, rewrite_bucket
+from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, read_keys
 
 COLUMNS = parse_columns("id int, v string")

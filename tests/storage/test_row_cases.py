@@ -14,9 +14,9 @@ from acid_platform import CorruptFile, NotEnoughHistory
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.partitions import partition_name
-from acid_platform.snapshot import select
+from acid_platform.orc.reader import open_orc
+from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
 from tests.acid_files import B1, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
 from tests.readers import all_readers as all_readers

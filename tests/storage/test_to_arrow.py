@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
-from acid_platform.engine.arrow_reads import arrow_scan
 from acid_platform.layout.types import parse_type
-from acid_platform.storage import arrow_scan as module
-from acid_platform.storage import column_shares, source_read
-from acid_platform.storage import deletes as deletes_module
+from acid_platform.orc.pyorc_rows import key_runs
+from acid_platform.orc.reader import read_stripe
+from acid_platform.scan import arrow_scan as module
+from acid_platform.scan import column_shares
+from acid_platform.scan import decode as source_read
+from acid_platform.scan import deletes as deletes_module
+from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.storage.arrow_types import arrow_type, partition_value
-from acid_platform.storage.deletes import DeletedRows, DeleteKeys
-from acid_platform.storage.orc import read_stripe
-from acid_platform.storage.orc_rows import key_runs
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids
 

@@ -20,9 +20,9 @@ from py4j.java_gateway import get_field, set_field
 from pyspark.sql import SparkSession
 
 from acid_platform import UnsupportedLayout
-from acid_platform.layout.java_zones import java_zone, zone_rules
+from acid_platform.orc.java_zones import java_zone, zone_rules
+from acid_platform.orc.reader import open_orc, read_stripe
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc, read_stripe
 from tests.conftest import MOSTLY_LOCAL, compact_with, temporary_warehouse
 
 FEW = [

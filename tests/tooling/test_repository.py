@@ -183,7 +183,7 @@ FORBIDDEN_IMPORTS = {
         "acid_platform.layout.a -> acid_platform.engine",
     ),
     "transactions/a.py": ("import time", "acid_platform.transactions.a -> time"),
-    "snapshot/a.py": ("import duckdb", "acid_platform.snapshot.a -> duckdb"),
+    "scan/a.py": ("import duckdb", "acid_platform.scan.a -> duckdb"),
     "metastore/a.py": (
         "import acid_platform.storage",
         "acid_platform.metastore.a -> acid_platform.storage",
@@ -197,7 +197,7 @@ FORBIDDEN_IMPORTS = {
         "import acid_platform.metastore.server",
         "acid_platform.metastore.client.b -> acid_platform.metastore.server",
     ),
-    "reading/a.py": ("import pyspark.sql", "acid_platform.reading.a -> pyspark"),
+    "predicates/a.py": ("import pyspark.sql", "acid_platform.predicates.a -> pyspark"),
     "tables/a.py": (
         "import acid_platform.services",
         "acid_platform.tables.a -> acid_platform.services",

@@ -23,13 +23,13 @@ from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main
 from acid_platform.display import show_table
 from acid_platform.gateway import users
-from acid_platform.layout.protobuf import delimited, number, packed
 from acid_platform.layout.types import parse_type
 from acid_platform.metastore import Metastore, wire
 from acid_platform.metastore.endpoint import Home
-from acid_platform.reading.predicates import parse
+from acid_platform.orc.protobuf import delimited, number, packed
+from acid_platform.orc.reader import lz4_size, open_strange_orc
+from acid_platform.predicates.analysis import parse
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import lz4_size, open_strange_orc
 
 UNSEEN = [chr(code) for code in (*range(32), *range(0x7F, 0xA0), 0x202E, 0x2066, 0x2028, 0xD800)]
 

@@ -23,7 +23,7 @@ from acid_platform.engine.local.types import (
     text,
 )
 from acid_platform.layout.types import INTEGRAL, HiveType
-from acid_platform.reading import literals
+from acid_platform.predicates import literals
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,18 @@ from functools import partial
 import pyarrow as pa
 
 from acid_platform.base.errors import NeedsSpark
+from acid_platform.compaction.execution import rewritten
+from acid_platform.compaction.inputs import CompactionWork, OpenedEntity
+from acid_platform.compaction.key_sums import row_id_checksum
+from acid_platform.compaction.outputs import Records, records_of
 from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.compaction import rewritten
-from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
-from acid_platform.engine.compaction_outputs import Records, records_of
+from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.engine.local.plain_copy import copy_files, only_spark, plain_scan
 from acid_platform.engine.results import EngineName
-from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.storage.key_sums import row_id_checksum
-from acid_platform.storage.rewrite import Rewrite
-from acid_platform.storage.source_read import EntityRead
-from acid_platform.storage.values import ValueSums
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import EntityRead
 
 _MOST_THREADS = 8
 

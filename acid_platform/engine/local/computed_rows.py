@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from acid_platform.engine.arrow_reads import ENTITY
 from acid_platform.engine.local.computation import (
     POSITION,
     Computation,
@@ -20,10 +19,11 @@ from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.queries import Condition, Where
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
-from acid_platform.reading.predicates import columns_of
+from acid_platform.predicates.analysis import columns_of
+from acid_platform.scan.arrow_reads import ENTITY
+from acid_platform.scan.scans import TableScan
 
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""

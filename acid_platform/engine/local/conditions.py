@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.base.errors import NeedsSpark
-from acid_platform.engine.arrow_reads import partition_scalars
 from acid_platform.engine.local.run import query
 from acid_platform.engine.queries import Condition, SourceRead
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
+from acid_platform.scan.arrow_reads import partition_scalars
+from acid_platform.scan.scans import TableScan
 
 
 def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
-from acid_platform.engine.arrow_reads import ENTITY, by_arrow
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.event_files import (
     EventFiles,
@@ -22,13 +21,14 @@ from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Where
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.scan.arrow_reads import ENTITY, by_arrow
+from acid_platform.scan.scans import TableScan
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.write.publishing import WriteTarget, Written
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.running import Statements
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
-from acid_platform.engine.scans import TableScan
+from acid_platform.scan.scans import TableScan
+from acid_platform.write.publishing import WriteTarget, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

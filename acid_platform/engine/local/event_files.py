@@ -17,7 +17,18 @@ import pyarrow as pa
 
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.engine.local.partition_texts import Places
-from acid_platform.engine.publishing import (
+from acid_platform.layout import schema
+from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.formats import ORC
+from acid_platform.layout.names import BucketFile
+from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
+from acid_platform.orc.writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.write.changed_rows import ChangedRows
+from acid_platform.write.file_records import record_as_written, recorded_file
+from acid_platform.write.parquet_writer import ParquetWriter
+from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
     Written,
@@ -25,18 +36,7 @@ from acid_platform.engine.publishing import (
     staging,
     write_empty_base,
 )
-from acid_platform.layout import schema
-from acid_platform.layout.formats import ORC
-from acid_platform.layout.names import BucketFile
-from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
-from acid_platform.snapshot.listing import FileEntry
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.storage.changed_rows import ChangedRows
-from acid_platform.storage.orc_writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
-from acid_platform.storage.parquet_writer import ParquetWriter
-from acid_platform.storage.recorded import record_as_written, recorded_file
-from acid_platform.storage.task_files import delete_events, insert_events, plain_name
+from acid_platform.write.task_files import delete_events, insert_events, plain_name
 
 _PIECE = 1 << 17
 """Rows to hand to a writer at a time; between pieces the statement may be stopped."""

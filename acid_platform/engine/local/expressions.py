@@ -35,9 +35,9 @@ from acid_platform.engine.local.types import (
     widest,
 )
 from acid_platform.layout.types import INTEGRAL, HiveType
-from acid_platform.reading import literals
-from acid_platform.reading.known_columns import is_word
-from acid_platform.reading.predicates import parse
+from acid_platform.predicates import literals
+from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.known_columns import is_word
 
 
 def translate_condition(condition: str, scope: Scope) -> str:

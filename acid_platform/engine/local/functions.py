@@ -30,7 +30,7 @@ from acid_platform.engine.local.types import (
     duckdb_type,
 )
 from acid_platform.layout.types import HiveType
-from acid_platform.reading.grammar import SparkSql
+from acid_platform.predicates.grammar import SparkSql
 
 Takes = Literal[
     "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",

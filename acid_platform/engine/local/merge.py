@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark
-from acid_platform.engine.arrow_reads import ENTITY, by_arrow
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
@@ -36,15 +35,16 @@ from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.types import identifier
 from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
+from acid_platform.scan.arrow_reads import ENTITY, by_arrow
+from acid_platform.scan.scans import TableScan
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
+from acid_platform.write.publishing import WriteTarget, Written
 
 _CLAUSE = "__clause"
 _MOST_FILES = 64

@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import partial
 
 from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.engine.compaction_inputs import (
+from acid_platform.compaction.fractions import refuse_finer
+from acid_platform.compaction.inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
     OpenedEntity,
 )
+from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
-from acid_platform.snapshot.sources import EntitySources, Source
-from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.storage.calendars import has_ancient
-from acid_platform.storage.deletes import NO_DELETES
-from acid_platform.storage.fractions import refuse_finer
-from acid_platform.storage.orc_writer import WRITTEN_CODECS, OrcWriter
-from acid_platform.storage.parquet_writer import ParquetWriter
-from acid_platform.storage.source_read import EntityRead
-from acid_platform.storage.task_files import plain_name
+from acid_platform.orc.calendars import has_ancient
+from acid_platform.orc.writer import WRITTEN_CODECS, OrcWriter
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import EntityRead
+from acid_platform.scan.deletes import NO_DELETES
+from acid_platform.scan.source_files import EntitySources, Source
+from acid_platform.write.parquet_writer import ParquetWriter
+from acid_platform.write.task_files import plain_name
 
 
 def only_spark(work: CompactionWork) -> str | None:

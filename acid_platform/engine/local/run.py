@@ -21,7 +21,7 @@ from acid_platform.engine.local.types import duckdb_type, of_value
 from acid_platform.engine.queries import Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.layout.sql_text import canonical
-from acid_platform.reading.grammar import SparkSql
+from acid_platform.predicates.grammar import SparkSql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.engine.arrow_reads import ENTITY
 from acid_platform.engine.local.event_files import Keys
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.scan.arrow_reads import ENTITY
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.scans import TableScan
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_scan import ArrowScan
 
 
 def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:

@@ -23,13 +23,13 @@ from acid_platform.base.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
-from acid_platform.engine.arrow_reads import by_arrow
 from acid_platform.engine.queries import ChangeRead, SourceRead
-from acid_platform.engine.scans import TableScan
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.reading.arrow_predicates import ArrowPredicate, arrow_predicate
-from acid_platform.storage.arrow_scan import ArrowScan
+from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.scan.arrow_reads import by_arrow
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.scans import TableScan
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan

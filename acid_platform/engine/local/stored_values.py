@@ -27,11 +27,11 @@ from acid_platform.layout.types import (
     HiveType,
     parse_type,
 )
-from acid_platform.reading.known_columns import unknown_column
+from acid_platform.orc.calendars import has_ancient
+from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage import arrow_types
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type
-from acid_platform.storage.calendars import has_ancient
 
 _FIRST_LOST, _EPOCH = (scalar_of(micros, pa.int64()) for micros in (-999_000, 0))
 """ORC can't store timestamps from here up to 1970, in microseconds: 1969-12-31 23:59:59.001."""

@@ -9,7 +9,7 @@ import duckdb
 from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import identifier
 from acid_platform.engine.queries import SourceRead
-from acid_platform.engine.scans import TableScan
+from acid_platform.scan.scans import TableScan
 
 
 def with_views(tables: Mapping[str, TableScan]) -> duckdb.DuckDBPyConnection:

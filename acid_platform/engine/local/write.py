@@ -13,10 +13,10 @@ from acid_platform.engine.local.event_files import EventFiles, publish_events, r
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.stored_values import conform
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
 from acid_platform.layout.bucketing import bucket_ids
+from acid_platform.write.publishing import WriteTarget, Written
 
 ROWS_PER_FILE = 1_000_000
 """Rows of an unbucketed table to put into one file, as Spark's tasks do."""

@@ -10,14 +10,16 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from acid_platform.base.errors import StoreRefused, StoreUnavailable
-from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.compaction.validation import Profile, combine
-from acid_platform.engine.compaction_inputs import (
+from acid_platform.compaction.fractions import refuse_finer
+from acid_platform.compaction.inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
     OpenedEntity,
 )
-from acid_platform.engine.compaction_outputs import Records, records_of
+from acid_platform.compaction.outputs import Records, records_of
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
+from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.char_varchar import to_be_stored
@@ -27,15 +29,13 @@ from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.task_writing import in_tasks
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import temporary_name
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import TIMESTAMPS
-from acid_platform.snapshot.listing import FileEntry
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
-from acid_platform.storage.fractions import refuse_finer
-from acid_platform.storage.rewrite import Rewrite, Rewritten, written_values
-from acid_platform.storage.task_files import plain_name
+from acid_platform.write.task_files import plain_name
 
 
 class SparkCompaction:

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from acid_platform.compaction.inputs import CompactionWork, OpenedEntity
+from acid_platform.compaction.key_sums import MODULUS
 from acid_platform.compaction.validation import Profile
-from acid_platform.engine.compaction_inputs import CompactionWork, OpenedEntity
-from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.storage.key_sums import MODULUS
+from acid_platform.scan.scans import EntityScan, TableScan
 
 
 def entity_scan(

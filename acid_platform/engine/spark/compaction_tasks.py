@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from pyspark import TaskContext
 
-from acid_platform.engine.compaction import rewritten
+from acid_platform.compaction.execution import rewritten
+from acid_platform.compaction.rewrite import Rewrite, Rewritten
 from acid_platform.layout.names import parse_directory, temporary_name
-from acid_platform.storage.rewrite import Rewrite, Rewritten
 
 
 def attempts(task: Rewrite) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.cache import kept
 from acid_platform.engine.spark.row_keys import BUCKET, ROW_ID, WRITE_ID
-from acid_platform.storage.deletes import DeleteKeys
+from acid_platform.scan.deletes import DeleteKeys
 
 MAX_WORDS = 1 << 23
 """64 MB of bitmap; with more words, or more slots, the scan uses a join instead."""

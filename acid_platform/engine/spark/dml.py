@@ -9,9 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import wanted_assignments
-from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.queries import Condition, Where
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import place_by_hash
 from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.few_calls import selected, types_of
@@ -23,8 +21,10 @@ from acid_platform.engine.spark.write import StatementRows, arranged
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.reading.char_literals import comparable
-from acid_platform.storage.task_files import RowKind
+from acid_platform.predicates.char_literals import comparable
+from acid_platform.scan.scans import TableScan
+from acid_platform.write.publishing import WriteTarget
+from acid_platform.write.task_files import RowKind
 
 
 def insert_rows(

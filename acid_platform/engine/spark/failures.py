@@ -33,7 +33,7 @@ from acid_platform.engine.refusals import (
     refuse_too_long,
 )
 from acid_platform.layout import schema
-from acid_platform.storage.deletes import wrong_operation
+from acid_platform.scan.deletes import wrong_operation
 
 _MISSING_FILE = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|does not exist")
 _ACID_FILE = re.compile(r"\S*/(?:base|delta|delete_delta)_\d+\S*/bucket_\d+\w*")

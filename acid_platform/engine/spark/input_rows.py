@@ -22,7 +22,7 @@ from acid_platform.engine.spark.spark_types import (
 )
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.reading.known_columns import unknown_column
+from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_types import declared_columns
 
 ROWS_PER_LOCAL_TASK = 1_000_000

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.engine.spark.acid_format import has_acid_format, snapshot_files
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
@@ -27,9 +26,10 @@ from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
-from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.deletes import DeleteKeys
-from acid_platform.storage.unread_keys import UnreadKeys
+from acid_platform.scan.deletes import DeleteKeys
+from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.unread_keys import UnreadKeys
 
 PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
 """Flags of a file, as in `AcidFile.java`."""

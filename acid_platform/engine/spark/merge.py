@@ -17,9 +17,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from acid_platform.base.errors import SourceRowsAmbiguous
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
-from acid_platform.engine.publishing import WriteTarget, Written
 from acid_platform.engine.refusals import source_rows_ambiguous
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.buckets import BUCKET_OF_ROW, bucket_of_row
 from acid_platform.engine.spark.char_varchar import marked_columns, to_be_stored
 from acid_platform.engine.spark.dml import computed, enclosed, writers
@@ -33,9 +31,11 @@ from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.reading.char_literals import comparable
-from acid_platform.reading.predicates import columns_of
-from acid_platform.storage.task_files import DELETES, INSERTS, RowKind
+from acid_platform.predicates.analysis import columns_of
+from acid_platform.predicates.char_literals import comparable
+from acid_platform.scan.scans import TableScan
+from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.task_files import DELETES, INSERTS, RowKind
 
 ROWS_PER_WRITER = 1_000_000
 _SOURCE_ROW, _CLAUSE = "__sid", "__clause"

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.task_writing import in_tasks
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import Column
-from acid_platform.snapshot.listing import FileEntry
-from acid_platform.snapshot.recorded import Contents
+from acid_platform.orc.reader import finish_plain_file
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import finish_plain_file
-from acid_platform.storage.recorded import recorded_file
-from acid_platform.storage.task_files import Received, StagedFile, plain_name
+from acid_platform.write.file_records import recorded_file
+from acid_platform.write.publishing import WriteTarget
+from acid_platform.write.task_files import Received, StagedFile, plain_name
 
 _PART = "part-"
 LOCAL_WRITES = {

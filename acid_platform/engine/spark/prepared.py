@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.few_calls import passed, selected, sent
 from acid_platform.engine.spark.timeless import settings_of, timeless
 from acid_platform.layout.sql_text import quoted
+from acid_platform.scan.scans import TableScan
 
 _KEY_BYTES = 24
 """Of a deleted key, in a join; a bitmap takes less."""

@@ -27,8 +27,8 @@ from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.layout.types import Column
-from acid_platform.reading.char_literals import comparable
-from acid_platform.reading.known_columns import unresolved_column
+from acid_platform.predicates.char_literals import comparable
+from acid_platform.predicates.known_columns import unresolved_column
 
 _NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.char_varchar import shown
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.scan import read_frame
-from acid_platform.reading.known_columns import require_columns, require_names
+from acid_platform.predicates.known_columns import require_columns, require_names
+from acid_platform.scan.scans import TableScan
 
 
 def filtered(

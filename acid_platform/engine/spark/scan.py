@@ -14,7 +14,6 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark.acid_format import has_acid_format
 from acid_platform.engine.spark.char_varchar import marked
 from acid_platform.engine.spark.delete_test import ReadRows
@@ -28,9 +27,10 @@ from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
-from acid_platform.reading.char_literals import comparable
-from acid_platform.reading.predicates import columns_of
-from acid_platform.snapshot.sources import SourceKind
+from acid_platform.predicates.analysis import columns_of
+from acid_platform.predicates.char_literals import comparable
+from acid_platform.scan.scans import TableScan
+from acid_platform.scan.source_files import SourceKind
 
 
 class ScanBuilder:

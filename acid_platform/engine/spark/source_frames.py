@@ -29,11 +29,11 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.snapshot.sources import EntitySources, Source, SourceKind
-from acid_platform.storage.arrow_scan import ArrowScan
-from acid_platform.storage.deletes import NO_DELETES
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import EntityRead
+from acid_platform.scan.deletes import NO_DELETES
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
 from acid_platform.storage.files import Files
-from acid_platform.storage.source_read import EntityRead
 from acid_platform.transactions import ValidWriteIdList
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.scans import EntityScan, TableScan
 from acid_platform.engine.spark.acid_columns import (
     ALL,
     KEY_COLUMNS,
@@ -30,8 +29,9 @@ from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import Entity, Found, SourceFrames, never_pushed
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
-from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.unread_keys import UnreadKeys
+from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.unread_keys import UnreadKeys
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20

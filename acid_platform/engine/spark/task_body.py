@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark import TaskContext
 
-from acid_platform.storage.task_files import StagedFile, TaskTarget, write_task
+from acid_platform.write.task_files import StagedFile, TaskTarget, write_task
 
 _SCHEMA = pa.schema(
     [

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.few_calls import mapped_in_arrow
 from acid_platform.engine.spark.task_body import write_rows
-from acid_platform.storage.task_files import Received, StagedFile, TaskTarget
+from acid_platform.write.task_files import Received, StagedFile, TaskTarget
 
 _ANSWER = T.StructType(
     [

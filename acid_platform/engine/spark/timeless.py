@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from acid_platform.base.errors import InvalidExpression
-from acid_platform.reading.known_columns import is_word
-from acid_platform.reading.predicates import parse
+from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.known_columns import is_word
 
 _TIMELESS = (
     exp.And,

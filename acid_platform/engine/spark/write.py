@@ -1,6 +1,6 @@
 """Spark's write path: a frame of rows becomes the finished directories of a statement (P19).
 
-The tasks write the files in their final form (`storage.task_files`). The driver gets a record of
+The tasks write the files in their final form (`write.task_files`). The driver gets a record of
 each file, compares the counts and moves the files to their names: no row, key or footer passes
 through it. Only formats that Spark alone can write take another way (`plain_writing`).
 """
@@ -15,14 +15,6 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, Observation
 
 from acid_platform.base.errors import PublicationFailed
-from acid_platform.engine.publishing import (
-    Staging,
-    WriteTarget,
-    Written,
-    mark_version,
-    staging,
-    write_empty_base,
-)
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.orc_timestamps import storable
@@ -30,12 +22,20 @@ from acid_platform.engine.spark.plain_writing import write_by_spark
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.sql_text import quoted
-from acid_platform.snapshot.listing import FileEntry
-from acid_platform.snapshot.recorded import Contents
-from acid_platform.storage.orc_writer import WRITTEN_CODECS, require_codec
-from acid_platform.storage.task_files import Received, RowKind, StagedFile, TaskTarget
+from acid_platform.orc.writer import WRITTEN_CODECS, require_codec
+from acid_platform.write.publishing import (
+    Staging,
+    WriteTarget,
+    Written,
+    mark_version,
+    staging,
+    write_empty_base,
+)
+from acid_platform.write.task_files import Received, RowKind, StagedFile, TaskTarget
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""

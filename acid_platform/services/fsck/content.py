@@ -19,15 +19,15 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.metastore.records import EntityDirectory
+from acid_platform.orc.reader import open_strange_orc
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
+from acid_platform.scan.entities import open_entity
+from acid_platform.scan.event_keys import EventKeys, key_index_flaw, read_events
+from acid_platform.scan.row_counts import count_rows
+from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.services.fsck.findings import Check, Findings
-from acid_platform.snapshot.directory import AcidDirectory, VisibleBase, VisibleDelta
-from acid_platform.snapshot.sources import Source, SourceKind
-from acid_platform.storage.deletes import NO_DELETES, DeleteKeys, valid_ids
-from acid_platform.storage.entity import open_entity
 from acid_platform.storage.files import Files
-from acid_platform.storage.keys import EventKeys, key_index_flaw, read_events
-from acid_platform.storage.orc import open_strange_orc
-from acid_platform.storage.plain import count_rows
 from acid_platform.transactions import ValidWriteIdList
 
 _RESTORE = "restore the file from a copy of the warehouse, or abort what needs it"

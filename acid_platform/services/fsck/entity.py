@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.base.errors import AcidError, MalformedName
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,
@@ -15,14 +16,13 @@ from acid_platform.layout.names import (
     BaseName,
     parse_directory,
 )
+from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
+from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
-from acid_platform.snapshot.directory import AcidDirectory, highest_floor, select
-from acid_platform.snapshot.listing import EntityListing, FileEntry
-from acid_platform.snapshot.recorded import Contents
 from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import by_directory, entity_listing
 

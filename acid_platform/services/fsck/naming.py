@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from acid_platform.base.errors import AcidError
+from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import (
     BaseName,
     claims_to_be_acid,
@@ -13,9 +14,8 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_directory,
 )
+from acid_platform.scan.data_files import data_files
 from acid_platform.services.fsck.findings import Check, Findings
-from acid_platform.snapshot.contents import data_files
-from acid_platform.snapshot.listing import EntityListing, FileEntry
 
 _MOVE = "move it out of the table"
 

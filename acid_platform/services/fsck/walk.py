@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from acid_platform.base.errors import AcidError, NoSuchTable
+from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partitions import parse_partition
 from acid_platform.metastore.client.metastore import Metastore, Transaction
@@ -25,7 +26,6 @@ from acid_platform.services.fsck.findings import (
     ranges,
     sorted_findings,
 )
-from acid_platform.snapshot.listing import EntityListing
 from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import record_entity
 

@@ -22,10 +22,10 @@ from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.scope import Scope
 from acid_platform.engine.queries import SourceRead
-from acid_platform.engine.scans import TableScan
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
-from acid_platform.reading.char_literals import comparable
+from acid_platform.predicates.char_literals import comparable
+from acid_platform.scan.scans import TableScan
 from tests.engine.local import values
 
 if TYPE_CHECKING:

@@ -20,24 +20,24 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
-from acid_platform.engine import publishing
 from acid_platform.engine.local import event_files, running
 from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
 from acid_platform.engine.local.running import Statement
 from acid_platform.engine.local.stored_values import assigned
-from acid_platform.engine.publishing import WriteTarget
 from acid_platform.engine.results import ArrowResult
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
+from acid_platform.orc.reader import open_orc
+from acid_platform.orc.writer import AcidWriter
 from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
-from acid_platform.storage.orc import open_orc
-from acid_platform.storage.orc_writer import AcidWriter
-from acid_platform.storage.recorded import recorded_file
+from acid_platform.write import publishing
+from acid_platform.write.file_records import recorded_file
+from acid_platform.write.publishing import WriteTarget
 from tests.conftest import temporary_warehouse
 from tests.finishing import stripe_ends
 

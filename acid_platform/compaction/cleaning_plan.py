@@ -1,0 +1,216 @@
+"""What the Cleaner may remove from one entity, and what has to stay (C44 to C55).
+
+The directory must be selected with the Cleaner's lists (S17, C45) and `cleaning=True`. Every
+transaction that is valid in these lists is visible to all open snapshots: after a compaction the
+metastore waits for everybody who opened before its commit (C41), and for aborted transactions the
+lists stop below the lowest id that an open snapshot excludes. So whatever shadows a directory is
+visible to every present and future reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from acid_platform.base.table_properties import NO_CLEANUP
+from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
+from acid_platform.scan.selection import AcidDirectory
+from acid_platform.transactions import TxnState, ValidWriteIdList
+
+PINNED = "P36"
+"""The rule by which a pinned path stays."""
+
+
+class CleaningKind(Enum):
+    """What gave rise to a cleaning."""
+
+    AFTER_COMPACTION = "after compaction"
+    """C44 to C49."""
+    ABORTED = "aborted transactions"
+    """C50 to C53."""
+    DYNAMIC_ABORT = "aborted dynamic partitions"
+    """C55: every partition is searched, and only aborted directories are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A path, relative to the entity directory, to remove, and why."""
+
+    path: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A path that looks removable but stays, and why."""
+
+    path: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """Paths to remove, paths that stay, and which aborted write ids may be forgotten."""
+
+    location: str
+    removals: tuple[Removal, ...]
+    kept: tuple[Kept, ...]
+    undeletable_aborted_write_ids: tuple[int, ...]
+    """Aborted write ids whose rows a directory that stays may hold: never forget them (C53, P4)."""
+    removed_aborted_write_ids: tuple[int, ...]
+    """Aborted write ids up to the highest one of which no file is left here (C49).
+
+    An abort that spans partitions may be forgotten once this holds in each of them.
+    """
+
+    @property
+    def pinned(self) -> bool:
+        """Whether something stays only because a past snapshot reads it (P36)."""
+        return any(kept.rule == PINNED for kept in self.kept)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing obsolete is left: the queue row becomes cleaned, else stays ready (C47).
+
+        Directories that only a later compaction made obsolete are left to that compaction's
+        cleaning (C45), which comes after this row is gone (C39).
+        """
+        return not self.removals and all(kept.rule != "C46" for kept in self.kept)
+
+    def __str__(self) -> str:
+        lines = [f"cleaning of {self.location}"]
+        lines += [
+            f"  remove {removal.path} ({removal.rule}: {removal.reason})"
+            for removal in self.removals
+        ]
+        lines += [f"  keep   {kept.path} ({kept.rule}: {kept.reason})" for kept in self.kept]
+        if self.undeletable_aborted_write_ids:
+            ids = ", ".join(map(str, self.undeletable_aborted_write_ids))
+            lines.append(f"  aborted write ids still in files: {ids}")
+        return "\n".join(lines)
+
+
+def no_cleanup(properties: Mapping[str, str]) -> bool:
+    """Whether the properties of a table or partition forbid cleaning (C44)."""
+    return NO_CLEANUP.text(properties) == "true"
+
+
+def plan_cleaning(
+    directory: AcidDirectory,
+    kind: CleaningKind,
+    write_ids: ValidWriteIdList,
+    highest_write_id: int,
+    temporary: Mapping[str, TxnState | None] | None = None,
+    pinned: Container[str] = frozenset(),
+) -> CleaningPlan:
+    """What to remove: obsolete and aborted directories, and leftovers of ended transactions (C46).
+
+    `write_ids` is the list that `directory` was selected with. `temporary` maps `_tmp_` directories
+    to the state of the owning transaction, None if the metastore does not know it; list the
+    directories before asking for states, so that an owner that begins in between counts as open. A
+    directory with an open write id, or one above `highest_write_id`, always stays, and so does a
+    path in `pinned`, which a past snapshot reads (P36).
+    """
+    removals: list[Removal] = []
+    kept: list[Kept] = []
+    for obsolete in directory.obsolete:
+        why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
+        if why is None and obsolete.path in pinned:
+            why = (PINNED, "a tag, or a transaction that reads the past, needs it")
+        if why is None:
+            removals.append(Removal(obsolete.path, obsolete.rule, obsolete.reason))
+        else:
+            kept.append(Kept(obsolete.path, why[0], why[1]))
+    removals += [
+        Removal(removable.path, removable.rule, removable.reason) for removable in directory.aborted
+    ]
+    for path, state in sorted((temporary or {}).items()):
+        _judge_temporary(path, state, removals, kept)
+    undeletable = _undeletable(directory, kept, write_ids)
+    kept += [
+        Kept(path, "C53", f"holds aborted write ids {', '.join(map(str, ids))} among others")
+        for path, ids in undeletable.items()
+    ]
+    stuck = {write_id for ids in undeletable.values() for write_id in ids}
+    return CleaningPlan(
+        directory.location,
+        tuple(removals),
+        tuple(kept),
+        tuple(sorted(stuck)),
+        _forgettable(removals, write_ids, highest_write_id, stuck),
+    )
+
+
+def _must_stay(
+    path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
+) -> tuple[str, str] | None:
+    """The rule and the reason for keeping an obsolete path; None if it may go."""
+    if kind is CleaningKind.DYNAMIC_ABORT:
+        return "C55", "obsolete, but after a dynamic partition abort only aborted directories go"
+    name = parse_directory(path)
+    if isinstance(name, BaseName) and name.write_id > highest:
+        return "C45", f"above the highest write id {highest}: left to a later cleaning"
+    if isinstance(name, DeltaName):
+        opened = write_ids.open_between(name.low, name.high)
+        if opened:
+            return "C46", f"write id {opened[0]} is open"
+        if name.high > highest:
+            return "C45", f"reaches above the highest write id {highest}: left to a later cleaning"
+    return None
+
+
+def _judge_temporary(
+    path: str, state: TxnState | None, removals: list[Removal], kept: list[Kept]
+) -> None:
+    """P19: leftovers of an unfinished publication go once the owning transaction has ended."""
+    owner = temporary_owner(path.rpartition("/")[2])
+    if owner is None:
+        kept.append(Kept(path, "P19", "the name does not tell which transaction owns it"))
+    elif state is TxnState.OPEN:
+        kept.append(Kept(path, "P19", f"transaction {owner} is open"))
+    elif state is None:
+        removals.append(Removal(path, "P19", f"transaction {owner} is unknown, so it has ended"))
+    else:
+        removals.append(Removal(path, "P19", f"transaction {owner} is {state.name.lower()}"))
+
+
+def _undeletable(
+    directory: AcidDirectory, kept: Iterable[Kept], write_ids: ValidWriteIdList
+) -> dict[str, tuple[int, ...]]:
+    """The aborted write ids whose rows each directory that stays may hold, by path (C53).
+
+    A compactor drops rows of aborted write ids; a streaming batch, or a hive3 delta that is not
+    marked as compacted, may still hold them.
+    """
+    staying: dict[str, DeltaName] = {
+        delta.directory: delta.name for delta in directory.deltas if not delta.compacted
+    }
+    names = [(hidden.path, hidden.name) for hidden in directory.invisible]
+    names += [
+        (entry.path, name) for entry in kept if (name := parse_directory(entry.path)) is not None
+    ]
+    for path, name in names:
+        if isinstance(name, DeltaName) and not name.visibility:
+            staying[path] = name
+    held = {path: write_ids.aborted_between(name.low, name.high) for path, name in staying.items()}
+    return {path: ids for path, ids in sorted(held.items()) if ids}
+
+
+def _forgettable(
+    removals: Iterable[Removal], write_ids: ValidWriteIdList, highest: int, stuck: set[int]
+) -> tuple[int, ...]:
+    """C49: all aborted ids up to the highest; if some are stuck, only those whose files went."""
+    below = write_ids.aborted_between(0, highest)
+    if not stuck:
+        return below
+    removed: set[int] = set()
+    for removal in removals:
+        name = parse_directory(removal.path)
+        if isinstance(name, BaseName):
+            removed.add(name.write_id)
+        elif isinstance(name, DeltaName) and not name.visibility:
+            removed.update(write_ids.aborted_between(name.low, name.high))
+    return tuple(write_id for write_id in below if write_id in removed and write_id not in stuck)

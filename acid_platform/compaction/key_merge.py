@@ -1,0 +1,259 @@
+"""Events of several ACID files in key order, streamed through Arrow batch by batch.
+
+Keys are (originalTransaction, bucket property, rowId). Where files do not overlap, batches pass
+through as they are; where they do, each piece ends at the smallest last key of the batches in hand.
+Memory: two batches for each file that overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from acid_platform.base.errors import UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.schema import RowKey
+from acid_platform.orc.calendars import refuse_gregorian
+from acid_platform.orc.pyorc_rows import beyond_nanoseconds, in_microseconds
+from acid_platform.orc.reader import (
+    acid_columns,
+    ascend,
+    open_orc,
+    read_batches,
+    read_stripe,
+    reading,
+)
+from acid_platform.orc.writer_zones import foreign_zones, has_wall_clocks
+from acid_platform.scan.deletes import require_operation
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.storage.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One file to merge; rows whose currentTransaction is at or below `above` are dropped."""
+
+    path: str
+    above: int = -1
+    length: int | None = None
+    """Committed length in bytes of a streaming writer's file (F9); None: the whole file."""
+    first: RowKey | None = None
+    """Key of the first row of a file without ACID columns; the rowIds count up from it."""
+
+    @classmethod
+    def of(cls, source: Source) -> Input:
+        """Raises UnsupportedLayout for a file of an insert-only table."""
+        if source.kind is SourceKind.PLAIN:
+            raise UnsupportedLayout(
+                f"{source.path} belongs to an insert-only table, whose rows have no row keys"
+            )
+        first = (source.write_id, source.bucket, source.first_row_id)
+        return cls(
+            source.path,
+            source.above,
+            source.length,
+            first if source.kind is SourceKind.RAW else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How the events of the files are read."""
+
+    delete_events: bool = False
+    """All files hold delete events; otherwise all hold insert events."""
+    timestamps: str = "ns"
+    """Unit of timestamps: `ns` is fast, `us` also holds years after 2262."""
+
+
+class WideTimestamps(Exception):
+    """A file holds timestamps that do not fit nanoseconds: read it again with unit `us`."""
+
+
+def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
+    """originalTransaction, bucket, rowId, currentTransaction of a batch of five or six columns."""
+    return tuple(
+        batch.column(1 + i).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        for i in range(4)
+    )
+
+
+def event_batches(
+    files: Files, input_file: Input, decoding: Decoding, keys_only: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The six ACID columns of all events in file order, or the first five with `keys_only`.
+
+    Raises CorruptFile, UnsupportedLayout for events of another operation, CompactionRefused for
+    Gregorian days before 1582, and WideTimestamps.
+    """
+    with reading(input_file.path):
+        file = open_orc(files, input_file.path, input_file.length)
+        names = list(file.schema.names)
+        wanted = names[:1] if input_file.first and keys_only else names
+        if input_file.first is None:
+            wanted = acid_columns(file, input_file.path)[: 5 if keys_only else 6]
+    operation = schema.DELETE_EVENT if decoding.delete_events else schema.INSERT_EVENT
+    decoded = _decoded(files, input_file, file, wanted, decoding.timestamps)
+    start = 0
+    while True:
+        with reading(input_file.path):
+            batch = next(decoded, None)
+        if batch is None:
+            return
+        if not batch.num_rows:
+            continue
+        if input_file.first is not None:
+            batch = _with_identity(batch, input_file.first, start)
+            start += batch.num_rows
+        refuse_gregorian(batch, file, input_file.path)
+        require_operation(
+            batch.column(0).to_numpy(zero_copy_only=False), operation, input_file.path
+        )
+        yield batch
+
+
+def _decoded(
+    files: Files, input_file: Input, file: orc.ORCFile, names: list[str], timestamps: str
+) -> Iterator[pa.RecordBatch]:
+    inside = [name for name in names if has_wall_clocks(file.schema.field(name).type)]
+    foreign = bool(inside) and foreign_zones(files, input_file.path, input_file.length, file)
+    if timestamps == "us" or foreign:
+        for index in range(file.nstripes):
+            batch = read_stripe(files, input_file.path, input_file.length, file, index, names)
+            if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
+                raise WideTimestamps
+            yield batch
+        return
+    try:
+        yield from read_batches(files, input_file.path, input_file.length, names)
+    except pa.ArrowInvalid as error:
+        if beyond_nanoseconds(error):
+            raise WideTimestamps from error
+        raise
+
+
+def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:
+    """Rows without ACID columns as insert events (F15); rowIds count from `first` and `start`."""
+    count = rows.num_rows
+    write_ids = np.full(count, first[0])
+    row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
+    arrays = [
+        pa.array(np.full(count, schema.INSERT_EVENT, np.int32)),
+        pa.array(write_ids),
+        pa.array(np.full(count, first[1], np.int32)),
+        pa.array(np.arange(start, start + count) + first[2]),
+        pa.array(write_ids),
+        row,
+    ]
+    return pa.RecordBatch.from_arrays(arrays, list(schema.ACID_COLUMNS))
+
+
+def _last(keys: tuple[np.ndarray, ...]) -> RowKey:
+    return int(keys[0][-1]), int(keys[1][-1]), int(keys[2][-1])
+
+
+def _not_above(keys: tuple[np.ndarray, ...], bound: RowKey) -> int:
+    """How many of the sorted keys are at or below `bound`."""
+    w, b, r = keys[:3]
+    within_bucket = (b < bound[1]) | ((b == bound[1]) & (r <= bound[2]))
+    return int(np.count_nonzero((w < bound[0]) | ((w == bound[0]) & within_bucket)))
+
+
+class SortedFile:
+    """The batches of one file in key order; holds one batch at a time.
+
+    Opening it reads all keys once: `buckets` are the bucket properties of its rows. Raises what
+    `event_batches` raises.
+    """
+
+    def __init__(self, files: Files, input_file: Input, decoding: Decoding) -> None:
+        self.files, self.input, self.decoding = files, input_file, decoding
+        self.first: RowKey | None = None
+        self.ascending = True
+        self.buckets: set[int] = set()
+        previous: RowKey | None = None
+        for batch in event_batches(files, input_file, decoding, keys_only=True):
+            w, b, r, _ = _keys(batch)
+            self.buckets |= {int(b[0])} if b.min() == b.max() else set(np.unique(b).tolist())
+            at, end = 0, len(r) - 1
+            if not ascend(w, b, r):
+                order = np.lexsort((r, b, w))
+                self.ascending &= bool((np.diff(order) > 0).all())
+                at, end = order[0], order[-1]
+            least = int(w[at]), int(b[at]), int(r[at])
+            self.ascending &= previous is None or previous <= least
+            previous = int(w[end]), int(b[end]), int(r[end])
+            self.first = least if self.first is None else min(self.first, least)
+        self.batches: Iterator[pa.RecordBatch] = iter(())
+        self.batch: pa.RecordBatch | None = None
+        self.keys: tuple[np.ndarray, ...] = ()
+
+    def start(self) -> None:
+        self.batches = event_batches(self.files, self.input, self.decoding)
+        if not self.ascending:  # older compactions sorted by bucket first: sort the whole file
+            table = pa.Table.from_batches(list(self.batches)).combine_chunks()
+            batch = table.to_batches()[0]
+            w, b, r, _ = _keys(batch)
+            self.batches = iter([batch.take(pa.array(np.lexsort((r, b, w))))])
+        self.fill()
+
+    def fill(self) -> None:
+        self.batch = next(self.batches, None)
+        self.keys = _keys(self.batch) if self.batch is not None else ()
+
+    def take(self, bound: RowKey) -> tuple[pa.RecordBatch, tuple[np.ndarray, ...]] | None:
+        """The next rows at or below `bound`, and their keys; None if the batch has none."""
+        assert self.batch is not None
+        count = _not_above(self.keys, bound)
+        if not count:
+            return None
+        taken = self.batch.slice(0, count), tuple(k[:count] for k in self.keys)
+        if count == self.batch.num_rows:
+            self.fill()
+        else:
+            self.batch = self.batch.slice(count)
+            self.keys = tuple(k[count:] for k in self.keys)
+        return taken
+
+
+@dataclass(slots=True)
+class Merge:
+    """A k-way merge of sorted files."""
+
+    files: Sequence[SortedFile]
+    active: list[SortedFile] = field(default_factory=list)
+
+    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], Input]]]:
+        """Pieces in key order: each is a list of (batch, its keys, its file), still to be merged.
+
+        All keys of a piece are below those of the next one.
+        """
+        waiting = sorted(
+            (file for file in self.files if file.first is not None),
+            key=lambda file: file.first or (0, 0, 0),
+            reverse=True,
+        )
+        while waiting or self.active:
+            if not self.active:
+                self._start(waiting)
+            bound = min(_last(file.keys) for file in self.active)
+            while waiting and (waiting[-1].first or bound) <= bound:
+                self._start(waiting)
+                bound = min(_last(file.keys) for file in self.active)
+            group = []
+            for file in self.active:
+                taken = file.take(bound)
+                if taken:
+                    group.append((*taken, file.input))
+            self.active = [file for file in self.active if file.batch is not None]
+            yield group
+
+    def _start(self, waiting: list[SortedFile]) -> None:
+        file = waiting.pop()
+        file.start()
+        if file.batch is not None:
+            self.active.append(file)

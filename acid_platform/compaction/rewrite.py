@@ -1,0 +1,249 @@
+"""Writing one output file of a compaction from the files of one bucket (C31, F21).
+
+This runs inside Spark tasks or in the local engine's threads, and imports no engine. Memory: what
+`compaction.key_merge` holds, the delete keys, and one stripe of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.fs import FileType
+
+from acid_platform.base.errors import CompactionMismatch
+from acid_platform.compaction.fractions import refuse_finer
+from acid_platform.compaction.key_merge import (
+    Decoding,
+    Input,
+    Merge,
+    SortedFile,
+    WideTimestamps,
+    event_batches,
+)
+from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.types import Column
+from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
+from acid_platform.scan.footers import is_positional
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.storage.arrow_types import conform
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+from acid_platform.write.file_records import record_as_written
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One output file of a compaction and everything that it is made of; sent to an executor."""
+
+    location: str
+    """A path or URI that names the warehouse's file system."""
+    inputs: tuple[Input, ...]
+    deletes: tuple[Input, ...]
+    """Delete files whose events are applied: rows with these keys are dropped.
+
+    A minor compaction applies only deletes of rows that were inserted under the same write id.
+    Its output has no statement ids to order the two events, so Hive 2 would return the row; and no
+    snapshot sees the insert without the delete.
+    """
+    output: str
+    columns: tuple[Column, ...]
+    high_watermark: int
+    aborted: tuple[int, ...]
+    compression: str
+    delete_events: bool = False
+    """The inputs are files of delete deltas, in which `row` is NULL."""
+    minor: bool = False
+    most_inputs: int = 500
+    """Files to merge at once; more inputs are first merged in groups of this size (C34)."""
+
+    timestamps: str = "ns"
+    """Unit of timestamps in memory; `us`, Spark's own, if an input has years after 2262."""
+
+    @property
+    def decoding(self) -> Decoding:
+        return Decoding(self.delete_events, self.timestamps)
+
+    @property
+    def write_ids(self) -> ValidWriteIdList:
+        return ValidWriteIdList.of("", self.high_watermark, aborted=self.aborted)
+
+
+def _conform(
+    batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str
+) -> pa.RecordBatch:
+    """The batch with the table's current columns, matched by name; missing columns are NULL."""
+    ids = [batch.column(i).cast(target.field(i).type) for i in range(5)]
+    if rewrite.delete_events:
+        return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows)], schema=target)
+    row_type, row = target.field(5).type, batch.column(5)
+    names = [row.type.field(i).name for i in range(row.type.num_fields)]
+    present = {
+        name: i
+        for i, name in enumerate(
+            (column.name for column in rewrite.columns)
+            if is_positional(names)
+            else (name.lower() for name in names)
+        )
+        if i < len(names)
+    }
+    children = [
+        pa.nulls(batch.num_rows, wanted.type)
+        if column.name not in present
+        else conform(
+            pc.struct_field(row, [present[column.name]]),
+            column.type,
+            f"{path}, column {column.name}",
+            rewrite.timestamps,
+        )
+        for column, wanted in zip(rewrite.columns, row_type, strict=True)
+    ]
+    struct = pa.StructArray.from_arrays(children, fields=list(row_type))
+    return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What a rewrite wrote; all zero if no row was left."""
+
+    rows: int = 0
+    file: FileEntry | None = None
+    """The record of the output file; None if no row was left."""
+    values: Profile = field(default_factory=Profile)
+    """Checksums of the column values as they were read; empty for delete events."""
+
+
+def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
+    """Write the output file, or no file if no row is left.
+
+    Every event keeps its row key and its currentTransaction (F21). Raises CorruptFile for inputs
+    that can't be read, CompactionMismatch if an intermediate merge changed a value, and
+    CompactionRefused if some timestamps have nanoseconds and others lie outside the years that
+    nanoseconds can hold.
+    """
+    files, _ = Files.of(rewrite.location)
+    try:
+        return _rewrite(files, rewrite)
+    except WideTimestamps:
+        for input_file in rewrite.inputs:
+            refuse_finer(files, input_file.path, length=input_file.length)
+        return _rewrite(files, replace(rewrite, timestamps="us"))
+
+
+def written_values(rewrite: Rewrite) -> Profile:
+    """Checksums of the column values read back from the output file. Raises CorruptFile."""
+    files, _ = Files.of(rewrite.location)
+    try:
+        return _values_in(files, rewrite)
+    except WideTimestamps:
+        return _values_in(files, replace(rewrite, timestamps="us"))
+
+
+def _values_in(files: Files, rewrite: Rewrite) -> Profile:
+    sums, target = (
+        ValueSums([column.name for column in rewrite.columns]),
+        acid_schema(rewrite.columns, rewrite.timestamps),
+    )
+    if files.system.get_file_info(rewrite.output).type is FileType.File:
+        for batch in event_batches(files, Input(rewrite.output), rewrite.decoding):
+            sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
+    return sums.profile()
+
+
+def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
+    if len(rewrite.inputs) <= rewrite.most_inputs:
+        return _merge(files, rewrite)
+    where, _, name = rewrite.output.rpartition("/")
+    stages: list[Input] = []
+    try:
+        for number, group in enumerate(_groups(rewrite.inputs, rewrite.most_inputs)):
+            stage = Input(f"{where}/_stage_{name}_{number}")  # hidden, so no reader sees it
+            stages.append(stage)
+            first = replace(rewrite, inputs=group, deletes=(), output=stage.path)
+            made = _merge(files, first)
+            if not made.rows:
+                stages.pop()
+            elif not rewrite.delete_events and _values_in(files, first) != made.values:
+                raise CompactionMismatch(
+                    f"{stage.path} has other values than the files merged into it; the inputs were"
+                    " kept: run the compaction again, and report it if it fails again"
+                )
+        return _rewrite(files, replace(rewrite, inputs=tuple(stages)))
+    finally:
+        for stage in stages:
+            files.delete_file(stage.path)
+
+
+def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]:
+    for start in range(0, len(inputs), size):
+        yield inputs[start : start + size]
+
+
+def _delete_source(delete_file: Input) -> Source:
+    return Source(delete_file.path, SourceKind.ACID, 0, "", 0, 0, length=delete_file.length)
+
+
+def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
+    sorted_files = [
+        SortedFile(files, input_file, rewrite.decoding) for input_file in rewrite.inputs
+    ]
+    keys = load_keys(
+        files,
+        [_delete_source(delete_file) for delete_file in rewrite.deletes],
+        rewrite.write_ids,
+        own=rewrite.minor,
+        buckets=set().union(*(file.buckets for file in sorted_files)),
+    )
+    deleted = DeletedRows(keys) if len(keys) else None
+    target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
+    values = ValueSums([] if rewrite.delete_events else [column.name for column in rewrite.columns])
+    writer = AcidWriter(
+        partial(files.system.open_output_stream, rewrite.output),
+        rewrite.output,
+        rewrite.columns,
+        rewrite.compression,
+        rewrite.delete_events,
+    )
+    try:
+        for group in Merge(sorted_files).pieces():
+            batches, order = [], []
+            for batch, ids, input_file in group:
+                w, b, r, current = ids
+                keep = valid_ids(current, rewrite.write_ids)
+                if input_file.above >= 0:
+                    keep &= current > input_file.above
+                if deleted is not None:
+                    keep &= deleted.survivors(w, b, r)
+                if keep.any():
+                    whole = bool(keep.all())
+                    batches.append(
+                        _conform(
+                            batch if whole else batch.filter(pa.array(keep)),
+                            target,
+                            rewrite,
+                            input_file.path,
+                        )
+                    )
+                    if not rewrite.delete_events:
+                        values.add(batches[-1].column(5))
+                    order.append(np.stack([w[keep], b[keep], r[keep]]))
+            if len(batches) > 1:
+                table = pa.Table.from_batches(batches, schema=target)
+                w, b, r = np.concatenate(order, axis=1)
+                batches = table.take(pa.array(np.lexsort((r, b, w)))).combine_chunks().to_batches()
+            for made in batches:
+                writer.write(made)
+        rows = writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
+    name = rewrite.output.rpartition("/")[2]
+    made = record_as_written(writer, name, rewrite.delete_events) if rows else None
+    return Rewritten(rows, made, values.profile())

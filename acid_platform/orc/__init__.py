@@ -1,0 +1,1 @@
+"""ORC files of Hive ACID tables: their bytes, reading and writing them."""

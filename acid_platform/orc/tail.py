@@ -1,0 +1,244 @@
+"""Editing the tail of a finished ORC file: adding user metadata, declaring column types (F8).
+
+An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) to it as
+one more chunk gives a valid longer footer; the postscript gets the new length. The writers of Spark
+and Arrow have no option for such metadata.
+
+Nor can they write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH LOCAL TIME ZONE. Values of
+these types are stored like STRING, and like TIMESTAMP in UTC (P17); only the footer distinguishes
+them, so a new footer is enough.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from acid_platform.base.errors import CorruptFile
+from acid_platform.layout.types import LOCAL_ZONE, MOST_NESTED, Column, HiveType
+from acid_platform.orc import protobuf
+from acid_platform.orc.protobuf import delimited, unpacked
+
+TAIL_BYTES = 1 << 14
+"""Bytes to read from the end of a file, more than the postscript's 255."""
+
+_LARGEST_BLOCK = 1 << 23
+"""Bytes of a chunk; its head has no room for more."""
+_MAGIC = b"ORC"
+_DEFAULT_BLOCK = 1 << 18
+_ZLIB = 1
+
+# Field numbers of the messages that are edited here.
+_TAIL_FOOTER = 2
+TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
+_PROLEPTIC = 2
+KIND, SUBTYPES, _LENGTH = 1, 2, 4
+_FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
+
+_DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
+_WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
+"""ORC's kinds STRING, TIMESTAMP and TIMESTAMP_INSTANT, and the types each may be declared as."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTail:
+    """Cut `drop` bytes off the end of the file, then append `append`."""
+
+    drop: int
+    append: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Postscript:
+    """The PostScript message at the end of an ORC file, which describes the parts before it."""
+
+    fields: tuple[protobuf.Field, ...]
+    size: int
+    """Length in bytes, including the final length byte."""
+
+    @classmethod
+    def of(cls, tail: bytes, path: str) -> Postscript:
+        """Parses the postscript of a file whose last bytes are `tail`. Raises CorruptFile."""
+        length = tail[-1] if tail else 0
+        content = tail[-1 - length : -1]
+        if length < 4 or len(content) < length or not content.endswith(_MAGIC):
+            raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
+        try:
+            return cls(tuple(protobuf.fields(content)), length + 1)
+        except (IndexError, ValueError) as error:
+            raise CorruptFile(f"{path} has an unreadable ORC postscript: {error}") from error
+
+    def _value(self, number: int) -> int:
+        return next((field.value for field in self.fields if field.number == number), 0)
+
+    @property
+    def compression(self) -> int:
+        """ORC's codec number; 0: uncompressed."""
+        return self._value(_COMPRESSION)
+
+    @property
+    def footer_length(self) -> int:
+        return self._value(_FOOTER_LENGTH)
+
+    def opened(
+        self, content: bytes, inflate: Callable[[int, bytes, int], bytes], path: str
+    ) -> bytes:
+        """The content of chunks in the file's codec, the reverse of `chunks`.
+
+        `inflate(codec, chunk, most)` opens a chunk of a codec other than zlib, which may have up to
+        `most` bytes. Raises CorruptFile.
+        """
+        if not self.compression:
+            return content
+        most = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
+        if most > _LARGEST_BLOCK:
+            raise CorruptFile(f"{path} has ORC chunks of up to {most:,} bytes")
+        parts, at = [], 0
+        try:
+            while at < len(content):
+                head = int.from_bytes(content[at : at + 3], "little")
+                chunk = content[at + 3 : at + 3 + (head >> 1)]
+                at += 3 + (head >> 1)
+                if head & 1:
+                    parts.append(chunk)
+                elif self.compression == _ZLIB:
+                    parts.append(zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most))
+                else:
+                    parts.append(inflate(self.compression, chunk, most))
+        except (ValueError, IndexError, OSError, zlib.error) as error:
+            raise CorruptFile(f"{path} has an ORC footer that can't be opened: {error}") from error
+        return b"".join(parts)
+
+    def chunks(self, content: bytes) -> bytes:
+        """The content in the file's codec: chunks with headers, deflated or stored."""
+        if not self.compression:
+            return content
+        block = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
+        parts = (content[at : at + block] for at in range(0, len(content), block))
+        return b"".join(_chunk(part, self.compression) for part in parts)
+
+    def renewed(self, footer: int, metadata: int | None = None) -> bytes:
+        """The postscript bytes of a file whose footer, and perhaps metadata, have these lengths."""
+        lengths = {_FOOTER_LENGTH: footer}
+        if metadata is not None:
+            lengths[_METADATA_LENGTH] = metadata
+        content = b"".join(
+            protobuf.number(field.number, lengths[field.number])
+            if field.number in lengths
+            else field.raw
+            for field in self.fields
+        )
+        return content + bytes([len(content)])
+
+
+def _chunk(content: bytes, compression: int) -> bytes:
+    """A chunk with its header, whose lowest bit says that the chunk is stored uncompressed."""
+    if compression == _ZLIB:
+        deflater = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        small = deflater.compress(content) + deflater.flush()
+        if len(small) < len(content):
+            return (len(small) << 1).to_bytes(3, "little") + small
+    return (len(content) << 1 | 1).to_bytes(3, "little") + content
+
+
+def require_shallow(footer: bytes, path: str) -> None:
+    """Raises CorruptFile for types that are nested deeper than MOST_NESTED, or in a circle: Arrow
+    follows them until its stack ends, and with it the process.
+
+    The footer may be followed by zeros.
+    """
+    depths: list[int] = []
+    try:
+        types = [one.payload for one in protobuf.fields(footer) if one.number == TYPES]
+        for number, content in enumerate(types):
+            depths += [0] * (number + 1 - len(depths))
+            for child in unpacked(content, SUBTYPES):
+                if not number < child < len(types):
+                    raise ValueError(f"type {number} has the part {child}")
+                depths += [0] * (child + 1 - len(depths))
+                depths[child] = depths[number] + 1
+            if depths[number] > MOST_NESTED:
+                raise ValueError(f"types are nested deeper than {MOST_NESTED} levels")
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
+
+
+def footer_of(file_tail: bytes) -> bytes:
+    """The Footer message in a decompressed FileTail message."""
+    return next(
+        field.payload for field in protobuf.fields(file_tail) if field.number == _TAIL_FOOTER
+    )
+
+
+def is_proleptic(footer: bytes) -> bool:
+    """Whether the footer says that days before 15 October 1582 are Gregorian, not Julian."""
+    return any(
+        field.number == _CALENDAR and field.value == _PROLEPTIC for field in protobuf.fields(footer)
+    )
+
+
+def has_declared(columns: Sequence[Column]) -> bool:
+    """Whether a column has a type that must be declared in the footer."""
+    return any(part.kind in _DECLARED for column in columns for part in column.type.walk())
+
+
+def declared_footer(footer: bytes, columns: Sequence[Column], path: str) -> bytes:
+    """The footer with CHAR, VARCHAR and TIMESTAMP WITH LOCAL TIME ZONE columns declared.
+
+    Raises CorruptFile if the file does not have these columns.
+    """
+    try:
+        footer_fields = list(protobuf.fields(footer))
+        types = [field.payload for field in footer_fields if field.number == TYPES]
+        wanted: dict[int, HiveType] = {}
+        for number, column in zip(unpacked(types[0], SUBTYPES), columns, strict=True):
+            wanted.update(_leaves(types, number, column.type))
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(
+            f"{path} does not have the expected columns: {error}; run the statement again"
+        ) from error
+    numbers = iter(range(len(types)))
+    return b"".join(
+        delimited(TYPES, _declaration(wanted[number]))
+        if field.number == TYPES and (number := next(numbers)) in wanted
+        else field.raw
+        for field in footer_fields
+    )
+
+
+def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tuple[int, HiveType]]:
+    """The numbers of the columns at and below `number` whose types must be declared."""
+    if hive.kind in _DECLARED:
+        kind = next(
+            (field.value for field in protobuf.fields(types[number]) if field.number == KIND), 0
+        )
+        if hive.kind not in _WRITTEN.get(kind, ()):
+            raise ValueError(f"column {number} of kind {kind} can't be declared as {hive}")
+        yield number, hive
+    below = unpacked(types[number], SUBTYPES)
+    for child, (_, type_of_child) in zip(below, hive.children, strict=True):
+        yield from _leaves(types, child, type_of_child)
+
+
+def _declaration(hive: HiveType) -> bytes:
+    kind = protobuf.number(KIND, _DECLARED[hive.kind])
+    return kind + b"".join(protobuf.number(_LENGTH, size) for size in hive.sizes)
+
+
+def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
+    """User metadata as serialised fields, to append to a footer."""
+    return b"".join(
+        delimited(_USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
+        for key, value in items.items()
+    )
+
+
+def with_footer(tail: bytes, footer: bytes, path: str) -> NewTail:
+    """The change that gives another footer, decompressed, to the file whose last bytes are `tail`.
+
+    `path` is named in errors. Raises CorruptFile if the tail does not end in an ORC postscript.
+    """
+    old = Postscript.of(tail, path)
+    new = old.chunks(footer)
+    return NewTail(old.footer_length + old.size, new + old.renewed(len(new)))

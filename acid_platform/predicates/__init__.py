@@ -1,0 +1,1 @@
+"""Conditions in Spark's SQL, understood without Spark."""

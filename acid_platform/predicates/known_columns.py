@@ -1,0 +1,106 @@
+"""Finds unknown columns from the table's declaration, before a lock is taken or Spark starts.
+
+Names that this module can't judge are left to Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from acid_platform.base.errors import InvalidExpression, UnknownColumn
+from acid_platform.layout.schema import VIRTUAL_COLUMNS
+from acid_platform.layout.types import Column
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_WORDS = {
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_timezone",
+    "current_user",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "localtimestamp",
+    "localtime",
+    "session_user",
+    "user",
+    "now",
+    *VIRTUAL_COLUMNS,
+    "_metadata",
+}
+_UNITS = {
+    "year",
+    "yearofweek",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "dayofyear",
+    "dayofweek",
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+}
+
+
+def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
+    """Raises UnknownColumn for the first name that the table lacks; ignores letter case."""
+    known = {column.name for column in columns}
+    for name in names:
+        if name.lower() not in known:
+            raise unknown_column(name, table, columns)
+
+
+def require_names(text: str, columns: Sequence[Column], table: str) -> None:
+    """Checks the names in a SQL expression over the rows of one table. Raises UnknownColumn."""
+    from acid_platform.predicates.analysis import parse
+
+    with suppress(InvalidExpression):  # Spark may be able to parse it
+        require_columns(plain_names(parse(text)), columns, table)
+
+
+def plain_names(tree: exp.Expr) -> list[str]:
+    """The unqualified names that must be columns; empty if the expression is too complex."""
+    from sqlglot import exp
+
+    if tree.find(exp.Select, exp.Lambda, exp.Star):
+        return []
+    return [
+        column.name
+        for column in tree.find_all(exp.Column)
+        if len(column.parts) == 1 and not is_word(column)
+    ]
+
+
+def is_word(column: exp.Column) -> bool:
+    """Whether the name is a word of SQL, such as CURRENT_DATE or the unit in a function call."""
+    from sqlglot import exp
+
+    name = column.name.lower()
+    return name in _WORDS or (name in _UNITS and isinstance(column.parent, exp.Func))
+
+
+def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
+    """The error for a name that is not a column; it suggests a similar one."""
+    known = [column.name for column in columns]
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UnknownColumn(
+        f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}"
+    )
+
+
+def unresolved_column(wanted: str, known: list[str]) -> UnknownColumn:
+    """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
+    plain = wanted.replace("`", "")
+    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
+    return UnknownColumn(f"there is no column {plain}; {hint}")

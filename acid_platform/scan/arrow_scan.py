@@ -1,0 +1,172 @@
+"""The reader without a JVM: from the files of a snapshot to record batches of live rows.
+
+Only columns that the result, the predicate or the row tests need are decoded. A batch is an ORC
+stripe or a Parquet row group. Threads read a few batches ahead, so memory is bounded by a few
+stripes, however large the table is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import pyarrow as pa
+
+from acid_platform.layout import schema
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.types import Column
+from acid_platform.orc.pyorc_rows import key_runs
+from acid_platform.orc.reader import reading
+from acid_platform.scan.decode import ROW_ID_TYPE, EntityRead, Predicate, SourceRead
+from acid_platform.scan.deletes import (
+    DeletedRows,
+)
+from acid_platform.scan.footers import open_source
+from acid_platform.scan.row_counts import count_rows
+from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+SMALL_BYTES = 16 << 20
+"""A file up to this size is one piece of work; a larger file is split by stripe."""
+SPLIT_BYTES = 1 << 20
+"""From this size on, several threads may decode the columns of a piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowScan:
+    """What a read of one table at one snapshot needs; immutable."""
+
+    files: Files
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    entities: tuple[EntityRead, ...]
+    write_ids: ValidWriteIdList
+    wanted: tuple[str, ...]
+    """Columns of the result, in order; lower case, and all of them exist."""
+    predicate: Predicate | None = None
+    row_id: bool = False
+    format: FileFormat = ORC
+    """File format of an insert-only table; not used for full ACID tables."""
+    as_stored: bool = False
+    """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
+    before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
+    the unit of its timestamps. For comparing files (C32)."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        types = {
+            column.name: arrow_type(column.type)
+            for column in (*self.columns, *self.partition_columns)
+        }
+        fields = [(name, types[name]) for name in self.wanted]
+        return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
+
+    def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Live rows in file order, decoded by `threads` threads (default: one per core, at most 8).
+
+        Raises CorruptFile, UnsupportedLayout.
+        """
+        workers = threads or min(8, os.cpu_count() or 1)
+        if sum(len(entity.sources.inserts) for entity in self.entities) == 1:
+            first, *others = islice(self._work(workers), 2)
+            if not others:  # a thread of its own would only have to be started
+                yield from first()
+                return
+        yield from read_ahead(self._work(workers), workers)
+
+    def table(self, threads: int | None = None) -> pa.Table:
+        return pa.Table.from_batches(self.batches(threads), schema=self.schema)
+
+    def count(self, threads: int | None = None) -> int:
+        """How many rows `table` would return.
+
+        A file is counted from its footer if none of its rows needs a test. If some may be deleted,
+        the deleted keys are subtracted, provided that the file's statistics describe all its keys.
+        Only the remaining files are read.
+        """
+        tested, counted = [], 0
+        for entity in self.entities:
+            uncounted = []
+            for source in entity.sources.inserts:
+                rows = None if self.predicate else self._live_rows(entity, source)
+                if rows is None:
+                    uncounted.append(source)
+                else:
+                    counted += rows
+            if uncounted:
+                sources = replace(entity.sources, inserts=tuple(uncounted))
+                tested.append(replace(entity, sources=sources))
+        scan = replace(self, entities=tuple(tested), wanted=(), row_id=False)
+        return counted + sum(int(batch.num_rows) for batch in scan.batches(threads))
+
+    def _live_rows(self, entity: EntityRead, source: Source) -> int | None:
+        """Live rows of the file; None if they can only be counted by reading them."""
+        if source.test_rows or source.above >= 0:
+            return None
+        deletes = entity.deletes
+        if not deletes.may_touch(source.low, source.high, source.number):
+            return self._rows(source)
+        if source.kind is not SourceKind.ACID or source.length is not None:
+            return None
+        with reading(source.path):
+            runs = key_runs(self.files, source.path)
+        return (
+            None
+            if runs is None
+            else sum(
+                run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last)
+                for run in runs
+            )
+        )
+
+    def _rows(self, source: Source) -> int:
+        with reading(source.path):
+            if source.rows is not None:
+                return source.rows
+            if source.kind is SourceKind.PLAIN:
+                return count_rows(self.files, source.path, self.format)
+            return int(open_source(self.files, source).nrows)
+
+    def _work(self, threads: int) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        every = sum(source.size for entity in self.entities for source in entity.sources.inserts)
+
+        def decoders(size: int) -> int:
+            """Threads for a piece: several for one that the others would have to wait for."""
+            return threads if size >= SPLIT_BYTES and size * threads > every else 1
+
+        for entity in self.entities:
+            deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
+            for source in entity.sources.inserts:
+                touched = entity.deletes.may_touch(source.low, source.high, source.number)
+                read = SourceRead(self, entity, source, deleted if touched else None)
+                if source.size <= SMALL_BYTES:
+                    yield replace(read, threads=decoders(source.size)).whole
+                else:
+                    pieces = read.pieces()
+                    read = replace(read, threads=decoders(source.size // max(pieces, 1)))
+                    yield from (read.piece(index) for index in range(pieces))
+
+
+def read_ahead(
+    work: Iterator[Callable[[], list[pa.RecordBatch]]], workers: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of each piece of work, in order; so many threads read a few pieces ahead."""
+    pool = ThreadPoolExecutor(workers)
+    ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+    try:
+        for piece in work:
+            ahead.append(pool.submit(piece))
+            if len(ahead) > workers:
+                yield from ahead.popleft().result()
+        while ahead:
+            yield from ahead.popleft().result()
+    finally:
+        # The consumer may stop early. Then this runs when the generator is collected, perhaps
+        # while its thread holds the lock that waiting for other threads needs: so don't wait.
+        pool.shutdown(wait=False, cancel_futures=True)

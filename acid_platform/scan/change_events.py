@@ -1,0 +1,306 @@
+"""What one write id did to the rows of an entity, as its own files tell (P39).
+
+Rows that the transaction inserted and removed again leave no trace. A row that it changed several
+times was changed once: from what it was before the transaction to what it was at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from acid_platform.base.errors import CorruptFile
+from acid_platform.layout import schema
+from acid_platform.layout.names import DeltaName, parse_directory
+from acid_platform.layout.rowids import Bucket
+from acid_platform.orc.reader import acid_columns, read_batches, reading
+from acid_platform.orc.update_marks import read_updates
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
+from acid_platform.scan.footers import open_source
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.files import Files
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedKeys:
+    """Keys of rows that others had inserted, int64 arrays (n,), in no order.
+
+    `updated`, a mask (n,): the row lives on with new values.
+    """
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+    updated: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+
+NO_ROWS = RemovedKeys(_NONE, _NONE, _NONE, np.empty(0, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEvents:
+    """The events of a write id in an entity."""
+
+    removed: RemovedKeys = NO_ROWS
+    own: DeleteKeys = NO_DELETES
+    """Rows that the transaction inserted and removed again."""
+    updated_from: dict[int, int] | None = None
+    """By bucket property: from this rowId on, inserted rows are new values of updated rows."""
+    inserted: DeleteKeys = NO_DELETES
+    """Exceptions: updated rows that the transaction itself had inserted, so that they are new."""
+
+
+NO_EVENTS = WriteEvents()
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Delete events; those of updates name the row that took the place of theirs."""
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+    updated: np.ndarray
+    new_buckets: np.ndarray
+    new_rows: np.ndarray
+
+
+def write_events(files: Files, sources: EntitySources, write_id: int) -> WriteEvents:
+    """Reads the delete events of a write id; `sources` are the files of that write id alone.
+
+    Raises CorruptFile, UnsupportedLayout.
+    """
+    if not sources.deletes:
+        return WriteEvents()
+    inserts = {
+        (_statement(source), source.number): source
+        for source in sources.inserts
+        if source.kind is SourceKind.ACID
+    }
+    updated_from: dict[int, int] = {}
+    parts = []
+    for source in sources.deletes:
+        keys, updated = _read(files, source, write_id)
+        new_buckets, new_rows = np.zeros(len(updated), np.int64), np.zeros(len(updated), np.int64)
+        count = int(updated.sum())
+        if count:
+            statement, number = _statement(source), source.number
+            last = _last_row(files, inserts.get((statement, number)), count, source)
+            bucket = Bucket(number or 0, statement).property
+            updated_from[bucket] = last - count + 1
+            new_buckets[updated] = bucket
+            new_rows[updated] = np.arange(last - count + 1, last + 1)
+        parts.append((*keys, updated, new_buckets, new_rows))
+    events = _Events(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    own = events.write_ids == write_id
+    if not own.any():
+        removed = RemovedKeys(events.write_ids, events.buckets, events.row_ids, events.updated)
+        return WriteEvents(removed, updated_from=updated_from)
+    return _resolved(events, own, write_id, updated_from)
+
+
+def _resolved(
+    events: _Events, own: np.ndarray, write_id: int, updated_from: dict[int, int]
+) -> WriteEvents:
+    """Follows each row through the statements that changed it."""
+    count = len(own)
+    last = np.arange(count)
+    following = _following(events, own)
+    while True:
+        after = following[last]
+        moves = after >= 0
+        if not moves.any():
+            break
+        last = np.where(moves, after, last)
+    first = ~own
+    lives = events.updated[last]
+    removed = RemovedKeys(
+        events.write_ids[first], events.buckets[first], events.row_ids[first], lives[first]
+    )
+    gone = _keys(write_id, events.buckets[own], events.row_ids[own])
+    followed = np.zeros(count, bool)
+    followed[following[following >= 0]] = True
+    # Rows of the transaction's own inserts that it changed: their last values are inserted.
+    fresh = last[own & ~followed & lives]
+    inserted = _keys(write_id, events.new_buckets[fresh], events.new_rows[fresh])
+    return WriteEvents(removed, gone, updated_from, inserted)
+
+
+def _following(events: _Events, own: np.ndarray) -> np.ndarray:
+    """For each event the event that removes the row that took the place of its row; -1: none."""
+    following = np.full(len(own), -1)
+    later, updated = np.flatnonzero(own), np.flatnonzero(events.updated)
+    order = later[np.lexsort((events.row_ids[later], events.buckets[later]))]
+    buckets, rows = events.buckets[order], events.row_ids[order]
+    for bucket in np.unique(events.new_buckets[updated]).tolist():
+        low, high = np.searchsorted(buckets, [bucket, bucket + 1])
+        mine = updated[events.new_buckets[updated] == bucket]
+        at = low + np.searchsorted(rows[low:high], events.new_rows[mine])
+        found = at < high
+        found[found] = rows[at[found]] == events.new_rows[mine][found]
+        following[mine[found]] = order[at[found]]
+    return following
+
+
+def _keys(write_id: int, buckets: np.ndarray, row_ids: np.ndarray) -> DeleteKeys:
+    order = np.lexsort((row_ids, buckets))
+    return DeleteKeys(np.full(len(order), write_id), buckets[order], row_ids[order])
+
+
+def _statement(source: Source) -> int:
+    name = parse_directory(source.directory)
+    return (name.statement or 0) if isinstance(name, DeltaName) else 0
+
+
+def _read(files: Files, source: Source, write_id: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """The keys of a file of delete events, and which of them belong to updates."""
+    path = source.path
+    parts: list[tuple[np.ndarray, ...]] = []
+    with reading(path):
+        file = open_source(files, source)
+        text = (file.metadata or {}).get(schema.UPDATES.encode())
+        for batch in read_batches(files, path, source.length, acid_columns(file, path)[:5]):
+            if any(column.null_count for column in batch.columns):
+                raise CorruptFile(f"{path} has an event without a row key; restore the file")
+            columns = [values_of(each).astype(np.int64, copy=False) for each in batch.columns]
+            require_operation(columns[0], schema.DELETE_EVENT, path)
+            parts.append(tuple(columns))
+    if not parts:
+        return [_NONE, _NONE, _NONE], np.empty(0, bool)
+    _, *keys, current = (np.concatenate(each) for each in zip(*parts, strict=True))
+    if (current != write_id).any():
+        raise CorruptFile(
+            f"{path} has events of other write ids than {write_id}, which its name tells; restore"
+            " the file"
+        )
+    return keys, read_updates(text, len(current), path)
+
+
+def _last_row(files: Files, source: Source | None, count: int, deletes: Source) -> int:
+    """The highest rowId of the file with the new values of `count` updated rows."""
+    if source is None:
+        raise CorruptFile(
+            f"{deletes.path} says that {count} rows were updated, and the file with their new"
+            " values is missing; restore it"
+        )
+    if source.keys is not None:
+        first, last = source.keys.row_ids
+        rows = source.rows
+    else:
+        with reading(source.path):
+            file = open_source(files, source)
+            name = acid_columns(file, source.path)[3]
+            ids = np.concatenate(
+                [
+                    _NONE,
+                    *(
+                        values_of(batch.column(0))
+                        for batch in read_batches(files, source.path, source.length, [name])
+                    ),
+                ]
+            )
+        first, last, rows = int(ids.min()), int(ids.max()), len(ids)
+    if rows is None or last - first + 1 != rows or rows < count:
+        raise CorruptFile(
+            f"{source.path} should end with the new values of {count} updated rows; its {rows} rows"
+            f" have the rowIds {first} to {last}; restore the file"
+        )
+    return last
+
+
+def merged(parts: Sequence[tuple[int, RemovedKeys]]) -> MarkedKeys:
+    """The keys that several writes removed, with the number of each write; the first one counts."""
+    if not parts:
+        return MarkedKeys(NO_DELETES, _NONE, np.empty(0, bool))
+    keys = [
+        np.concatenate([getattr(rows, name) for _, rows in parts])
+        for name in ("write_ids", "buckets", "row_ids")
+    ]
+    marks = np.concatenate([np.full(len(rows), number) for number, rows in parts])
+    updated = np.concatenate([rows.updated for _, rows in parts])
+    order = np.lexsort((marks, *keys[::-1]))
+    keys = [key[order] for key in keys]
+    fresh = np.ones(len(order), bool)
+    if len(order):
+        fresh[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    order = order[fresh]
+    return MarkedKeys(DeleteKeys(*(key[fresh] for key in keys)), marks[order], updated[order])
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedKeys:
+    """Keys of removed rows; `writes` (n,) numbers the write that removed each, and `updated` (n,)
+    tells whether the row lives on with new values."""
+
+    keys: DeleteKeys
+    writes: np.ndarray
+    updated: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def chosen(self, which: np.ndarray) -> MarkedKeys:
+        """Some of them, by a mask or places in ascending order."""
+        keys = self.keys
+        return MarkedKeys(
+            DeleteKeys(keys.write_ids[which], keys.buckets[which], keys.row_ids[which]),
+            self.writes[which],
+            self.updated[which],
+        )
+
+    def without(self, gone: DeleteKeys) -> MarkedKeys:
+        """Those that are not among other keys."""
+        if not len(gone) or not len(self):
+            return self
+        keys = self.keys
+        return self.chosen(
+            places(gone, keys.write_ids, keys.buckets, keys.row_ids) < 0,
+        )
+
+    def of_file(self, source: Source) -> MarkedKeys:
+        """Those of rows that may be in a file."""
+        low, high = np.searchsorted(self.keys.write_ids, [source.low, source.high + 1])
+        mine = self.chosen(np.arange(low, high))
+        ranges = source.keys
+        if ranges is None:
+            return mine
+        keep = np.ones(len(mine), bool)
+        for values, (first, last) in (
+            (mine.keys.write_ids, ranges.write_ids),
+            (mine.keys.buckets, ranges.buckets),
+            (mine.keys.row_ids, ranges.row_ids),
+        ):
+            keep &= (values >= first) & (values <= last)
+        return mine if keep.all() else mine.chosen(keep)
+
+
+def places(keys: DeleteKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """The place of each row key (n,) among sorted keys; -1 if it is not there."""
+    found = np.full(len(r), -1)
+    if not len(keys) or not len(r):
+        return found
+    order = np.lexsort((b, w))
+    ws, bs = w[order], b[order]
+    starts = np.flatnonzero(
+        np.concatenate([[True], (ws[1:] != ws[:-1]) | (bs[1:] != bs[:-1])])
+    ).tolist()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        low, high = np.searchsorted(keys.write_ids, [ws[start], ws[start] + 1])
+        within = np.searchsorted(keys.buckets[low:high], [bs[start], bs[start] + 1])
+        low, high = low + within[0], low + within[1]
+        if low == high:
+            continue
+        mine = order[start:end]
+        at = low + np.searchsorted(keys.row_ids[low:high], r[mine])
+        inside = at < high
+        inside[inside] = keys.row_ids[at[inside]] == r[mine][inside]
+        found[mine[inside]] = at[inside]
+    return found

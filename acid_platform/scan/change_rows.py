@@ -1,0 +1,241 @@
+"""The rows of a table's changes, file by file (P39).
+
+A piece of work reads one file of one entity and needs nothing but its own fields, so that threads
+and Spark's tasks run it alike. New rows are those of a write's own files. Removed rows are found by
+their keys in the files of before; of a stripe without such a row, only the keys are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
+from acid_platform.scan.decode import Chooser, EntityRead, SourceRead, Values
+from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_numpy import from_numpy, values_of
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+INSERT, DELETE = "insert", "delete"
+PREIMAGE, POSTIMAGE = "update_preimage", "update_postimage"
+TYPES = (INSERT, DELETE, PREIMAGE, POSTIMAGE)
+
+CHANGE_TYPE, WRITE_ID, TXN_ID, COMMITTED = (
+    "_change_type",
+    "_write_id",
+    "_txn_id",
+    "_commit_timestamp",
+)
+CHANGE_COLUMNS = (
+    Column(CHANGE_TYPE, HiveType("string")),
+    Column(WRITE_ID, HiveType("bigint")),
+    Column(TXN_ID, HiveType("bigint")),
+    Column(COMMITTED, HiveType("timestamp")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The commit of a change; `at`: microseconds UTC, which ascend with the order of commits."""
+
+    write_id: int
+    txn_id: int
+    at: int
+
+
+class Part(Protocol):
+    """What one file has of the changes."""
+
+    @property
+    def source(self) -> Source: ...
+    @property
+    def write_ids(self) -> ValidWriteIdList: ...
+    @property
+    def deleted(self) -> Chooser | None: ...
+
+    def marks(
+        self, rows: int, keys: tuple[np.ndarray, ...] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """For each row its type, as a place in TYPES, and the place of its stamp."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """The rows of a file that a write has added."""
+
+    source: Source
+    write_ids: ValidWriteIdList
+    stamp: int
+    events: WriteEvents = NO_EVENTS
+
+    @property
+    def deleted(self) -> Chooser | None:
+        return DeletedRows(self.events.own) if len(self.events.own) else None
+
+    def marks(
+        self, rows: int, keys: tuple[np.ndarray, ...] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        kinds = np.zeros(rows, np.int8)
+        if keys is not None and self.events.updated_from:
+            for bucket, first in self.events.updated_from.items():
+                kinds[(keys[1] == bucket) & (keys[2] >= first)] = TYPES.index(POSTIMAGE)
+            kinds[places(self.events.inserted, *keys) >= 0] = TYPES.index(INSERT)
+        return kinds, np.full(rows, self.stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """The rows of a file with one of these keys, as they were."""
+
+    source: Source
+    write_ids: ValidWriteIdList
+    keys: MarkedKeys
+
+    @property
+    def deleted(self) -> Chooser | None:
+        return _Only(self.keys.keys)
+
+    def marks(
+        self,
+        rows: int,  # noqa: ARG002, a Part has it
+        keys: tuple[np.ndarray, ...] | None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        assert keys is not None
+        at = places(self.keys.keys, *keys)
+        updated = self.keys.updated[at]
+        kinds = np.where(updated, TYPES.index(PREIMAGE), TYPES.index(DELETE)).astype(np.int8)
+        return kinds, self.keys.writes[at]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """All rows of a file that a snapshot sees: they were replaced or dropped, or are the first."""
+
+    source: Source
+    write_ids: ValidWriteIdList
+    stamp: int
+    gone: DeleteKeys = NO_DELETES
+    type: str = DELETE
+
+    @property
+    def deleted(self) -> Chooser | None:
+        return DeletedRows(self.gone) if len(self.gone) else None
+
+    def marks(
+        self,
+        rows: int,
+        keys: tuple[np.ndarray, ...] | None,  # noqa: ARG002, a Part has it
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(rows, TYPES.index(self.type), np.int8), np.full(rows, self.stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class _Only:
+    """Keeps the rows that have one of the keys."""
+
+    keys: DeleteKeys
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        kept: np.ndarray = ~DeletedRows(self.keys).survivors(w, b, r)
+        return kept
+
+
+class _Late:
+    """A condition without columns: values are decoded only where rows are wanted."""
+
+    columns: frozenset[str] = frozenset()
+
+    def mask(self, values: Values) -> pa.Scalar:  # noqa: ARG002, a Predicate has it
+        return pa.scalar(True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeReader:
+    """Reads the parts of one table. `wanted`: names of columns, in the order of the result; the
+    partition columns and those of CHANGE_COLUMNS are among them if they are asked for."""
+
+    files: Files
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    stamps: tuple[Stamp, ...]
+    wanted: tuple[str, ...]
+    format: FileFormat = ORC
+
+    @property
+    def schema(self) -> pa.Schema:
+        every = (*self.columns, *self.partition_columns, *CHANGE_COLUMNS)
+        types = {column.name: arrow_type(column.type) for column in every}
+        return pa.schema([(name, types[name]) for name in self.wanted])
+
+    def work(
+        self, part: Part, partition: Mapping[str, pa.Scalar]
+    ) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+        """Pieces of work, of which each returns record batches of `schema`.
+
+        `partition`: the values of the partition columns. The pieces raise CorruptFile,
+        UnsupportedLayout.
+        """
+        with_keys = part.source.kind is not SourceKind.PLAIN
+        stored = tuple(
+            name for name in self.wanted if name not in {column.name for column in CHANGE_COLUMNS}
+        )
+        scan = ArrowScan(
+            self.files,
+            self.columns,
+            self.partition_columns,
+            (),
+            part.write_ids,
+            stored or ((self.columns[0].name,) if not with_keys else ()),
+            _Late() if isinstance(part, RemovedRows) else None,
+            with_keys,
+            self.format,
+        )
+        entity = EntityRead(EntitySources("", (part.source,), ()), NO_DELETES, partition)
+        read = SourceRead(scan, entity, part.source, part.deleted)
+
+        def marked(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+            return [self._marked(part, batch) for batch in batches if batch.num_rows]
+
+        if part.source.size <= _WHOLE_BYTES:
+            yield lambda: marked(read.whole())
+        else:
+            for index in range(read.pieces()):
+                piece = read.piece(index)
+                yield lambda piece=piece: marked(piece())  # type: ignore[misc]
+
+    def _marked(self, part: Part, batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys = None
+        if ROW_ID_COLUMN in batch.schema.names:
+            ids = batch.column(ROW_ID_COLUMN)
+            keys = tuple(values_of(ids.field(i)).astype(np.int64) for i in range(3))
+        kinds, stamps = part.marks(batch.num_rows, keys)
+        added = {
+            CHANGE_TYPE: lambda: pa.array(TYPES).take(pa.array(kinds, pa.int8())),
+            WRITE_ID: lambda: from_numpy(self._of_stamps("write_id")[stamps]),
+            TXN_ID: lambda: from_numpy(self._of_stamps("txn_id")[stamps]),
+            COMMITTED: lambda: pa.array(self._of_stamps("at")[stamps]).cast(pa.timestamp("us")),
+        }
+        arrays = [added[name]() if name in added else batch.column(name) for name in self.wanted]
+        if not arrays:
+            nothing = pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
+            return pa.RecordBatch.from_struct_array(nothing)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _of_stamps(self, name: str) -> np.ndarray:
+        return np.array([getattr(stamp, name) for stamp in self.stamps], np.int64)
+
+
+_WHOLE_BYTES = 16 << 20
+"""A file up to this size is one piece of work."""

@@ -1,0 +1,387 @@
+"""Decoding one file of a scan: from a stripe or row group to a record batch of live rows.
+
+Only columns that the result, the predicate or the row tests need are decoded, and columns that only
+the result needs are decoded only if a row matches. A piece that holds most of a scan is decoded by
+several threads, a part of the columns each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc, parquet
+
+from acid_platform.base.errors import CorruptFile, NeedsSpark, UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column
+from acid_platform.orc.calendars import as_written
+from acid_platform.orc.pyorc_rows import stripe_rows
+from acid_platform.orc.reader import acid_columns, read_stripe, reading
+from acid_platform.scan.column_shares import shares
+from acid_platform.scan.deletes import DeleteKeys, require_operation, valid_ids
+from acid_platform.scan.footers import is_positional, open_source
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
+from acid_platform.storage.arrow_types import arrow_type, conform
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
+Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
+_Arrays: TypeAlias = Mapping[str, pa.Array]
+
+
+class Predicate(Protocol):
+    """Keeps the rows for which `mask` is true; a NULL drops the row."""
+
+    @property
+    def columns(self) -> frozenset[str]: ...
+
+    def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRead:
+    """One entity of a snapshot: its files, deleted keys and typed partition values."""
+
+    sources: EntitySources
+    deletes: DeleteKeys
+    partition: Mapping[str, pa.Scalar]
+
+
+class Chooser(Protocol):
+    """Chooses rows by their keys."""
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rows (write id, bucket property, rowId) that are wanted."""
+        ...
+
+
+class Wanted(Protocol):
+    """What a scan wants of each file; see `arrow_scan.ArrowScan`."""
+
+    @property
+    def files(self) -> Files: ...
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def write_ids(self) -> ValidWriteIdList: ...
+    @property
+    def wanted(self) -> tuple[str, ...]: ...
+    @property
+    def predicate(self) -> Predicate | None: ...
+    @property
+    def row_id(self) -> bool: ...
+    @property
+    def as_stored(self) -> bool: ...
+    @property
+    def format(self) -> FileFormat: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    scan: Wanted
+    entity: EntityRead
+    source: Source
+    deleted: Chooser | None
+    """Which rows survive; None if no row of the file can be deleted."""
+    threads: int = 1
+    """How many threads decode a piece, each a part of its columns."""
+
+    def whole(self) -> list[pa.RecordBatch]:
+        with reading(self.source.path):
+            file = self._open()
+            return [self._piece(file, index) for index in range(_pieces(file))]
+
+    def pieces(self) -> int:
+        """Stripes, or row groups of Parquet."""
+        with reading(self.source.path):
+            return _pieces(self._open())
+
+    def piece(self, index: int) -> Callable[[], list[pa.RecordBatch]]:
+        def work() -> list[pa.RecordBatch]:
+            with reading(self.source.path):
+                return [self._piece(self._open(), index)]
+
+        return work
+
+    def _open(self) -> orc.ORCFile | parquet.ParquetFile:
+        """A file of an insert-only table is recognized by its magic bytes."""
+        source, files = self.source, self.scan.files
+        if source.kind is not SourceKind.PLAIN:
+            return open_source(files, source)
+        if self.scan.row_id:
+            raise UnsupportedLayout(
+                f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
+                " it without row_id"
+            )
+        stored = self.scan.format.name
+        if stored not in ("orc", "parquet"):
+            raise NeedsSpark(
+                f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
+                " read; use read(), or SQL with engine='auto' or 'spark'"
+            )
+        with files.open(source.path) as stream:
+            magic = bytes(stream.read(4))
+        if magic[:3] == b"ORC":
+            return open_source(files, source)
+        if magic == b"PAR1":
+            return parquet.ParquetFile(files.open(source.path))
+        raise UnsupportedLayout(
+            f"{source.path} is neither ORC nor Parquet, the only formats that to_arrow reads; use"
+            " read()"
+        )
+
+    # --- decoding ------------------------------------------------------------------------------
+
+    def _piece(self, file: orc.ORCFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
+        if isinstance(file, parquet.ParquetFile):
+            return self._row_group(file, index)
+        if self.source.kind is SourceKind.ACID:
+            return self._acid(file, index)
+        return self._raw(file, index)
+
+    def _acid(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+        source, path = self.source, self.source.path
+        roots = acid_columns(file, path)
+        row = roots[5]
+        row_type = file.schema.field(row).type
+        if not pa.types.is_struct(row_type):
+            raise CorruptFile(
+                f"{path}: the column row is {row_type} instead of a struct; restore the file"
+            )
+        stored_names = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
+        tested = [0]
+        if self.deleted is not None or self.scan.row_id:
+            tested += [1, 2, 3]
+        if source.test_rows or source.above >= 0:
+            tested.append(4)
+
+        def fields(columns: Sequence[Column], *keys: str) -> tuple[_Arrays, _Arrays]:
+            """The key columns by their names in the file, and the table's columns."""
+            there = {
+                column.name: f"{row}.{stored_names[column.name]}"
+                for column in columns
+                if column.name in stored_names
+            }
+            found = self._decode(file, index, [*keys, *there.values()])
+            return found, {name: found[inside] for name, inside in there.items()}
+
+        early, late = self._phases()
+        found, stored = fields(early, *(roots[i] for i in tested))
+        ids = {i: _numbers(found[roots[i]], path) for i in tested}
+        require_operation(ids[0], schema.INSERT_EVENT, path)
+        keep = np.ones(len(ids[0]), bool)
+        if source.test_rows:
+            keep &= valid_ids(ids[4], self.scan.write_ids)
+        if source.above >= 0:
+            keep &= ids[4] > source.above
+        identity = tuple(ids[i] for i in (1, 2, 3) if i in ids)
+        if self.deleted is not None:
+            keep &= self.deleted.survivors(*identity)
+        keep, values = self._accepted(keep, stored, early)
+        if late and keep.any():
+            values |= self._conformed(fields(late)[1], len(keep), late)
+        return self._result(values, keep, identity)
+
+    def _raw(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+        source = self.source
+        names = list(file.schema.names)
+        stored_names = self._find(names)
+
+        def fields(columns: Sequence[Column]) -> tuple[int, _Arrays]:
+            """The number of rows, and the table's columns."""
+            there = {
+                column.name: stored_names[column.name]
+                for column in columns
+                if column.name in stored_names
+            }
+            found = self._decode(file, index, list(there.values()) or names[:1])
+            rows = len(next(iter(found.values())))
+            return rows, {name: found[inside] for name, inside in there.items()}
+
+        early, late = self._phases()
+        rows, stored = fields(early)
+        keep = np.ones(rows, bool)
+        identity: tuple[np.ndarray, ...] = ()
+        if self.deleted is not None or self.scan.row_id:
+            first = source.first_row_id
+            if index:
+                first += sum(stripe_rows(self.scan.files, source.path)[:index])
+            identity = (
+                np.full(rows, source.write_id),
+                np.full(rows, source.bucket),
+                np.arange(first, first + rows),
+            )
+            if self.deleted is not None:
+                keep = self.deleted.survivors(*identity)
+        keep, values = self._accepted(keep, stored, early)
+        if late and keep.any():
+            values |= self._conformed(fields(late)[1], rows, late)
+        return self._result(values, keep, identity)
+
+    def _decode(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        """These columns (`root` or `root.field`) of one stripe."""
+        first, *others = shares(names, file.schema, self.threads)
+        if not others:
+            return self._decoded(file, index, first)
+        with ThreadPoolExecutor(len(others)) as pool:
+            parts = [
+                pool.submit(self._decoded, open_source(self.scan.files, self.source), index, share)
+                for share in others
+            ]
+            found = self._decoded(file, index, first)
+            for part in parts:
+                found |= part.result()
+        return found
+
+    def _decoded(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        batch = read_stripe(
+            self.scan.files, self.source.path, self.source.length, file, index, names
+        )
+        if not self.scan.as_stored:
+            batch = as_written(batch, file)
+        return {name: _column(batch, name) for name in names}
+
+    def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
+        stored_names = self._find(file.schema_arrow.names)
+        table = file.read_row_group(index, columns=list(stored_names.values()))
+        stored = {name: _joined(table.column(inside)) for name, inside in stored_names.items()}
+        keep = np.ones(file.metadata.row_group(index).num_rows, bool)
+        keep, values = self._accepted(keep, stored, self._needed())
+        return self._result(values, keep, ())
+
+    # --- result --------------------------------------------------------------------------------
+
+    def _needed(self) -> tuple[Column, ...]:
+        """The stored columns that the result or the predicate needs."""
+        predicate = self.scan.predicate
+        names = {*self.scan.wanted, *(predicate.columns if predicate else ())}
+        return tuple(column for column in self.scan.columns if column.name in names)
+
+    def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+        """Columns that the predicate needs, and columns that only its matches need."""
+        needed, predicate = self._needed(), self.scan.predicate
+        if predicate is None:
+            return needed, ()
+        return (
+            tuple(column for column in needed if column.name in predicate.columns),
+            tuple(column for column in needed if column.name not in predicate.columns),
+        )
+
+    def _find(self, stored: Sequence[str]) -> dict[str, str]:
+        """Needed column → its name in the file; columns that the file lacks are left out.
+
+        Columns match by name, ignoring case, or by position if an old writer stored no names.
+        """
+        if is_positional(list(stored)):
+            names = dict(zip((column.name for column in self.scan.columns), stored, strict=False))
+        else:
+            names = {name.lower(): name for name in stored}
+        return {
+            column.name: names[column.name] for column in self._needed() if column.name in names
+        }
+
+    def _conformed(
+        self, stored: _Arrays, rows: int, columns: Sequence[Column]
+    ) -> dict[str, pa.Array | pa.Scalar]:
+        return {
+            column.name: conform(
+                stored[column.name],
+                column.type,
+                f"{self.source.path}, column {column.name}",
+                _unit(stored[column.name].type) if self.scan.as_stored else "us",
+            )
+            if column.name in stored
+            else pa.nulls(rows, arrow_type(column.type))
+            for column in columns
+        }
+
+    def _accepted(
+        self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
+    ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
+        """The rows that the predicate keeps, and the values decoded so far, by column."""
+        values = {**self.entity.partition, **self._conformed(stored, len(keep), columns)}
+        if self.scan.predicate is not None:
+            mask = self.scan.predicate.mask(values)
+            if isinstance(mask, pa.Scalar):
+                keep = keep & bool(mask.as_py())
+            else:
+                keep = keep & filled(mask, False)
+        return keep, values
+
+    def _result(
+        self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray]
+    ) -> pa.RecordBatch:
+        target = self.scan.schema
+        if not len(target):
+            return _without_columns(int(np.count_nonzero(keep)))
+        if not keep.any():
+            return pa.RecordBatch.from_arrays(
+                [pa.nulls(0, field.type) for field in target], schema=target
+            )
+        arrays = [
+            value if isinstance(value := values[name], pa.Array) else pa.repeat(value, len(keep))
+            for name in self.scan.wanted
+        ]
+        if self.scan.row_id:
+            w, b, r = identity
+            arrays.append(
+                pa.StructArray.from_arrays(
+                    [from_numpy(w), from_numpy(b.astype(np.int32)), from_numpy(r)],
+                    fields=list(ROW_ID_TYPE),
+                )
+            )
+        if self.scan.as_stored:
+            target = pa.schema(
+                [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
+            )
+        batch = pa.RecordBatch.from_arrays(arrays, schema=target)
+        return batch if keep.all() else batch.filter(from_numpy(keep))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name in batch.schema.names:
+        return batch.column(name)
+    root, _, field = name.partition(".")
+    inner = batch.column(root)
+    return pc.struct_field(inner, [inner.type.get_field_index(field)])
+
+
+def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
+    return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
+
+
+def _unit(kind: pa.DataType) -> str:
+    """The unit of the timestamps in a decoded column; `us` if it has none."""
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    units = {_unit(kind.field(i).type) for i in range(kind.num_fields)}
+    return "ns" if "ns" in units else "us"
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+    return pa.RecordBatch.from_struct_array(nothing)
+
+
+def _numbers(array: pa.Array, path: str) -> np.ndarray:
+    if array.null_count:
+        raise CorruptFile(
+            f"{path} has a row with NULL in an ACID column ({', '.join(schema.ACID_COLUMNS[:5])});"
+            " restore the file"
+        )
+    return values_of(array)

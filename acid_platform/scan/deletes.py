@@ -1,0 +1,316 @@
+"""The row keys that a snapshot's delete deltas delete in one entity, and which rows have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from acid_platform.base.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.layout import schema
+from acid_platform.layout.rowids import decode_bucket
+from acid_platform.orc.reader import BATCH_ROWS, acid_columns, read_batches, reading
+from acid_platform.scan.footers import open_source
+from acid_platform.scan.source_files import Source
+from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidWriteIdList
+
+_THREADS = 8
+_SMALL_BYTES = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteKeys:
+    """Deleted keys of one entity: int64 arrays (n,), unique, sorted by (write id, bucket, rowId).
+
+    `buckets` holds bucket properties, not bucket numbers.
+    """
+
+    write_ids: np.ndarray
+    buckets: np.ndarray
+    row_ids: np.ndarray
+    own: np.ndarray | None = None
+    """Mask (n,) of keys that an event with the row's own write id deletes; set by `load_keys`."""
+
+    def of_own_rows(self) -> DeleteKeys:
+        """The keys of rows that were inserted under the same write id as their delete event."""
+        assert self.own is not None, "only load_keys knows the write ids of events"
+        return DeleteKeys(self.write_ids[self.own], self.buckets[self.own], self.row_ids[self.own])
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The bucket numbers of the deleted keys."""
+        return frozenset(decode_bucket(int(bucket)).number for bucket in _distinct(self.buckets))
+
+    def may_touch(self, low: int, high: int, number: int | None) -> bool:
+        """Whether a file with write ids low..high of bucket `number` may have deleted rows.
+
+        `number` None: the file may hold rows of any bucket.
+        """
+        first, last = np.searchsorted(self.write_ids, [low, high + 1])
+        if first == last:
+            return False
+        if number is None:
+            return True
+        buckets = _distinct(self.buckets[first:last])
+        return any(decode_bucket(int(bucket)).number == number for bucket in buckets)
+
+    def within(self, write_id: int, bucket: int, first: int, last: int) -> int:
+        """How many deleted keys (write id, bucket property, rowId) have first <= rowId <= last."""
+        left, right = np.searchsorted(self.of_group(write_id, bucket), [first, last + 1])
+        return int(right - left)
+
+    def of_group(self, write_id: int, bucket: int) -> np.ndarray:
+        """The deleted rowIds of a write id and bucket property, int64 (n,), ascending strictly."""
+        low, high = np.searchsorted(self.write_ids, [write_id, write_id + 1])
+        start, end = low + np.searchsorted(self.buckets[low:high], [bucket, bucket + 1])
+        return self.row_ids[start:end]
+
+
+_NO_IDS = np.empty(0, np.int64)
+NO_DELETES = DeleteKeys(_NO_IDS, _NO_IDS, _NO_IDS, np.empty(0, bool))
+
+
+def _distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values, ascending.
+
+    np.unique builds a hash table, which takes seconds for millions of values; a stable sort is
+    nearly free for values that are already in order.
+    """
+    ascending = np.sort(values, kind="stable")
+    fresh = np.ones(len(ascending), bool)
+    fresh[1:] = ascending[1:] != ascending[:-1]
+    return np.asarray(ascending[fresh])
+
+
+def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
+    """Mask (n,) of the events whose own currentTransaction, int64 (n,), the snapshot sees (F16)."""
+    valid: np.ndarray = current <= write_ids.high_watermark
+    excepted = (*write_ids.open, *write_ids.aborted)
+    if excepted:
+        valid &= ~np.isin(current, np.array(excepted, np.int64))
+    return valid
+
+
+def load_keys(
+    files: Files,
+    sources: Sequence[Source],
+    write_ids: ValidWriteIdList,
+    own: bool = False,
+    buckets: Collection[int] | None = None,
+) -> DeleteKeys:
+    """The keys that these delete files delete for a snapshot.
+
+    An event counts if its own currentTransaction is valid (F16). `own` keeps only keys of rows that
+    were inserted under the same write id; `buckets` keeps only keys with one of these bucket
+    properties. Raises CorruptFile, also if a listed file is gone (F23), and UnsupportedLayout.
+    """
+    if not sources:
+        return NO_DELETES
+    wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
+
+    def events(source: Source) -> tuple[np.ndarray, ...]:
+        return _events(files, source, write_ids, own, wanted)
+
+    if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
+        parts = list(map(events, sources))  # to start threads would take longer
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = list(pool.map(events, sources))
+    *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    del parts  # there may be tens of millions of keys: hold at most two copies at a time
+    order = np.lexsort(keys[::-1])
+    for place, column in enumerate(keys):
+        keys[place] = column[order]
+    own_events = own_events[order]
+    fresh = np.zeros(len(order), bool)
+    fresh[:1] = True
+    for column in keys:
+        fresh[1:] |= column[1:] != column[:-1]
+    if not fresh.all():
+        own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
+        keys = [column[fresh] for column in keys]
+    return DeleteKeys(keys[0], keys[1], keys[2], own_events)
+
+
+def _events(
+    files: Files,
+    source: Source,
+    write_ids: ValidWriteIdList,
+    own: bool,
+    buckets: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    path = source.path
+    parts = []
+    with reading(path):
+        file = open_source(files, source)
+        columns = acid_columns(file, path)[:5]
+        # A small file is read at once: there may be hundreds.
+        tables = (
+            [file.read(columns=columns)]
+            if file.nrows <= BATCH_ROWS
+            else read_batches(files, path, source.length, columns)
+        )
+        for table in tables:
+            if any(column.null_count for column in table.columns):
+                raise CorruptFile(f"{path} has an event without a row key; restore the file")
+            operation, *keys = (
+                values_of(column).astype(np.int64, copy=False) for column in table.columns
+            )
+            require_operation(operation, schema.DELETE_EVENT, path)
+            parts.append(_counted(keys, path, write_ids, own, buckets))
+    return (
+        tuple(np.concatenate(each) for each in zip(*parts, strict=True))
+        if parts
+        else (*(np.empty(0, np.int64),) * 3, np.empty(0, bool))
+    )
+
+
+def _counted(
+    keys: list[np.ndarray],
+    path: str,
+    write_ids: ValidWriteIdList,
+    own: bool,
+    buckets: np.ndarray | None,
+) -> tuple[np.ndarray, ...]:
+    """Of the keys and write ids of events: the keys of those that count, and whether each event
+    has the write id of its row."""
+    codecs = (keys[1] >> 29) & 7
+    if len(codecs) and int(codecs.max()) > 1:
+        raise CorruptFile(
+            f"{path} has a bucket property of codec version {int(codecs.max())}, and"
+            " 0 and 1 are known; restore it or drop its transaction"
+        )
+    valid = valid_ids(keys[3], write_ids)
+    of_own_row = keys[3] == keys[0]
+    if own:
+        valid &= of_own_row
+    if buckets is not None:
+        valid &= np.isin(keys[1], buckets)
+    return keys[0][valid], keys[1][valid], keys[2][valid], of_own_row[valid]
+
+
+def require_operation(operation: np.ndarray, expected: int, path: str) -> None:
+    """Raises unless all events have the operation `expected`: version 2 never mixes them (F22).
+
+    Raises UnsupportedLayout for an operation that only ACID version 1 mixes in, CorruptFile for an
+    unknown number.
+    """
+    wrong = operation[operation != expected]
+    if len(wrong):
+        raise wrong_operation(int(wrong[0]), expected, path)
+
+
+def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
+    """The error that `require_operation` raises."""
+    if operation in (0, 1, 2):
+        return UnsupportedLayout(
+            f"{path} holds events of operation {operation} where all must be {expected}: it is a"
+            " file of ACID version 1; run a major compaction with Hive 2 and upgrade the table"
+        )
+    return CorruptFile(
+        f"{path} holds an event of the unknown operation {operation}; restore the file"
+    )
+
+
+_MOST_RUNS = 256
+"""Of equal (write id, bucket) in a batch, to test one after another."""
+
+
+class DeletedRows:
+    """Tests rows against the deleted keys of one entity; immutable, so threads may share it."""
+
+    def __init__(self, keys: DeleteKeys) -> None:
+        self._keys = keys
+
+    def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+        """Mask (n,) of the rows (write id, bucket property, rowId) that are not deleted."""
+        keep = np.ones(len(r), bool)
+        if not len(r):
+            return keep
+        if w.min() == w.max() and b.min() == b.max():  # as in the file of an INSERT
+            gone = self._keys.of_group(int(w[0]), int(b[0]))
+            return _without(r, gone) if len(gone) else keep
+        # Otherwise there are usually few runs of equal (write id, bucket).
+        edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
+        heads = np.concatenate([[0], edges])
+        if len(heads) > _MOST_RUNS:
+            return self._ranked.survivors(keep, heads, w, b, r)
+        for start, end in zip(heads.tolist(), [*edges.tolist(), len(r)], strict=True):
+            gone = self._keys.of_group(int(w[start]), int(b[start]))
+            if len(gone):
+                keep[start:end] = _without(r[start:end], gone)
+        return keep
+
+    @cached_property
+    def _ranked(self) -> _RankedKeys:
+        return _RankedKeys(self._keys)
+
+
+def _without(r: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Mask (n,) of the rowIds that are not in `gone`, which ascends strictly.
+
+    The rowIds of a file ascend too (P15), so that the few deleted ones are looked up among them.
+    """
+    keep = np.ones(len(r), bool)
+    if not (r[1:] > r[:-1]).all():
+        keep[np.isin(r, gone)] = False
+        return keep
+    low, high = np.searchsorted(gone, [r[0], r[-1] + 1])
+    gone = gone[low:high]
+    at = np.searchsorted(r, gone)
+    keep[at[r[at] == gone]] = False
+    return keep
+
+
+class _RankedKeys:
+    """Deleted keys for batches in which (write id, bucket) changes often."""
+
+    def __init__(self, keys: DeleteKeys) -> None:
+        self._write_ids = _distinct(keys.write_ids)
+        self._buckets = _distinct(keys.buckets)
+        self._row_ids = _distinct(keys.row_ids)
+        groups = self._group(keys.write_ids, keys.buckets)
+        self._groups = _distinct(groups)
+        self._keys = np.sort(
+            np.searchsorted(self._groups, groups) * len(self._row_ids)
+            + np.searchsorted(self._row_ids, keys.row_ids),
+            kind="stable",
+        )
+
+    def survivors(
+        self, keep: np.ndarray, heads: np.ndarray, w: np.ndarray, b: np.ndarray, r: np.ndarray
+    ) -> np.ndarray:
+        """`keep` without the deleted rows; `heads` are the first rows of the runs."""
+        group = _rank(self._groups, self._group(w[heads], b[heads]))
+        lengths = np.diff(heads, append=len(r))
+        candidates = np.flatnonzero(np.repeat(group >= 0, lengths))
+        rank = _rank(self._row_ids, r[candidates])
+        hit = rank >= 0
+        candidates, rank = candidates[hit], rank[hit]
+        of_row = np.repeat(group, lengths)[candidates]
+        gone = _rank(self._keys, of_row * len(self._row_ids) + rank) >= 0
+        keep[candidates[gone]] = False
+        return keep
+
+    def _group(self, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """A number for each (write id, bucket); -1 if either has no deletes at all."""
+        at_write_id, at_bucket = _rank(self._write_ids, w), _rank(self._buckets, b)
+        return np.where(
+            (at_write_id >= 0) & (at_bucket >= 0), at_write_id * len(self._buckets) + at_bucket, -1
+        )
+
+
+def _rank(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The position of each value in the sorted array; -1 if the array lacks it."""
+    if not len(ascending):
+        return np.full(len(values), -1)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.where(ascending[at] == values, at, -1)

@@ -1,0 +1,108 @@
+"""Opening one entity of a snapshot: its files, which must all be there, and its deleted keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from pyarrow import fs
+
+from acid_platform.base.errors import CorruptFile
+from acid_platform.scan.deletes import DeleteKeys, load_keys
+from acid_platform.scan.footers import resolve
+from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.storage.files import Files, asking
+from acid_platform.transactions import ValidWriteIdList
+
+_THREADS = 8
+
+
+def open_entity(
+    files: Files,
+    directory: AcidDirectory,
+    write_ids: ValidWriteIdList,
+    what: str,
+    prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
+    load: Callable[[Files, Sequence[Source], ValidWriteIdList], DeleteKeys] = load_keys,
+) -> tuple[EntitySources, DeleteKeys]:
+    """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
+
+    Files that `prune` drops are not opened. `load` loads the deleted keys. Raises CorruptFile, also
+    if a file is gone or does not have the size that its commit recorded.
+    """
+    sources = prune(resolve(files, directory))
+    require_recorded(files, (*sources.inserts, *sources.deletes), what)
+    keys = load(files, sources.deletes, write_ids)
+    return numbered_as_deleted(sources, keys), keys
+
+
+def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySources:
+    """The sources, with RAW files in the bucket codec that the delete events use for their rows.
+
+    Rows of RAW files store no bucket property, so only the delete events tell it: codec 1, or
+    codec 0 (the bare number, F10) if Hive 2 wrote the events. Raises CorruptFile if they mix.
+    """
+    raw = {source.write_id for source in sources.inserts if source.kind is SourceKind.RAW}
+    if not raw or not len(keys):
+        return sources
+    meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
+    codecs = set(((meant >> 29) & 7).tolist())
+    if len(codecs) > 1:
+        raise CorruptFile(
+            f"{sources.location}: delete events identify rows of files without ACID columns by two"
+            " different bucket codecs; run a major compaction with the Hive that wrote them"
+        )
+    if codecs != {0}:
+        return sources
+    return replace(
+        sources,
+        inserts=tuple(
+            replace(source, bucket=source.number or 0) if source.kind is SourceKind.RAW else source
+            for source in sources.inserts
+        ),
+    )
+
+
+def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:
+    """Check that each file exists with the size that its commit recorded.
+
+    `what` names the table in the error. Raises CorruptFile for the first file that does not,
+    StoreRefused, StoreUnavailable.
+    """
+    wanted = [*sources]
+    with asking(what):
+        infos = _infos(files, [source.path for source in wanted])
+    for source, info in zip(wanted, infos, strict=True):
+        if info.type != fs.FileType.File:
+            raise CorruptFile(
+                f"{what}: {source.path} is gone, though {_committed(source)} it; restore it from a"
+                " copy of the warehouse"
+            )
+        if info.size != source.size:
+            raise CorruptFile(
+                f"{what}: {source.path} has {info.size} bytes, but {_committed(source)} it with"
+                f" {source.size}; restore it from a copy of the warehouse"
+            )
+
+
+def _committed(source: Source) -> str:
+    """Who recorded the file, as subject and verb."""
+    if not source.high:
+        return "the adoption of the table recorded"
+    ids = (
+        f"write id {source.high}"
+        if source.low in (0, source.high)
+        else (f"write ids {source.low} to {source.high}")
+    )
+    return f"{ids} committed"
+
+
+def _infos(files: Files, paths: Sequence[str]) -> list[fs.FileInfo]:
+    """File infos, in order; in parallel for stores, where each call is a round trip."""
+    if files.local or len(paths) < 2:
+        return list(files.system.get_file_info(list(paths)))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(files.system.get_file_info, paths))

@@ -1,0 +1,182 @@
+"""Finds the files of a snapshot that can hold a row that a predicate accepts, by their ranges
+(P26, F19).
+
+A file is pruned only by comparisons of a column with a literal of the same kind, and by AND, OR,
+IN, BETWEEN and IS NULL. Any other expression keeps the file. Needs no Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from sqlglot import exp
+
+from acid_platform.layout.types import Column
+from acid_platform.layout.value_ranges import ColumnRange, RangeKind
+from acid_platform.predicates.analysis import parsed
+from acid_platform.scan.source_files import EntitySources
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal")
+_KINDS: dict[RangeKind, tuple[str, ...]] = {
+    RangeKind.INTEGER: _NUMBERS,
+    RangeKind.DECIMAL: ("decimal",),
+    RangeKind.DATE: ("date",),
+    RangeKind.TEXT: ("string", "varchar"),
+}
+"""The declared types whose values compare like those of a range of this kind."""
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
+_FIRST_GREGORIAN = datetime.date(1582, 10, 15).toordinal() - _FIRST_DAY
+
+Bound = int | Decimal | str
+
+
+def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column]) -> EntitySources:
+    """The sources without insert files in which no row can satisfy `where`.
+
+    `columns` are the table's. Raises InvalidExpression.
+    """
+    if where is None or not any(source.ranges for source in sources.inserts):
+        return sources
+    node = parsed(where)
+    kinds = {column.name: column.type.kind for column in columns}
+    return replace(
+        sources,
+        inserts=tuple(
+            source for source in sources.inserts if _may_hold(node, _Ranges(source.ranges, kinds))
+        ),
+    )
+
+
+class _Ranges:
+    """The column ranges of one file, and the declared kinds of the columns."""
+
+    def __init__(self, known: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
+        # A record without any value may come from a footer without statistics: earlier versions
+        # took those for columns of nothing but NULL.
+        counted = any(column.values for column in known.values())
+        self._known, self._kinds = known if counted else {}, kinds
+
+    def any(self, node: exp.Expr) -> ColumnRange | None:
+        """The range of a column. Whatever the declared type, its NULL count can be used."""
+        # `s.a` is a field of a struct, even if there is a column `a`.
+        if not isinstance(node, exp.Column) or node.table or (node.name.lower() not in self._kinds):
+            return None
+        return self._known.get(node.name.lower())
+
+    def comparable(self, node: exp.Expr) -> ColumnRange | None:
+        """The range of a column whose declared type compares like the range's type."""
+        known = self.any(node)
+        if known is None or not known.values:
+            return known
+        kind = self._kinds[node.name.lower()]
+        return known if kind in _KINDS.get(known.kind, ()) else None
+
+
+def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
+    """Whether the expression may be true for some row of the file."""
+    match node:
+        case exp.Paren():
+            return _may_hold(node.this, ranges)
+        case exp.And():
+            return _may_hold(node.left, ranges) and _may_hold(node.right, ranges)
+        case exp.Or():
+            return _may_hold(node.left, ranges) or _may_hold(node.right, ranges)
+        case exp.In() if node.expressions and not node.args.get("query"):
+            return any(_compared(exp.EQ, node.this, member, ranges) for member in node.expressions)
+        case exp.Between():
+            return _compared(exp.GTE, node.this, node.args["low"], ranges) and _compared(
+                exp.LTE, node.this, node.args["high"], ranges
+            )
+        case exp.Is() if isinstance(node.expression, exp.Null):
+            known = ranges.any(node.this)
+            return known is None or known.nulls > 0
+        case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
+            node.this.expression, exp.Null
+        ):
+            known = ranges.any(node.this.this)
+            return known is None or known.values
+        case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            if isinstance(node.left, exp.Column):
+                return _compared(type(node), node.left, node.right, ranges)
+            return _compared(_MIRRORED[type(node)], node.right, node.left, ranges)
+    return True
+
+
+def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges: _Ranges) -> bool:
+    known = ranges.comparable(column)
+    if known is None:
+        return True
+    if not known.values:  # no comparison with NULL is true
+        return False
+    value = _literal(literal, known.kind)
+    if value is None:
+        return True
+    low, high = _trusted(known.low, known.kind), _trusted(known.high, known.kind)
+    above_low = low is None or _at_most(low, value)
+    below_high = high is None or _at_most(value, high)
+    if kind is exp.EQ:
+        return above_low and below_high
+    if kind is exp.LTE:
+        return above_low
+    if kind is exp.GTE:
+        return below_high
+    if kind is exp.LT:
+        return above_low and low != value
+    return below_high and high != value
+
+
+def _trusted(bound: Bound | None, kind: RangeKind) -> Bound | None:
+    """The bound, unless values compare otherwise than the statistics of some writer say.
+
+    Days before 15 October 1582 are Julian in most files, and Java's writer shows bytes that are not
+    UTF-8 as U+FFFD.
+    """
+    if kind is RangeKind.DATE and isinstance(bound, int) and bound < _FIRST_GREGORIAN:
+        return None
+    return None if isinstance(bound, str) and "\ufffd" in bound else bound
+
+
+def _at_most(low: Bound, high: Bound) -> bool:
+    return low <= high  # type: ignore[operator]
+
+
+def _literal(node: exp.Expr, kind: RangeKind) -> Bound | None:
+    """The literal as a bound of this kind; None if it is not a literal of this kind."""
+    sign = ""
+    while isinstance(node, exp.Neg | exp.Paren):
+        if isinstance(node, exp.Neg):
+            sign = "" if sign else "-"
+        node = node.this
+    if kind in (RangeKind.INTEGER, RangeKind.DECIMAL):
+        if (
+            not isinstance(node, exp.Literal)
+            or node.is_string
+            or not re.fullmatch(r"\d+(\.\d+)?", node.this)
+        ):
+            return None
+        return Decimal(f"{sign}{node.this}")
+    if sign:
+        return None
+    if kind is RangeKind.DATE:
+        if isinstance(node, exp.Cast) and node.to.is_type(exp.DataType.Type.DATE):
+            node = node.this
+        text = node.this if isinstance(node, exp.Literal) and node.is_string else ""
+        if not _DAY.fullmatch(text):
+            return None
+        try:
+            return datetime.date.fromisoformat(text).toordinal() - _FIRST_DAY
+        except ValueError:
+            return None
+    return node.this if isinstance(node, exp.Literal) and node.is_string else None

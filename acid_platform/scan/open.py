@@ -1,0 +1,74 @@
+"""From a snapshot's lists to a scan: prunes files and loads deletes."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+
+from acid_platform.base.config import Settings
+from acid_platform.scan.entities import open_entity, require_recorded
+from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.table_layout import TableLayout, pruning, select_entities
+from acid_platform.scan.unread_keys import keys_up_to
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+_THREADS, _BLOCKS = 8, 64
+DELETE_KEYS = "acid.delete.keys.max"
+"""The setting of how many delete events of an entity are loaded; Spark's tasks read more."""
+
+
+def open_scan(
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    where: str | None = None,
+    settings: Settings | None = None,
+) -> TableScan:
+    """The scan of a table at a snapshot; here `where` only prunes partitions and files.
+
+    Without `settings` all deleted keys are loaded.
+    """
+    selected = select_entities(table, write_ids, txns, where)
+    load = kept_keys if settings is None else partial(keys_up_to, settings.integer(DELETE_KEYS))
+
+    def entity(name: str) -> EntityScan:
+        directory = selected[name]
+        sources, deletes = open_entity(
+            table.files,
+            directory,
+            write_ids,
+            table.name,
+            pruning(where, table.columns),
+            load,
+        )
+        return EntityScan(directory, sources, deletes, name, table.values(name))
+
+    if len(selected) < 2:
+        entities = tuple(map(entity, selected))
+    else:  # a task for several of many partitions: a task costs more than a look at a local file
+        names, size = list(selected), 1 + len(selected) // _BLOCKS
+        blocks = [names[first : first + size] for first in range(0, len(names), size)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            opened = pool.map(lambda block: [entity(name) for name in block], blocks)
+            entities = tuple(chain.from_iterable(opened))
+    return TableScan(
+        table.files,
+        table.path,
+        table.columns,
+        table.partition_columns,
+        entities,
+        write_ids,
+        table.format,
+    )
+
+
+def require_files(scan: TableScan, what: str) -> None:
+    """Checks again that each file of a scan is there with its recorded size (P26).
+
+    `what` names the table. Raises CorruptFile. Keys of deleted rows are in memory by now; their
+    files are checked too, so that an answer does not depend on what was read before.
+    """
+    for entity in scan.entities:
+        require_recorded(scan.files, (*entity.sources.inserts, *entity.sources.deletes), what)

@@ -1,0 +1,50 @@
+"""Counting the rows of a file of an insert-only table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from acid_platform.base.errors import CorruptFile, UnsupportedLayout
+from acid_platform.layout.formats import FileFormat
+from acid_platform.orc.reader import open_strange_orc
+from acid_platform.storage.files import Files
+
+_BLOCK = 1 << 20
+
+
+def count_rows(files: Files, path: str, stored: FileFormat) -> int:
+    """The row count, from the footer or by counting lines.
+
+    Raises CorruptFile, and UnsupportedLayout for avro, which only Spark can count.
+    """
+    if stored.name == "orc":
+        return int(open_strange_orc(files, path).nrows)
+    with files.open(path) as stream:
+        try:
+            match stored.name:
+                case "parquet":
+                    return int(parquet.ParquetFile(stream).metadata.num_rows)
+                case "json" | "text":
+                    blocks = iter(lambda: stream.read(_BLOCK), b"")
+                    return sum(block.count(b"\n") for block in blocks)
+                case "csv":
+                    return _csv_rows(stream, stored)
+        except pa.ArrowInvalid as error:
+            raise CorruptFile(
+                f"{path} can't be read as {stored.name}: {error}; restore it"
+                " or drop its transaction"
+            ) from error
+    raise UnsupportedLayout(f"{path}: only Spark can count the rows of {stored.name} files")
+
+
+def _csv_rows(stream: pa.NativeFile, stored: FileFormat) -> int:
+    """Parses the file, since quoted values may contain line breaks."""
+    if stream.size() == 0:
+        return 0
+    reader = csv.open_csv(
+        stream,
+        csv.ReadOptions(autogenerate_column_names=True),
+        csv.ParseOptions(delimiter=stored.options["delimiter"], newlines_in_values=True),
+    )
+    return sum(batch.num_rows for batch in reader)

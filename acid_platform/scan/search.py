@@ -1,0 +1,209 @@
+"""Finds the files in a table's directory that hold rows a predicate accepts, visible or not.
+
+Unlike a reader, which follows its snapshot, the search covers everything on disk: obsolete and
+aborted directories, deleted rows, `_tmp_` directories, dropped partitions. Needs no JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from acid_platform.base.errors import AcidError, UnsupportedLayout
+from acid_platform.layout import names, schema
+from acid_platform.layout.partitions import partition_segment
+from acid_platform.orc.reader import acid_columns, open_orc, read_stripe, reading
+from acid_platform.predicates.analysis import may_match
+from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import EntityRead
+from acid_platform.scan.deletes import NO_DELETES
+from acid_platform.scan.footers import read_footer
+from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.table_layout import TableLayout
+from acid_platform.storage.arrow_types import arrow_type, partition_value
+from acid_platform.transactions import ValidWriteIdList
+
+_THREADS = 4
+_WITHOUT_ROWS = (names.VERSION_FILE, names.METADATA_FILE, "_SUCCESS")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file with matching rows, or a file that could not be searched."""
+
+    path: str
+    """Relative to the table's directory."""
+    partition: str
+    """The partition whose directory it is in; '' if it is in none."""
+    rows: int = 0
+    error: str = ""
+    """Why the file could not be searched."""
+    writer: int | None = None
+    """The open transaction that is still writing the file, which therefore was not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The result of a search: the number of `files` read, and in `found` those with
+    matching rows."""
+
+    files: int
+    found: tuple[FoundFile, ...]
+
+
+def search_files(
+    table: TableLayout, where: str, open_txns: Callable[[Sequence[int]], set[int]]
+) -> Searched:
+    """Searches every file below the table's directory, except in partitions that can't match.
+
+    The search repeats until a listing has no new files. `open_txns` returns those of the given
+    transactions that are open: files in their `_tmp_` directories are reported, not read. Raises
+    InvalidExpression, UnknownColumn, UnsupportedStatement.
+    """
+    search = _Search(
+        table, where, arrow_predicate(where, (*table.columns, *table.partition_columns), table.name)
+    )
+    judged: dict[str, FoundFile] = {}
+    while True:
+        listed = list(search.files())
+        owners = {path: owner for path, _ in listed if (owner := _owner(path)) is not None}
+        writing = open_txns(sorted(set(owners.values()))) if owners else set()
+        fresh = [
+            (path, size)
+            for path, size in listed
+            if path not in judged and owners.get(path) not in writing
+        ]
+        if not fresh:
+            break
+        with ThreadPoolExecutor(_THREADS) as pool:
+            results = pool.map(search.judge, *zip(*fresh, strict=True))
+            judged |= {file.path: file for file in results}
+    present = [judged[path] for path, _ in listed if path in judged]
+    unread = [
+        FoundFile(path, search.partition(path), writer=owners[path])
+        for path, _ in listed
+        if path not in judged
+    ]
+    matching = [file for file in present if file.rows or file.error]
+    return Searched(len(present), (*matching, *unread))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    table: TableLayout
+    where: str
+    predicate: ArrowPredicate
+
+    def files(self) -> Iterator[tuple[str, int]]:
+        """Path and size of each file whose partition may match the predicate, sorted by path."""
+        selector = fs.FileSelector(self.table.path, allow_not_found=True, recursive=True)
+        start = len(self.table.path) + 1
+        for info in sorted(
+            self.table.files.system.get_file_info(selector), key=lambda info: str(info.path)
+        ):
+            path = info.path[start:]
+            if info.type == fs.FileType.File and info.size and not _without_rows(info.base_name):
+                values = self._values(path)
+                if None in values.values() or may_match(
+                    self.where,
+                    self.table.partition_columns,
+                    [text for value in values.values() if value for text in value],
+                ):
+                    yield path, info.size
+
+    def partition(self, path: str) -> str:
+        """The partition in a path; '' if the path does not name every partition column."""
+        depth = len(self.table.partition_columns)
+        parts = path.split("/")[:-1]
+        keys = [pair[0] for part in parts[:depth] if (pair := partition_segment(part))]
+        return "/".join(parts[:depth]) if depth and keys == self._keys() else ""
+
+    def judge(self, path: str, size: int) -> FoundFile:
+        try:
+            return FoundFile(path, self.partition(path), self._rows(path, size))
+        except AcidError as error:
+            if not self.table.files.exists(f"{self.table.path}/{path}"):
+                return FoundFile(path, "")  # the Cleaner has removed it in the meantime
+            return FoundFile(path, self.partition(path), error=str(error))
+
+    def _rows(self, path: str, size: int) -> int:
+        full = f"{self.table.path}/{path}"
+        footer = read_footer(self.table.files, full)
+        if footer.acid and self._deletes_alone(full):
+            return 0
+        kind = SourceKind.ACID if footer.acid else SourceKind.RAW
+        source = Source(full, kind, size, "", 0, 0, rows=footer.rows, positional=footer.positional)
+        values = {
+            column.name: pa.scalar(partition_value(text[0], column.type), arrow_type(column.type))
+            for column in self.table.partition_columns
+            if (text := self._values(path)[column.name])
+        }
+        unknown = self.predicate.columns & set(self._keys()) - set(values)
+        if unknown:
+            raise UnsupportedLayout(
+                f"{full} is not in a partition directory, so its {', '.join(sorted(unknown))} is"
+                " unknown; move it out of the table"
+            )
+        everything = EntityRead(EntitySources("", (source,), ()), NO_DELETES, values)
+        return ArrowScan(
+            self.table.files,
+            self.table.columns,
+            self.table.partition_columns,
+            (everything,),
+            ValidWriteIdList.of(self.table.name, 0),
+            (),
+            self.predicate,
+        ).count(threads=1)
+
+    def _deletes_alone(self, path: str) -> bool:
+        """Whether the file holds delete events, which have no values.
+
+        Raises UnsupportedLayout if they do.
+        """
+        with reading(path):
+            file = open_orc(self.table.files, path)
+            operation, *_, row = acid_columns(file, path)
+            kinds = pc.unique(file.read(columns=[operation]).column(0)).to_pylist()
+            if kinds != [schema.DELETE_EVENT]:
+                return False
+            if any(
+                read_stripe(self.table.files, path, None, file, index, [row])
+                .column(0)
+                .is_valid()
+                .true_count
+                for index in range(file.nstripes)
+            ):
+                raise UnsupportedLayout(
+                    f"{path} holds delete events with values, which no writer of ACID version 2"
+                    " writes; restore the file"
+                )
+        return True
+
+    def _keys(self) -> list[str]:
+        return [column.name for column in self.table.partition_columns]
+
+    def _values(self, path: str) -> dict[str, tuple[str | None] | None]:
+        """The partition values in a path, each in a tuple; None if the path lacks the column."""
+        by_column = dict(pair for part in path.split("/")[:-1] if (pair := partition_segment(part)))
+        return {name: (by_column[name],) if name in by_column else None for name in self._keys()}
+
+
+def _owner(path: str) -> int | None:
+    """The transaction whose `_tmp_` directory contains the path; None if there is none."""
+    owners: Iterable[int | None] = map(names.temporary_owner, path.split("/")[:-1])
+    return next((owner for owner in owners if owner is not None), None)
+
+
+def _without_rows(name: str) -> bool:
+    """Whether it is a marker, a side file, or a checksum file that Hadoop writes next to a file."""
+    return (
+        name in _WITHOUT_ROWS
+        or name.endswith(names.FLUSH_LENGTH_SUFFIX)
+        or (name.startswith(".") and name.endswith(".crc"))
+    )

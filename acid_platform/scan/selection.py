@@ -1,0 +1,493 @@
+"""Which base, deltas and original files of an entity a snapshot sees, and what may be removed.
+
+The algorithm (F12) is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
+`CompactorWriteIdList`) and the Cleaner (with the list of S17) all use it. Each of them must take
+both lists before it lists the directory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from acid_platform.base.errors import (
+    CorruptFile,
+    MalformedName,
+    NotEnoughHistory,
+    UnsupportedLayout,
+)
+from acid_platform.layout.file_entries import EntityListing, FileEntry
+from acid_platform.layout.names import (
+    AcidName,
+    BaseName,
+    DeltaName,
+    claims_to_be_acid,
+    is_hidden,
+    original_bucket,
+    parse_directory,
+)
+from acid_platform.scan.data_files import Contents, data_files
+from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
+
+_Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible(Generic[_Name]):
+    name: _Name
+    directory: str
+    """The directory's name as found on disk."""
+    files: tuple[FileEntry, ...]
+    test_rows: bool = False
+    """Whether each row or event must be tested by its own currentTransaction (S15), because a write
+    id in the directory's range is invalid."""
+    above: int = -1
+    """Drop inserted rows with currentTransaction <= above, which an earlier directory also holds;
+    always -1 for a base."""
+    raw: bool = False
+    """Whether files are not named `bucket_N`: LOAD DATA, or an insert-only table."""
+    compacted: bool = False
+    """Whether a compactor wrote it, so that it has no rows or events of aborted write ids."""
+    versioned: bool = False
+    """Whether it has a version file, so that an ACID writer wrote it, not LOAD DATA."""
+    side_files: tuple[FileEntry, ...] = ()
+    """`_flush_length` files of a streaming writer, at most one per data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleBase(_Visible[BaseName]):
+    """The base that a snapshot reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDelta(_Visible[DeltaName]):
+    """A delta or delete_delta that a snapshot reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """A directory or original file that this snapshot no longer needs, and why (C46)."""
+
+    path: str
+    reason: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invisible:
+    """A directory that is neither read nor removable: another snapshot may need it."""
+
+    path: str
+    name: AcidName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AcidDirectory:
+    """An entity as a snapshot sees it; every ACID directory is in exactly one of the lists.
+
+    `deltas` are in the order of the algorithm, delete_deltas before deltas of the same range.
+    `originals` are in the order that determines their row ids, and empty if there is a base.
+    """
+
+    location: str
+    base: VisibleBase | None
+    deltas: tuple[VisibleDelta, ...]
+    originals: tuple[FileEntry, ...]
+    obsolete: tuple[Removable, ...]
+    aborted: tuple[Removable, ...]
+    invisible: tuple[Invisible, ...] = ()
+    zero_length: tuple[str, ...] = ()
+    """Empty bucket files in the directories that are read: treated as absent, worth a warning."""
+    insert_only: bool = False
+    """Whether the table is insert-only, so that its files are plain files in the table's format."""
+
+    @property
+    def sources(self) -> tuple[VisibleBase | VisibleDelta, ...]:
+        """The ACID directories that are read: the base, then the deltas."""
+        return self.deltas if self.base is None else (self.base, *self.deltas)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all listed ACID directories and obsolete files, whether read or not."""
+        return frozenset(
+            {
+                *(source.directory for source in self.sources),
+                *(removable.path for removable in self.obsolete),
+                *(removable.path for removable in self.aborted),
+                *(hidden.path for hidden in self.invisible),
+            }
+        )
+
+    @property
+    def inserts(self) -> tuple[VisibleDelta, ...]:
+        return tuple(delta for delta in self.deltas if not delta.name.deletes)
+
+    @property
+    def delete_deltas(self) -> tuple[VisibleDelta, ...]:
+        return tuple(delta for delta in self.deltas if delta.name.deletes)
+
+
+def select(
+    listing: EntityListing,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    *,
+    floor: int = 0,
+    cleaning: bool = False,
+    insert_only: bool = False,
+) -> AcidDirectory:
+    """What a snapshot of `write_ids` and `txns` sees of an entity (F12).
+
+    The result does not depend on the order of the listing. A transaction passes a list that
+    includes its own write id.
+
+    `floor` is the write id that dropped an earlier partition of this name: everything at or below
+    it is obsolete for snapshots that see the drop (P22). With `cleaning`, missing history is no
+    error: the Cleaner reads no rows, and its list may end below the base of a later compaction that
+    also waits for cleaning (C39). With `insert_only`, files may have any name and lie in
+    sub-directories, and a directory is visible as a whole or not at all (F17).
+
+    Raises MalformedName; UnsupportedLayout and CorruptFile for files that can't be read correctly;
+    NotEnoughHistory if all compacted bases are newer than the snapshot (unless `cleaning`).
+    """
+    children = _children(listing)
+    work = _Selection(
+        listing, write_ids, txns, highest_floor(write_ids, floor), cleaning, insert_only
+    )
+    base = work.choose_base(children.bases)
+    originals = work.choose_originals(children.originals, base)
+    deltas = work.choose_deltas(children.deltas, base)
+    return AcidDirectory(
+        listing.location,
+        base,
+        deltas,
+        originals,
+        tuple(work.obsolete),
+        tuple(work.aborted),
+        tuple(work.invisible),
+        tuple(work.zero_length),
+        insert_only,
+    )
+
+
+def highest_floor(write_ids: ValidWriteIdList, *floors: int) -> int:
+    """The highest floor of a partition and its table that the snapshot sees (P22).
+
+    A floor of a forgotten write id is aborted in an older list, and counts there as well (P4).
+    """
+    return max(
+        (floor for floor in floors if write_ids.is_valid(floor) or write_ids.is_aborted(floor)),
+        default=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory(Generic[_Name]):
+    path: str
+    name: _Name
+    files: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    bases: tuple[_Directory[BaseName], ...]
+    deltas: tuple[_Directory[DeltaName], ...]
+    originals: tuple[FileEntry, ...]
+
+
+def _children(listing: EntityListing) -> _Children:
+    """The direct children by kind, without hidden ones. Raises MalformedName."""
+    inside: dict[str, list[FileEntry]] = defaultdict(list)
+    originals: list[FileEntry] = []
+    for entry in listing.files:
+        child, slash, _ = entry.path.partition("/")
+        if slash:
+            inside[child].append(entry)
+        elif claims_to_be_acid(child):
+            raise MalformedName(
+                f"{listing.location}/{child} is a file, but has the name of an ACID directory; move"
+                " it out of the table"
+            )
+        elif not is_hidden(child):
+            originals.append(entry)
+    bases: list[_Directory[BaseName]] = []
+    deltas: list[_Directory[DeltaName]] = []
+    for child in sorted({*listing.directories, *inside}):
+        if is_hidden(child):
+            continue
+        name = parse_directory(child, f"{listing.location}/{child}")
+        if isinstance(name, BaseName):
+            bases.append(_Directory(child, name, tuple(inside[child])))
+        elif isinstance(name, DeltaName):
+            deltas.append(_Directory(child, name, tuple(inside[child])))
+        else:
+            originals += [entry for entry in inside[child] if not _hidden_below(entry.path)]
+    full = sorted((entry for entry in originals if entry.size > 0), key=lambda entry: entry.path)
+    return _Children(tuple(bases), tuple(deltas), tuple(full))
+
+
+def _hidden_below(path: str) -> bool:
+    return any(is_hidden(part) for part in path.split("/"))
+
+
+@dataclass(slots=True)
+class _Selection:
+    """A run of the algorithm; collects what is not selected, and why."""
+
+    listing: EntityListing
+    write_ids: ValidWriteIdList
+    txns: ValidTxnList
+    floor: int
+    cleaning: bool
+    insert_only: bool
+    obsolete: list[Removable] = field(default_factory=list)
+    aborted: list[Removable] = field(default_factory=list)
+    invisible: list[Invisible] = field(default_factory=list)
+    zero_length: list[str] = field(default_factory=list)
+
+    def choose_base(self, bases: Iterable[_Directory[BaseName]]) -> VisibleBase | None:
+        """The usable base with the highest write id; a compacted base wins over an overwrite.
+
+        A compacted base is usable if every write id up to its own is resolved (S12), an overwrite
+        if its own write id is committed. Each base is judged alone, so their order does not matter.
+        """
+        usable: list[_Directory[BaseName]] = []
+        history: list[_Directory[BaseName]] = []
+        for base in bases:
+            write_id = base.name.write_id
+            if not self._compaction_visible(base):
+                continue
+            if write_id < 0 or self._compacted(base):
+                if self.write_ids.is_valid_base(write_id):
+                    usable.append(base)
+                else:
+                    history.append(base)
+                    self._hide(base, f"merges write ids that {self.write_ids} does not see")
+            elif self.write_ids.is_aborted(write_id):
+                self._abort(base, f"write id {write_id} aborted", "C46")
+            elif self.write_ids.is_valid(write_id):
+                usable.append(base)
+            else:
+                if base.path in self.listing.adopted:
+                    history.append(base)
+                self._hide(base, f"write id {write_id} is open or above the high watermark")
+        above_floor: list[_Directory[BaseName]] = []
+        for base in usable:
+            if self.floor and base.name.write_id <= self.floor:
+                self._cover(base, self._dropped(), "P22")
+            else:
+                above_floor.append(base)
+        if not above_floor:
+            self._require_history([base for base in history if base.name.write_id > self.floor])
+            return None
+        # If two compactions of the same range finished, the later is read, as for deltas (F12).
+        *losers, best = sorted(
+            above_floor,
+            key=lambda base: (
+                base.name.write_id,
+                self._compacted(base),
+                base.name.visibility,
+                base.path,
+            ),
+        )
+        for loser in losers:
+            self._cover(loser, f"older than {best.path}", "C46")
+        contents = self._contents(best)
+        lowest = best.name.write_id if contents.raw else 1
+        partly = self.write_ids.range_valid(lowest, best.name.write_id) is not RangeResponse.ALL
+        return VisibleBase(
+            best.name,
+            best.path,
+            contents.files,
+            partly,
+            raw=contents.raw,
+            compacted=self._compacted(best),
+            versioned=self._versioned(best),
+            side_files=contents.side_files,
+        )
+
+    def choose_originals(
+        self, files: tuple[FileEntry, ...], base: VisibleBase | None
+    ) -> tuple[FileEntry, ...]:
+        """The original files (write id 0), which are read only if there is no base.
+
+        A file without a bucket number in its name can't have row ids. If it would be read it is
+        refused; if a base replaces the originals it is left alone, not offered for removal.
+        """
+        used = base is None and not self.floor
+        reason = f"original file, older than {base.directory}" if base else self._dropped()
+        for file in files:
+            if self.insert_only or original_bucket(file.name) is not None:
+                if not used:
+                    self.obsolete.append(Removable(file.path, reason, "C46" if base else "P22"))
+            elif used:
+                raise UnsupportedLayout(
+                    f"{self.listing.location}/{file.path} is not named like an original file"
+                    " (NNNNNN_N[_copy_K]), so its rows can't have row ids; rename it or move it out"
+                    " of the table"
+                )
+        return files if used else ()
+
+    def choose_deltas(
+        self, directories: Iterable[_Directory[DeltaName]], base: VisibleBase | None
+    ) -> tuple[VisibleDelta, ...]:
+        """The deltas above the base, widest first, without deltas that a wider one contains."""
+        selected: list[VisibleDelta] = []
+        current = max(base.name.write_id if base else 0, self.floor)
+        below = current
+        cover, rule = (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
+        last_statement: int | None = None
+        for delta in self._visible_deltas(directories):
+            name = delta.name
+            if name.high > current:
+                if self.write_ids.range_valid(current + 1, name.high) is RangeResponse.NONE:
+                    self._hide(delta, f"adds no visible write id above {current}")
+                    continue
+                below, current, last_statement = current, name.high, name.statement
+                cover, rule = f"within {delta.path}", "C46"
+            elif not (
+                # Another statement of the same transaction, or the delta's delete_delta.
+                (name.high == current and last_statement is not None)
+                or (selected and _same_work(name, selected[-1].name))
+            ):
+                self._cover(delta, cover, rule)
+                continue
+            # The base or an earlier delta also holds the rows at or below `below` (F13).
+            straddles = name.low <= below and not name.deletes
+            selected.append(self._delta(delta, below if straddles else -1))
+        return tuple(selected)
+
+    def _visible_deltas(
+        self, directories: Iterable[_Directory[DeltaName]]
+    ) -> list[_Directory[DeltaName]]:
+        """The deltas with a visible write id, in the order of the algorithm."""
+        visible: list[_Directory[DeltaName]] = []
+        for delta in directories:
+            name = delta.name
+            if not self._compaction_visible(delta):
+                continue
+            if self.write_ids.range_aborted(name.low, name.high) is RangeResponse.ALL:
+                ids = (
+                    f"write id {name.low}"
+                    if name.low == name.high
+                    else (f"all write ids {name.low} to {name.high}")
+                )
+                self._abort(delta, f"{ids} aborted", "C46")
+            elif self.write_ids.range_valid(name.low, name.high) is RangeResponse.NONE:
+                self._hide(delta, "holds no visible write id")
+            else:
+                visible.append(delta)
+        return sorted(
+            visible,
+            key=lambda delta: (
+                delta.name.low,
+                -delta.name.high,
+                -1 if delta.name.statement is None else delta.name.statement,
+                -delta.name.visibility,
+                delta.path,
+            ),
+        )
+
+    def _delta(self, delta: _Directory[DeltaName], above: int) -> VisibleDelta:
+        name = delta.name
+        if self.insert_only:
+            self._require_whole(delta)
+        contents = self._contents(delta)
+        if contents.raw and name.deletes:
+            raise CorruptFile(
+                f"{self.listing.location}/{contents.files[0].path} is in a delete_delta, which may"
+                " hold only bucket files; restore the directory or abort its writer"
+            )
+        partly = self.write_ids.range_valid(name.low, name.high) is not RangeResponse.ALL
+        return VisibleDelta(
+            name,
+            delta.path,
+            contents.files,
+            partly,
+            above,
+            contents.raw,
+            self._compacted(delta),
+            self._versioned(delta),
+            contents.side_files,
+        )
+
+    def _require_whole(self, delta: _Directory[DeltaName]) -> None:
+        """Raises unless the whole delta is visible: insert-only rows have no write ids to test."""
+
+        name = delta.name
+        if name.deletes:
+            raise UnsupportedLayout(
+                f"{self.listing.location}/{delta.path} is a delete_delta, but the table is"
+                " insert-only; move it out of the table"
+            )
+        seen = self.write_ids
+        unseen = name.high > seen.high_watermark or seen.open_between(name.low, name.high)
+        if not self.cleaning and unseen:
+            raise NotEnoughHistory(
+                f"{self.listing.location}/{delta.path} merges write ids that {self.write_ids} does"
+                " not see; read a newer snapshot"
+            )
+
+    def _contents(self, directory: _Directory[_Name]) -> Contents:
+        contents = data_files(
+            self.listing.location, directory.path, directory.files, self.insert_only
+        )
+        self.zero_length += contents.zero_length
+        return contents
+
+    def _compacted(self, directory: _Directory[_Name]) -> bool:
+        formats = self.listing.data_formats
+        return directory.name.visibility > 0 or formats.get(directory.path) == "compacted"
+
+    def _versioned(self, directory: _Directory[_Name]) -> bool:
+        return directory.path in self.listing.versioned
+
+    def _compaction_visible(self, directory: _Directory[_Name]) -> bool:
+        """S18: a compactor's directory is visible only if its transaction is."""
+        txn = directory.name.visibility
+        if txn == 0 or self.txns.is_valid(txn):
+            return True
+        if self.txns.is_aborted(txn):
+            self._abort(directory, f"compaction transaction {txn} aborted", "S18")
+        else:
+            self._hide(
+                directory, f"compaction transaction {txn} is not committed for this snapshot"
+            )
+        return False
+
+    def _require_history(self, unusable: list[_Directory[BaseName]]) -> None:
+        """Raises NotEnoughHistory if none of the compacted or adopted bases is usable (F14, P13).
+
+        The inputs of such a base may be gone, even if an overwrite of a lower write id is unusable
+        too: an error is better than missing rows.
+        """
+        if unusable and not self.cleaning:
+            raise NotEnoughHistory(
+                f"{self.listing.location}: the snapshot {self.write_ids} is older than"
+                f" {unusable[0].path}, and what that base merged may be gone; read a newer snapshot"
+            )
+
+    def _dropped(self) -> str:
+        return f"dropped with the partition at write id {self.floor}"
+
+    def _cover(self, directory: _Directory[_Name], reason: str, rule: str) -> None:
+        self.obsolete.append(Removable(directory.path, reason, rule))
+
+    def _abort(self, directory: _Directory[_Name], reason: str, rule: str) -> None:
+        self.aborted.append(Removable(directory.path, reason, rule))
+
+    def _hide(self, directory: _Directory[_Name], reason: str) -> None:
+        self.invisible.append(Invisible(directory.path, directory.name, reason))
+
+
+def _same_work(first: DeltaName, second: DeltaName) -> bool:
+    """Whether both are the delta and delete_delta of one statement or one compaction."""
+    return (first.low, first.high, first.statement, first.visibility) == (
+        second.low,
+        second.high,
+        second.statement,
+        second.visibility,
+    )

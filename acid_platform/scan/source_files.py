@@ -1,0 +1,330 @@
+"""The files of an entity as a reader opens them: their kind, their rows and their row ids.
+
+File names are not enough: only footers tell whether files of LOAD DATA have ACID columns and how
+many rows original files hold, and only the side file tells how much of a streaming file is
+committed. So a caller reads what `missing_footers` and `side_files` ask for:
+
+    footers = {}
+    while paths := missing_footers(directory, footers):
+        footers |= {path: <footer of location/path> for path in paths}
+    lengths = {path: <last value of the side file> for path, side in side_files(directory)}
+    sources = entity_sources(directory, footers, lengths)
+
+`scan.footers.resolve` does exactly this. All paths in these mappings are relative to the entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from acid_platform.base.errors import CorruptFile
+from acid_platform.layout.file_entries import NO_RANGES, FileEntry, Footer
+from acid_platform.layout.names import (
+    FLUSH_LENGTH_SUFFIX,
+    BaseName,
+    DeltaName,
+    original_bucket,
+    parse_bucket_file,
+)
+from acid_platform.layout.rowids import Bucket
+from acid_platform.layout.value_ranges import ColumnRange, KeyRanges
+from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
+
+
+class SourceKind(Enum):
+    """How the rows of a file are stored."""
+
+    ACID = "acid"
+    """ORC with the six ACID columns; each row stores its key."""
+    RAW = "raw"
+    """ORC without them (original file, LOAD DATA); row keys follow from the position (F15)."""
+    PLAIN = "plain"
+    """A file of an insert-only table, in the table's format; rows have no keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that a snapshot reads, with the tests that its rows need.
+
+    All rows of RAW and PLAIN files have `write_id`; neither kind needs `test_rows` or `above`. The
+    row at position `i` of a RAW file has the key (`write_id`, `bucket`, `first_row_id` + i), the
+    operation 0 and the currentTransaction `write_id`.
+    """
+
+    path: str
+    """Absolute path within the file system."""
+    kind: SourceKind
+    size: int
+    directory: str
+    """Name of the base or delta; empty for an original file."""
+    low: int
+    high: int
+    """The rows were inserted with write ids in low..high, which is 0..N for a base."""
+    number: int | None = None
+    """The bucket number of all rows; None if rows of several buckets may be in the file."""
+    test_rows: bool = False
+    """Keep only rows (or events) whose currentTransaction is valid (S15)."""
+    above: int = -1
+    """Keep only rows with currentTransaction > above (F13)."""
+    length: int | None = None
+    """Committed length in bytes, at which an ORC tail ends (F9); None: the whole file."""
+    write_id: int = 0
+    bucket: int = 0
+    """Bucket property of the rows of a RAW file."""
+    first_row_id: int = 0
+    rows: int | None = None
+    """The row count of a RAW file; of other files only if it is recorded."""
+    positional: bool = False
+    """Whether columns of a RAW file match by position: its names are `_col0`, `_col1`, …"""
+    ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
+    """Bounds of the values of each column, as far as they are recorded."""
+    keys: KeyRanges | None = field(default=None, compare=False)
+    """Recorded bounds of the row keys of an ACID file: all its rows are complete insert events."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySources:
+    """All files of an entity that a snapshot reads, in the order of the selection."""
+
+    location: str
+    inserts: tuple[Source, ...]
+    deletes: tuple[Source, ...]
+    """Files of delete deltas, always ACID. An event counts if its own currentTransaction is valid,
+    whatever `test_rows` says."""
+
+
+def side_files(directory: AcidDirectory) -> tuple[tuple[str, FileEntry], ...]:
+    """(path of a data file, its `_flush_length` file) for the side files that have to be read."""
+    return tuple(
+        (side.path.removesuffix(FLUSH_LENGTH_SUFFIX), side)
+        for source in directory.sources
+        for side in source.side_files
+    )
+
+
+def flush_length(content: bytes) -> int:
+    """The committed length in a side file: its last complete 8-byte big-endian value.
+
+    0 if there is none: nothing of the data file was committed yet, so it is not read (F9).
+    """
+    whole = len(content) // 8 * 8
+    return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
+
+
+def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tuple[str, ...]:
+    """Paths of the files whose footer is needed but neither recorded nor in `known`.
+
+    These are one file of each directory that LOAD DATA may have made, all files of a directory that
+    it did make, and all original files. None are needed for insert-only tables or for directories
+    of an ACID writer.
+    """
+    if directory.insert_only:
+        return ()
+    wanted = [*directory.originals]
+    for source in _inserts(directory):
+        if _undecided(source):
+            first, *others = source.files
+            wanted.append(first)
+            footer = _footer(first, known)
+            if footer is not None and not footer.acid:
+                wanted += others
+    return tuple(entry.path for entry in wanted if _footer(entry, known) is None)
+
+
+def _footer(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer | None:
+    return entry.footer or footers.get(entry.path)
+
+
+def entity_sources(
+    directory: AcidDirectory, footers: Mapping[str, Footer], lengths: Mapping[str, int]
+) -> EntitySources:
+    """The files of `directory` as sources; files with flush length 0 are left out.
+
+    `footers` has all that `missing_footers` asks for; `lengths` maps the data file of each of
+    `side_files` to its flush length. Raises CorruptFile for a directory that mixes files with and
+    without ACID columns, for files without them in a place that LOAD DATA can't write to, for an
+    original file with them, for a file shorter than its flush length, and for overlapping deltas
+    of an insert-only table.
+    """
+    inserts = [*_originals(directory, footers)]
+    for source in _inserts(directory):
+        if directory.insert_only:
+            inserts += _plain(directory, source)
+        elif _undecided(source) and not _known(source.files[0], footers).acid:
+            inserts += _loaded(directory, source, footers)
+        else:
+            inserts += _acid(directory, source, lengths)
+    deletes = [
+        file for source in directory.delete_deltas for file in _acid(directory, source, lengths)
+    ]
+    return EntitySources(directory.location, tuple(inserts), tuple(deletes))
+
+
+def _rows(entry: FileEntry) -> int | None:
+    return entry.footer.rows if entry.footer and entry.footer.rows >= 0 else None
+
+
+def _known(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
+    return entry.footer or footers[entry.path]
+
+
+def _inserts(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
+    if directory.base:
+        yield directory.base
+    yield from directory.inserts
+
+
+def _undecided(source: VisibleBase | VisibleDelta) -> bool:
+    """Whether only a footer can tell if the files have ACID columns.
+
+    Files named `000000_0` may lack them; so may `bucket_N` if LOAD DATA may have put it there, and
+    there is no version file or side file of an ACID writer.
+    """
+    if not source.files or source.side_files:
+        return False
+    return source.raw or (_may_be_loaded(source) and not source.versioned)
+
+
+def _may_be_loaded(source: VisibleBase | VisibleDelta) -> bool:
+    """Whether LOAD DATA may have made it: a `delta_N_N_S` or an overwrite base (F15)."""
+    if source.compacted:
+        return False
+    name = source.name
+    return name.low == name.high if isinstance(name, DeltaName) else name.write_id >= 0
+
+
+def _span(source: VisibleBase | VisibleDelta) -> tuple[int, int]:
+    name = source.name
+    return (0, max(name.write_id, 0)) if isinstance(name, BaseName) else (name.low, name.high)
+
+
+def _number(entry: FileEntry) -> int | None:
+    parsed = parse_bucket_file(entry.name)
+    return parsed.bucket if parsed else original_bucket(entry.name)
+
+
+def _acid(
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
+) -> Iterator[Source]:
+    low, high = _span(source)
+    # Hive's query-based compaction may have put rows of several buckets into one file.
+    one_bucket = isinstance(source.name, DeltaName) and low == high and not source.compacted
+    for entry in source.files:
+        path = f"{directory.location}/{entry.path}"
+        length = lengths.get(entry.path, entry.length)
+        if length == 0:
+            continue
+        if length is not None and length > entry.size:
+            raise CorruptFile(
+                f"{path} has {entry.size} bytes, but its {FLUSH_LENGTH_SUFFIX} file records"
+                f" {length} committed bytes; restore the file"
+            )
+        yield Source(
+            path,
+            SourceKind.ACID,
+            entry.size,
+            source.directory,
+            low,
+            high,
+            _number(entry) if one_bucket else None,
+            source.test_rows,
+            source.above,
+            length,
+            rows=_rows(entry),
+            ranges=entry.ranges,
+            keys=entry.keys,
+        )
+
+
+def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iterator[Source]:
+    low, high = _span(source)
+    if source.above >= 0:
+        raise CorruptFile(
+            f"{directory.location}/{source.directory} holds rows that an earlier base or delta also"
+            " holds, and rows of an insert-only table have no keys to tell; remove one of the two"
+        )
+    for entry in source.files:
+        yield Source(
+            f"{directory.location}/{entry.path}",
+            SourceKind.PLAIN,
+            entry.size,
+            source.directory,
+            low,
+            high,
+            write_id=high,
+            rows=_rows(entry),
+            ranges=entry.ranges,
+        )
+
+
+def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Iterator[Source]:
+    if directory.insert_only:
+        for entry in directory.originals:
+            yield Source(
+                f"{directory.location}/{entry.path}",
+                SourceKind.PLAIN,
+                entry.size,
+                "",
+                0,
+                0,
+                rows=_rows(entry),
+                ranges=entry.ranges,
+            )
+    else:
+        yield from _numbered(directory, "", directory.originals, footers, 0, 0)
+
+
+def _loaded(
+    directory: AcidDirectory, source: VisibleBase | VisibleDelta, footers: Mapping[str, Footer]
+) -> Iterator[Source]:
+    name = source.name
+    if not _may_be_loaded(source):
+        raise CorruptFile(
+            f"{directory.location}/{source.files[0].path} lacks the ACID columns, but LOAD DATA"
+            f" can't have put it into {source.directory}; restore the directory"
+        )
+    if isinstance(name, DeltaName):
+        write_id, statement = name.high, name.statement or 0
+    else:
+        write_id, statement = name.write_id, 0
+    yield from _numbered(directory, source.directory, source.files, footers, write_id, statement)
+
+
+def _numbered(
+    directory: AcidDirectory,
+    where: str,
+    files: Sequence[FileEntry],
+    footers: Mapping[str, Footer],
+    write_id: int,
+    statement: int,
+) -> Iterator[Source]:
+    """RAW sources; rowIds count on across the files of a bucket, which are sorted by path."""
+    rows: dict[int, int] = {}
+    for entry in files:
+        path = f"{directory.location}/{entry.path}"
+        number = _number(entry)
+        footer = _known(entry, footers)
+        if number is None or footer.acid:
+            raise CorruptFile(
+                f"{path} has ACID columns, but is among files without them; restore"
+                f" {directory.location}/{where or 'and its base and deltas'}"
+            )
+        first = rows.get(number, 0)
+        rows[number] = first + footer.rows
+        yield Source(
+            path,
+            SourceKind.RAW,
+            entry.size,
+            where,
+            write_id,
+            write_id,
+            number,
+            write_id=write_id,
+            bucket=Bucket(number, statement).property,
+            first_row_id=first,
+            rows=footer.rows,
+            positional=footer.positional,
+            ranges=entry.ranges,
+        )

@@ -1,0 +1,114 @@
+"""Decides what a read covers: prunes partitions, then selects the directories of each (P26).
+
+The files are those that the metastore recorded for the snapshot. Both lists must be taken before
+the files are requested: then a compaction that commits in between is invisible, and its inputs
+still exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from acid_platform.base.errors import CorruptFile
+from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.file_entries import EntityListing
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.types import Column
+from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.source_files import EntitySources
+from acid_platform.storage.files import Files
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+Listings = Callable[[Sequence[str]], list[EntityListing]]
+"""Returns the files of the given partitions, in order; '' is an unpartitioned table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """What a scan needs to know about a table; `partitions` maps names to floor write ids (P22)."""
+
+    name: str
+    files: Files
+    path: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    partitions: Mapping[str, tuple[int, ...]]
+    listings: Listings
+    """Returns the files that commits recorded (P26)."""
+    floor: int = 0
+    insert_only: bool = False
+    """Whether files are in the table's own format, without ACID columns (F17)."""
+    format: FileFormat = ORC
+    buckets: Bucketing | None = None
+
+    def values(self, partition: str) -> tuple[str | None, ...]:
+        """The values of a partition's columns, in order.
+
+        Raises CorruptFile if the partition does not have the table's partition columns.
+        """
+        if not self.partition_columns:
+            return ()
+        values = parse_partition(partition, [column.name for column in self.partition_columns])
+        if values is None:
+            raise CorruptFile(
+                f"{self.path}/{partition} does not have the partition columns of {self.name}; move"
+                " it away, or drop the partition"
+            )
+        return values
+
+    def place(self, partition: str) -> str:
+        """The path of a partition's directory; the table's path for ''."""
+        return f"{self.path}/{partition}".rstrip("/")
+
+
+def select_entities(
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    where: str | None = None,
+    only: str | None = None,
+) -> dict[str, AcidDirectory]:
+    """What the snapshot sees of each partition that may match `where`; '' if unpartitioned.
+
+    `only` restricts it to one partition. Raises InvalidExpression, NotEnoughHistory, MalformedName,
+    UnsupportedLayout, CorruptFile.
+    """
+    names = [
+        name
+        for name in (sorted(table.partitions) if table.partition_columns else [""])
+        if only in (None, name) and _may_match(where, table, name)
+    ]
+    listings = table.listings(names)
+    return {
+        name: select(
+            listing,
+            write_ids,
+            txns,
+            floor=highest_floor(write_ids, table.floor, *table.partitions.get(name, ())),
+            insert_only=table.insert_only,
+        )
+        for name, listing in zip(names, listings, strict=True)
+    }
+
+
+def pruning(
+    where: str | None, columns: Sequence[Column]
+) -> Callable[[EntitySources], EntitySources]:
+    """Drops the files of an entity in which no row can satisfy `where`; see file_pruning."""
+    if where is None:
+        return lambda sources: sources
+    from acid_platform.scan.file_pruning import pruned  # its parser takes long to import
+
+    return lambda sources: pruned(sources, where, columns)
+
+
+def _may_match(where: str | None, table: TableLayout, partition: str) -> bool:
+    """Raises CorruptFile if the partition does not have the table's partition columns."""
+    values = table.values(partition)
+    if where is None:
+        return True
+    from acid_platform.predicates.analysis import may_match
+
+    return may_match(where, table.partition_columns, values)

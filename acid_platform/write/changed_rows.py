@@ -1,0 +1,168 @@
+"""The rows that delete events name, as runs that a commit can send to the metastore (P38)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from acid_platform.layout import schema
+from acid_platform.layout.recorded_files import Contents
+from acid_platform.orc.reader import read_batches, reading
+from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.files import Files
+from acid_platform.transactions.row_sets import RowSet
+
+_MOST_RUNS = 1 << 20
+"""While files are read, no more runs than this are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows of one entity: runs of consecutive rowIds, sorted by bucket property, write id, rowId.
+
+    Each field but the last is an int64 array (n,). `exact` is False once rows between runs were
+    added to shorten it.
+    """
+
+    buckets: np.ndarray
+    write_ids: np.ndarray
+    firsts: np.ndarray
+    lasts: np.ndarray
+    exact: bool = True
+
+    @classmethod
+    def of(cls, write_ids: np.ndarray, buckets: np.ndarray, row_ids: np.ndarray) -> ChangedRows:
+        """The rows with these keys, arrays (n,) in any order."""
+        keys = [np.asarray(part, np.int64) for part in (buckets, write_ids, row_ids)]
+        if not len(keys[2]):
+            return NO_ROWS
+        # The rows of a file are in order already, so most of them become few runs here.
+        starts = np.flatnonzero(_breaks(keys[0], keys[1], keys[2], keys[2]))
+        firsts, lasts = keys[2][starts], keys[2][np.append(starts[1:], len(keys[2])) - 1]
+        return _joined(keys[0][starts], keys[1][starts], firsts, lasts, True)
+
+    @classmethod
+    def union(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
+        every = [NO_ROWS, *parts]
+        return _joined(
+            np.concatenate([part.buckets for part in every]),
+            np.concatenate([part.write_ids for part in every]),
+            np.concatenate([part.firsts for part in every]),
+            np.concatenate([part.lasts for part in every]),
+            all(part.exact for part in every),
+        )
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    def shortened(self, runs: int) -> ChangedRows | None:
+        """At most so many runs: the smallest gaps are filled; None if there are too many groups.
+
+        A group has one bucket property and one write id.
+        """
+        if len(self) <= runs:
+            return self
+        news = _groups_begin(self.buckets, self.write_ids)
+        groups = int(news.sum())
+        if groups > runs:
+            return None
+        gaps = np.where(news, np.iinfo(np.int64).max, self.firsts - np.roll(self.lasts, 1))
+        kept = np.sort(np.argpartition(-gaps, runs - 1)[:runs])
+        lasts = self.lasts[np.append(kept[1:], len(self)) - 1]
+        return ChangedRows(
+            self.buckets[kept], self.write_ids[kept], self.firsts[kept], lasts, False
+        )
+
+    def row_set(self, limit: int) -> RowSet | None:
+        """The set as text of at most `limit` bytes, shortened if need be; None if that fails."""
+        if not limit:
+            return None
+        rows = self.shortened(max(limit // 2, 1))  # a run takes two bytes at least
+        while rows is not None:
+            text = rows._text()
+            if len(text) <= limit:
+                return RowSet(text)
+            rows = rows.shortened(int(len(rows) * min(limit / len(text), 0.9)))
+        return None
+
+    def _text(self) -> str:
+        parts: list[str] = []
+        starts = np.flatnonzero(_groups_begin(self.buckets, self.write_ids))
+        before = None
+        for start, end in pairwise([*starts, len(self)]):
+            bucket, firsts = int(self.buckets[start]), self.firsts[start:end]
+            steps = np.diff(firsts, prepend=0).tolist()
+            lengths = self.lasts[start:end] - firsts + 1
+            if bucket != before:
+                parts.append(f"{' ' if parts else ''}{bucket}@")
+            else:
+                parts.append(";")
+            parts.append(f"{self.write_ids[start]}:{','.join(map(str, steps))}")
+            if (lengths != 1).any():
+                parts.append("/" + ",".join(map(str, lengths.tolist())))
+            before = bucket
+        return ("" if self.exact else "~") + "".join(parts)
+
+
+_NONE = np.empty(0, np.int64)
+NO_ROWS = ChangedRows(_NONE, _NONE, _NONE, _NONE)
+
+
+def deleted_rows(files: Files, directory: str, contents: Contents) -> ChangedRows:
+    """The rows that the delete events of a published directory name; reads its files.
+
+    Raises CorruptFile.
+    """
+    found = NO_ROWS
+    for entry in contents.files:
+        for part in _read(files, f"{directory}/{entry.path}"):
+            found = ChangedRows.union([found, part])
+            if len(found) > _MOST_RUNS:
+                found = found.shortened(_MOST_RUNS // 2) or found
+    return found
+
+
+def _read(files: Files, path: str) -> Iterator[ChangedRows]:
+    with reading(path):
+        for batch in read_batches(files, path, None, schema.ACID_COLUMNS[1:4]):
+            yield ChangedRows.of(*(values_of(column) for column in batch.columns))
+
+
+def _groups_begin(buckets: np.ndarray, write_ids: np.ndarray) -> np.ndarray:
+    """Mask (n,): another bucket or write id than before."""
+    begins = np.ones(len(buckets), bool)
+    begins[1:] = (buckets[1:] != buckets[:-1]) | (write_ids[1:] != write_ids[:-1])
+    return begins
+
+
+def _breaks(
+    buckets: np.ndarray, write_ids: np.ndarray, firsts: np.ndarray, lasts: np.ndarray
+) -> np.ndarray:
+    """Mask (n,): a run does not follow at once on the run before."""
+    breaks = _groups_begin(buckets, write_ids)
+    breaks[1:] |= firsts[1:] != lasts[:-1] + 1
+    return breaks
+
+
+def _joined(
+    buckets: np.ndarray, write_ids: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, exact: bool
+) -> ChangedRows:
+    """Sorts runs, and joins those that touch or overlap."""
+    order = np.lexsort((firsts, write_ids, buckets))
+    buckets, write_ids, firsts, lasts = (
+        part[order] for part in (buckets, write_ids, firsts, lasts)
+    )
+    if not len(firsts):
+        return ChangedRows(buckets, write_ids, firsts, lasts, exact)
+    begins = _groups_begin(buckets, write_ids)
+    # The highest row so far in each group: runs of one statement never overlap, but sets may.
+    group = np.cumsum(begins)
+    span = int(lasts.max()) + 2
+    reach = np.maximum.accumulate(lasts + group * span) - group * span
+    begins[1:] |= firsts[1:] > reach[:-1] + 1
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(firsts)) - 1
+    return ChangedRows(buckets[starts], write_ids[starts], firsts[starts], reach[ends], exact)

@@ -1,0 +1,58 @@
+"""The empty data file of an emptied entity, for engines that find directories by their files (P32).
+
+Trino ignores a base without a data file and would show the rows that the base replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyarrow import orc, parquet
+
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.layout.names import BucketFile
+from acid_platform.layout.recorded_files import NOTHING, Contents
+from acid_platform.layout.types import Column
+from acid_platform.orc.reader import finish_plain_file
+from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
+from acid_platform.write.file_records import recorded_file
+
+FIRST_PLAIN = "000000_0"
+"""Hive's name for the first file of an insert-only table."""
+
+
+def write_empty_file(
+    files: Files,
+    directory: str,
+    columns: Sequence[Column],
+    compression: str,
+    plain: FileFormat | None,
+) -> Contents:
+    """Write a data file without rows into `directory`; returns its record (P26).
+
+    `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
+    no file: without rows it would have no bytes, or need a writer of its own.
+    """
+    name = str(BucketFile(0)) if plain is None else FIRST_PLAIN
+    path = f"{directory}/{name}"
+    fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    match plain.name if plain else "acid":
+        case "acid":
+            codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
+            AcidWriter(
+                partial(files.system.open_output_stream, path), path, columns, codec, always=True
+            ).close()
+        case "orc":
+            with files.system.open_output_stream(path) as stream:
+                orc.write_table(fields.empty_table(), stream)
+            finish_plain_file(files, path, columns)
+        case "parquet":
+            with files.system.open_output_stream(path) as stream:
+                parquet.write_table(fields.empty_table(), stream)
+        case _:
+            return NOTHING
+    return Contents((recorded_file(files, path, name, plain or ORC),))

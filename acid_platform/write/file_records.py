@@ -1,0 +1,60 @@
+"""Records of finished data files, from which readers take what to open (P26)."""
+
+from __future__ import annotations
+
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.formats import ORC, FileFormat
+from acid_platform.orc.ranges import column_ranges, key_ranges
+from acid_platform.orc.reader import open_strange_orc, reading
+from acid_platform.orc.tail import footer_of
+from acid_platform.orc.writer import AcidWriter, OrcWriter
+from acid_platform.scan.footers import is_acid, is_positional
+from acid_platform.scan.row_counts import count_rows
+from acid_platform.storage.files import Files
+
+
+def recorded_file(
+    files: Files,
+    path: str,
+    name: str,
+    stored: FileFormat = ORC,
+    deletes: bool = False,
+    rows: int | None = None,
+    length: int | None = None,
+) -> FileEntry:
+    """The record of the file at `path` under the relative path `name`; reads its footer.
+
+    `deletes`: the file holds delete events, whose columns have no values. `rows` is the row count
+    if the format can't be counted here; `length` is the committed length of a streaming writer's
+    file. Raises CorruptFile, UnsupportedLayout.
+    """
+    with reading(path):
+        size = int(files.system.get_file_info(path).size)
+        if length == 0:
+            return FileEntry(name, size, Footer(0, True), 0)
+        if stored.name != "orc":
+            counted = count_rows(files, path, stored) if rows is None else rows
+            return FileEntry(name, size, Footer(counted, False))
+        file = open_strange_orc(files, path, length)
+        names = list(file.schema.names)
+        acid = is_acid(names)
+        footer = Footer(int(file.nrows), acid, is_positional(names))
+        if deletes or footer.positional:
+            return FileEntry(name, size, footer, length)
+        described = footer_of(file.reader.serialized_file_tail())
+        keys = key_ranges(described) if acid else None
+        return FileEntry(name, size, footer, length, column_ranges(described, acid), keys)
+
+
+def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> FileEntry:
+    """The record of the file that `writer` has closed, equal to that of `recorded_file`.
+
+    Nothing is read: the writer has counted the rows and knows its footer.
+    """
+    acid = isinstance(writer, AcidWriter)
+    footer = Footer(writer.rows, acid)
+    if deletes:
+        return FileEntry(name, writer.size, footer)
+    keys = key_ranges(writer.footer) if acid else None
+    ranges = column_ranges(writer.footer, acid)
+    return FileEntry(name, writer.size, footer, None, ranges, keys)
