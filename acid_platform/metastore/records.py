@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from acid_platform.compaction.decision import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
-from acid_platform.layout.names import BaseName, DeltaName, parse_directory
+from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
@@ -256,26 +256,10 @@ class EntityDirectory:
     def as_obsolete(self) -> EntityDirectory:
         return replace(self, obsolete=True)
 
-    def shadows(self, other: EntityDirectory) -> bool:
-        """Whether this directory makes `other` obsolete, by the rules of `scan.selection`.
-
-        A compaction replaces both deltas and delete_deltas, even if it wrote only one of the two:
-        rows that were deleted by the same write id leave no delta.
-        """
-        if self.name == other.name:
-            return False
-        if self.base:
-            return other.high <= self.high
-        if not self.low <= other.low <= other.high <= self.high:
-            return False
-        mine, theirs = (parse_directory(directory.name) for directory in (self, other))
-        if not isinstance(mine, DeltaName) or not isinstance(theirs, DeltaName):
-            return False
-        if (mine.low, mine.high) != (theirs.low, theirs.high):
-            return True
-        # The statements of one write are equals; only a compaction of them replaces them.
-        newer = theirs.statement is not None or mine.visibility > theirs.visibility
-        return mine.statement is None and newer
+    @property
+    def acid_name(self) -> AcidName | None:
+        """What `scan.shadowing` compares; None for the original files."""
+        return parse_directory(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from acid_platform.layout.names import (
     parse_directory,
 )
 from acid_platform.scan.data_files import Contents, data_files
+from acid_platform.scan.shadowing import base_order, shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
 _Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
@@ -286,12 +287,7 @@ class _Selection:
         # If two compactions of the same range finished, the later is read, as for deltas (F12).
         *losers, best = sorted(
             above_floor,
-            key=lambda base: (
-                base.name.write_id,
-                self._compacted(base),
-                base.name.visibility,
-                base.path,
-            ),
+            key=lambda base: (*base_order(base.name), self._compacted(base), base.path),
         )
         for loser in losers:
             self._cover(loser, f"older than {best.path}", "C46")
@@ -338,22 +334,18 @@ class _Selection:
         selected: list[VisibleDelta] = []
         current = max(base.name.write_id if base else 0, self.floor)
         below = current
-        cover, rule = (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
-        last_statement: int | None = None
+        widest: AcidName | None = base.name if base else None
+        reason, rule = (f"within {base.directory}", "C46") if base else (self._dropped(), "P22")
         for delta in self._visible_deltas(directories):
             name = delta.name
             if name.high > current:
                 if self.write_ids.range_valid(current + 1, name.high) is RangeResponse.NONE:
                     self._hide(delta, f"adds no visible write id above {current}")
                     continue
-                below, current, last_statement = current, name.high, name.statement
-                cover, rule = f"within {delta.path}", "C46"
-            elif not (
-                # Another statement of the same transaction, or the delta's delete_delta.
-                (name.high == current and last_statement is not None)
-                or (selected and _same_work(name, selected[-1].name))
-            ):
-                self._cover(delta, cover, rule)
+                below, current, widest = current, name.high, name
+                reason, rule = f"within {delta.path}", "C46"
+            elif widest is None or shadows(widest, name):
+                self._cover(delta, reason, rule)
                 continue
             # The base or an earlier delta also holds the rows at or below `below` (F13).
             straddles = name.low <= below and not name.deletes
@@ -481,13 +473,3 @@ class _Selection:
 
     def _hide(self, directory: _Directory[_Name], reason: str) -> None:
         self.invisible.append(Invisible(directory.path, directory.name, reason))
-
-
-def _same_work(first: DeltaName, second: DeltaName) -> bool:
-    """Whether both are the delta and delete_delta of one statement or one compaction."""
-    return (first.low, first.high, first.statement, first.visibility) == (
-        second.low,
-        second.high,
-        second.statement,
-        second.visibility,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.rule_book.rule import Group, Rule
 
 _NAMES = ("layout.names",)
-_SELECTION = ("scan.selection",)
+_SELECTION = ("scan.selection", "scan.shadowing")
 
 GROUP = Group(
     "F",

@@ -16,12 +16,10 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.records import (
     CleaningTask,
     CompactionTask,
-    EntityDirectory,
     LockRequest,
-    WriteReport,
 )
 from acid_platform.scan.selection import highest_floor
-from acid_platform.transactions import Operation, TxnType, ValidTxnList
+from acid_platform.transactions import TxnType, ValidTxnList
 from tests.metastore.world import DELETE, INSERT, E, R, World
 
 SECOND = 1000
@@ -612,24 +610,3 @@ def test_P4_nothing_is_forgotten_while_a_dropped_partition_may_be_read() -> None
     world.clean(world.ready()[0])
     world.tick(61_000)
     assert world.state.table("t").aborted == set()
-
-
-def test_C46_a_compaction_that_leaves_no_inserts_replaces_them_too() -> None:
-    """Write id 10 deleted its own rows: the compaction leaves no delta and replaces the old one."""
-
-    def known(name: str) -> EntityDirectory:
-        return EntityDirectory.of(WriteReport("db.t", None, Operation.COMPACT, name, 1, 1, 1), 19)
-
-    alone = known("delete_delta_0000010_0000010_v0000019")
-    twin = known("delta_0000010_0000010_v0000019")
-    for name in (
-        "delta_0000010_0000010_0000",
-        "delete_delta_0000010_0000010_0001",
-        "delta_0000010_0000010_v0000015",
-    ):
-        assert alone.shadows(known(name)) and not known(name).shadows(alone)
-    assert not alone.shadows(twin) and not twin.shadows(alone)
-    wide = known("delete_delta_0000005_0000010_v0000020")
-    assert wide.shadows(twin) and wide.shadows(alone)
-    for name in ("delta_0000011_0000011_0000", "delta_0000004_0000005_v0000003"):
-        assert not wide.shadows(known(name))

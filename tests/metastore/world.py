@@ -19,6 +19,7 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
+from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,
@@ -297,7 +298,7 @@ class World:
             more["gone"] = [
                 directory.name
                 for directory in known
-                if any(other.shadows(directory) for other in seen)
+                if any(shadows(other.acid_name, directory.acid_name) for other in seen)
             ]
         return self.call(
             op,

@@ -12,6 +12,7 @@ from acid_platform import AcidError
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, txns
 from tests.strategies import MAX_ID, entity_listings, txn_lists, write_id_lists
@@ -224,3 +225,19 @@ def test_P22_the_tables_floor_counts_for_snapshots_before_a_partitions_drop() ->
     lists = {high: ValidWriteIdList.of("db.t", high) for high in (2, 5, 9)}
     assert [highest_floor(lists[high], 7, 3) for high in (2, 5, 9)] == [0, 3, 7]
     assert highest_floor(lists[9], 0, 0) == 0
+
+
+@given(entity_listings())
+def test_C46_what_is_obsolete_is_what_another_directory_shadows(found: EntityListing) -> None:
+    """The metastore compares directories in pairs, and readers and the Cleaner sweep over them."""
+    seen = select(found, EVERYTHING, ValidTxnList.everything())
+    names = [parse_directory(child) for child in found.directories]
+    shadowed = {
+        child
+        for child in found.directories
+        if any(shadows(other, parse_directory(child)) for other in names)
+    }
+    originals = {file.path for file in found.files if "/" not in file.path}
+    if any(shadows(other, None) for other in names):
+        shadowed |= originals
+    assert {removable.path for removable in seen.obsolete} == shadowed

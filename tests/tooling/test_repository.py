@@ -228,7 +228,7 @@ ALLOWED_IMPORTS = {
     "metastore/b.py": "import duckdb, time",
     # A standby is a client of its primary.
     "metastore/server/b.py": "import acid_platform.metastore.client",
-    "storage/b.py": "import pyorc",
+    "orc/b.py": "import pyorc",
     "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.metastore",
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
     "cli/gateway.py": "import acid_platform.gateway.b",
@@ -245,14 +245,16 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
         "base",
         "layout",
         "transactions",
-        "snapshot",
+        "scan",
+        "write",
+        "predicates",
+        "orc",
         "compaction",
         "metastore",
         "storage",
         "metastore/rules",
         "metastore/server",
         "metastore/client",
-        "reading",
         "tables",
         "engine",
         "engine/spark",
@@ -277,6 +279,10 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
                 place = directory.joinpath(*container.split("."), name)
                 if not place.exists():
                     place.with_suffix(".py").touch()
+        for name in contract.get("source_modules", ()):
+            place = directory.joinpath(*name.split("."))
+            if not place.exists():
+                place.with_suffix(".py").touch()
     for name, text in imports.items():
         (package / name).write_text(text + "\n")
     shutil.copy(ROOT / "pyproject.toml", directory)

@@ -21,6 +21,7 @@ from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import Operation
 
 _R = CompactionState.READY_FOR_CLEANING
@@ -199,7 +200,7 @@ def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
     return [
         directory.name
         for directory in known.values()
-        if any(other.shadows(directory) for other in seen)
+        if any(shadows(other.acid_name, directory.acid_name) for other in seen)
     ]
 
 

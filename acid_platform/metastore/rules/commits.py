@@ -53,6 +53,7 @@ from acid_platform.metastore.rules.state import (
 from acid_platform.metastore.rules.tables import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed as WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
@@ -366,11 +367,16 @@ def place(
         state.unrecorded.add(entity)
     known = state.directories.setdefault(entity, {})
     # A new delta cannot replace directories that lie wholly below it.
-    near = [directory for directory in known.values() if new.base or directory.high >= new.low]
+    name = new.acid_name
+    near = [
+        directory
+        for directory in known.values()
+        if not directory.obsolete and (new.base or directory.high >= new.low)
+    ]
     for other in near:
-        if new.shadows(other):
+        if shadows(name, other.acid_name):
             known[other.name] = other.as_obsolete()
-        elif other.shadows(new) and not other.obsolete:
+        elif shadows(other.acid_name, name):
             new = new.as_obsolete()
     known[new.name] = new
 

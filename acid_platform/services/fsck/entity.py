@@ -20,6 +20,7 @@ from acid_platform.layout.recorded_files import Contents
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.shadowing import shadows
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
@@ -173,11 +174,12 @@ class EntityLook:
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Yields directories that are needed but not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
+        names = [directory.acid_name for directory in self.known.values()]
         for name, directory in sorted(self.known.items()):
             needed = (
                 not directory.obsolete
                 and directory.high > max(self.floors, default=0)
-                and not any(other.shadows(directory) for other in self.known.values())
+                and not any(shadows(other, directory.acid_name) for other in names)
             )
             if needed and name not in there and (name or directory.files):
                 where = (
