@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, Cell, Edit
+from tests.simulation.mutations import MUTATIONS, Cell, Faulty
 from tests.simulation.simulator import Failure, Simulation
 
 SEEDS, STEPS = 60, 1500
 """At most 90,000 steps; nearly all are caught within the first few hundred."""
 
 
-def caught(mutation: Edit | Cell) -> tuple[int, Failure] | None:
+def caught(mutation: Faulty | Cell) -> tuple[int, Failure] | None:
     """The number of steps until the failure, and the failure; None if there is none."""
     done = 0
     with mutation.applied():
@@ -41,13 +41,12 @@ def breaking() -> list[Any]:
 
 
 @pytest.mark.parametrize("mutation", breaking())
-def test_a_broken_rule_is_caught(mutation: Edit | Cell) -> None:
+def test_a_broken_rule_is_caught(mutation: Faulty | Cell) -> None:
     found = caught(mutation)
     assert found is not None, f"{mutation.rule} broken ({mutation.what}), and nobody noticed"
 
 
-def test_the_list_is_long_and_names_each_rule_once_per_way_of_breaking_it() -> None:
-    assert len(MUTATIONS) >= 12
+def test_each_way_of_breaking_a_rule_is_listed_once() -> None:
     assert len({(mutation.rule, mutation.what) for mutation in MUTATIONS}) == len(MUTATIONS)
 
 
