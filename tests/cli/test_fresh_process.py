@@ -1,4 +1,4 @@
-"""What a fresh process imports (issue 17): nothing heavy that its command does not need.
+"""What a fresh process imports: nothing heavy that its command does not need.
 
 pyspark and py4j can't even be imported in these processes.
 """

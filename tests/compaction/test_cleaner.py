@@ -85,7 +85,6 @@ def test_C45_what_is_not_visible_to_all_covers_nothing() -> None:
 
 
 def test_C46_S18_the_output_of_an_aborted_compaction_goes_its_inputs_stay() -> None:
-    """Case 17."""
     plan = cleaning("b3v20 d1 d2", "3:M::", 3, ABORTED, x="20 aborted")
     assert [(removal.path, removal.rule) for removal in plan.removals] == [
         (names("b3v20")[0], "S18")
@@ -123,7 +122,6 @@ def test_C46_nothing_above_the_highest_write_id_even_if_the_list_was_not_cut(fou
 
 
 def test_C47_done_when_a_second_listing_shows_nothing_obsolete() -> None:
-    """Case 28."""
     assert not cleaning("b3v20 d1", "3:M::", 3).done
     assert cleaning("b3v20", "3:M::", 3).done
     assert cleaning("b3v20 d4", "4:M::", 3).done
@@ -133,7 +131,7 @@ def test_C47_done_when_a_second_listing_shows_nothing_obsolete() -> None:
 
 
 def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
-    """Case 24: delta_1_10 with 4 aborted, until a compaction rewrote it."""
+    """delta_1_10 with 4 aborted, until a compaction rewrote it."""
     batch = "delta_0000001_0000010"
     plan = cleaning(batch, "10:M::4", 10, ABORTED)
     assert plan.removals == ()
@@ -173,7 +171,7 @@ def test_C49_C53_which_aborted_write_ids_may_be_forgotten(
 
 
 def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
-    """Case 25: the obsolete base elsewhere is untouched."""
+    """The obsolete base elsewhere is untouched."""
     found = "b2 b5 d3 d7"
     plan = cleaning(found, "7:M::7", 7, DYNAMIC)
     assert removed(plan) == set(names("d7"))

@@ -58,15 +58,15 @@ def size(
 @pytest.mark.parametrize(
     ("entity", "expected"),
     [
-        # Case 1, C15, C21: exactly 10 % is not more than 10 %.
+        # C15, C21: exactly 10 % is not more than 10 %.
         (size(base=100_000, deltas=10_000, directories=1), (None, "C17")),
         (size(base=100_000, deltas=10_100, directories=1), (MAJOR, "C15")),
         (size(base=100_000, deltas=10_001, directories=1), (MAJOR, "C15")),
         (size(base=30, deltas=3, directories=1), (None, "C17")),
-        # Case 2, C17, C20: 10 directories are not more than 10.
+        # C17, C20: 10 directories are not more than 10.
         (size(base=10**9, deltas=100, directories=10), (None, "C17")),
         (size(base=10**9, deltas=100, directories=11), (MINOR, "C20")),
-        # Case 3, C14, C18.
+        # C14, C18.
         (size(deltas=100, directories=11), (MAJOR, "C18")),
         (size(deltas=100, directories=10), (None, "C17")),
         (size(originals=1000, deltas=100, directories=1), (None, "C17")),
@@ -76,7 +76,7 @@ def size(
         (size(base=1000, originals=10**9, deltas=101, directories=1), (MAJOR, "C15")),
         # A truncated base has no bytes: as good as none.
         (size(has_base=True, deltas=100, directories=11), (MAJOR, "C18")),
-        # Case 4, C16.
+        # C16.
         (size(base=1000, obsolete_base=True), (MAJOR, "C16")),
         (size(base=1000, deltas=1, directories=1, obsolete_base=True), (None, "C17")),
         # C21: an empty table.
@@ -108,7 +108,7 @@ def test_C19_minor_not_possible() -> None:
 def test_C2_C11_many_aborts(
     count: int, by_cleaner: bool, expected: tuple[CompactionKind | None, str]
 ) -> None:
-    """Case 8; C50: in cleaner mode nothing is enqueued."""
+    """C50: in cleaner mode nothing is enqueued."""
     thresholds = replace(DEFAULT, aborts_by_cleaner=by_cleaner)
     assert answer(check(Candidate(size(), aborted_txns=count), thresholds)) == expected
 
@@ -160,7 +160,6 @@ def test_C11_comes_before_C12_before_the_sizes() -> None:
     ],
 )
 def test_C5_no_auto_compaction(properties: dict[str, str], expected: bool) -> None:
-    """Case 7."""
     off = no_auto_compaction(properties)
     assert off is expected
     assert answer(decide(Candidate(DUE, no_auto=off), DEFAULT)) == (
@@ -170,7 +169,7 @@ def test_C5_no_auto_compaction(properties: dict[str, str], expected: bool) -> No
 
 @pytest.mark.parametrize("state", list(CompactionState))
 def test_C6_only_waiting_and_working_rows_block(state: CompactionState) -> None:
-    """Case 10: ready for cleaning does not."""
+    """Ready for cleaning does not."""
     blocks = state in (CompactionState.INITIATED, CompactionState.WORKING)
     assert answer(decide(Candidate(DUE, queue_state=state), DEFAULT)) == (
         (None, "C6") if blocks else (MAJOR, "C15")
@@ -178,7 +177,7 @@ def test_C6_only_waiting_and_working_rows_block(state: CompactionState) -> None:
 
 
 def test_C7_insert_only() -> None:
-    """Case 35: eleven deltas with a base are MINOR, unless insert-only compaction is off."""
+    """Eleven deltas with a base are MINOR, unless insert-only compaction is off."""
     candidate = Candidate(size(base=10**9, deltas=100, directories=11), insert_only=True)
     off = replace(DEFAULT, compact_insert_only=False)
     assert answer(decide(candidate, DEFAULT)) == (MINOR, "C20")
@@ -187,7 +186,6 @@ def test_C7_insert_only() -> None:
 
 
 def test_C8_partitioned_table_without_partition() -> None:
-    """Case 9."""
     candidate = Candidate(DUE, needs_partition=True, oldest_abort_age_ms=13 * HOUR)
     assert answer(decide(candidate, DEFAULT)) == (None, "C8")
     in_charge = replace(DEFAULT, aborts_by_cleaner=False)
@@ -226,7 +224,7 @@ FAILED, DONE, REFUSED, SKIPPED = (
 def test_C9_too_many_failures(
     states: tuple[CompactionState, ...], ages: tuple[int, ...], blocked: bool
 ) -> None:
-    """Case 11; the retry time counts from the newest failed request."""
+    """The retry time counts from the newest failed request."""
     history = tuple(PastCompaction(*pair) for pair in zip(states, ages, strict=True))
     decision = decide(Candidate(DUE, history=history), DEFAULT)
     assert answer(decision) == ((None, "C9") if blocked else (MAJOR, "C15"))
@@ -280,7 +278,6 @@ def test_C22_defaults_are_those_of_the_registry() -> None:
 
 
 def test_C22_table_properties_win_on_their_table_only() -> None:
-    """Case 5."""
     settings: dict[str, str | float] = {NUM: "20", PCT: 0.5}
     own = Thresholds.for_table({PROPERTY + NUM: "3", PROPERTY + PCT: "0.01"}, settings)
     assert (own.delta_num, own.delta_pct) == (3, 0.01)
@@ -352,7 +349,7 @@ def live(text: str) -> list[LiveDirectory]:
     ("found", "w", "expected"),
     [
         ("d1=5 D1=3 d2=7", "2:M::", size(deltas=15, directories=3)),
-        # Case 6: open write id 5 among 1 to 12.
+        # Write id 5 is open among 1 to 12.
         ("d1=1 d4=1 d5=1 d6=1 d12=1", "12:5:5:", size(deltas=2, directories=2)),
         ("d1-8v20=1 d2=1", "12:5:5:", size(deltas=1, directories=1)),
         ("d1=1 d2=1", "2:M::2", size(deltas=1, directories=1)),

@@ -79,7 +79,6 @@ def files(directory: str, *buckets: str) -> list[FileEntry]:
     ],
 )
 def test_C29_major(found: str, runs: bool) -> None:
-    """Case 14."""
     result = outcome(found, "9:M::", MAJOR)
     assert isinstance(result, CompactionPlan) is runs
     if isinstance(result, NothingToDo):
@@ -103,7 +102,7 @@ def test_C29_major(found: str, runs: bool) -> None:
     ],
 )
 def test_C29_minor(found: str, runs: bool) -> None:
-    """Case 14: one delta and one delete_delta are not enough."""
+    """One delta and one delete_delta are not enough."""
     result = outcome(found, "9:M::", MINOR)
     assert isinstance(result, CompactionPlan) is runs
     if isinstance(result, NothingToDo):
@@ -120,7 +119,7 @@ def test_C29_minor(found: str, runs: bool) -> None:
     ],
 )
 def test_C29_not_enough_but_something_to_clean(found: str, w: str, kind: CompactionKind) -> None:
-    """Case 4: INSERT OVERWRITE twice goes straight to cleaning."""
+    """INSERT OVERWRITE twice goes straight to cleaning."""
     result = outcome(found, w, kind)
     assert isinstance(result, NothingToDo)
     assert (result.to_cleaning, result.rule) == (True, "C29")
@@ -131,7 +130,7 @@ def test_C29_not_enough_but_something_to_clean(found: str, w: str, kind: Compact
 
 
 def test_C31_major_is_named_after_the_high_watermark() -> None:
-    """Case 6: with write id 5 of 1 to 12 open, the result is base_4."""
+    """With write id 5 of 1 to 12 open, the result is base_4."""
     plan = planned("d1 d2 d3 d5 d6", "12:5:5:", MAJOR)
     assert list(map(str, plan.outputs)) == ["base_0000004_v0000077"]
     assert [source.directory for source in plan.inserts] == names("d1 d2 d3")

@@ -100,7 +100,6 @@ def rules(decided: list[Initiated]) -> dict[str, str]:
 def test_C1_the_first_cycle_looks_at_all_later_ones_at_what_changed(
     world: World, metastore: Metastore
 ) -> None:
-    """Case 31."""
     for name in ("quiet", "failed", "aborted"):
         world.create(name)
         world.insert(name)
@@ -412,7 +411,7 @@ def test_C22_the_queue_of_a_job(
 
 
 def test_C25_each_cycle_revokes_workers_that_timed_out(world: World, metastore: Metastore) -> None:
-    """Case 13: the row stays with its worker until then, and is taken again after."""
+    """The row stays with its worker until then, and is taken again after."""
     world.set("hive.compactor.worker.timeout", "60s")
     world.insert()
     world.request()

@@ -30,17 +30,12 @@ from acid_platform.metastore import Metastore
 from acid_platform.services import cleaner
 from tests.compaction.killed_worker import work
 from tests.conftest import temporary_warehouse
-from tests.issues.stopped_reader import MODES
+from tests.engine.stopped_reader import MODES
 from tests.metastore.processes import until
 from tests.orchestration.local_writes import insert
 
 NAME = "db.t"
 REAPER = {"hive.timedout.txn.reaper.interval": "0.1s", "hive.timedout.txn.reaper.start": "0s"}
-
-
-@pytest.fixture
-def all_readers() -> None:
-    """Each test here chooses how it reads."""
 
 
 @pytest.fixture
@@ -99,7 +94,7 @@ def test_P29_a_reader_that_was_stopped_beyond_its_timeout_gives_an_error(
     for name, value in {**REAPER, "hive.txn.timeout": "3s"}.items():
         metastore.set(name, value)
     warehouse.table(NAME).compact("major", wait=False)
-    command = [sys.executable, "-m", "tests.issues.stopped_reader", warehouse.path, NAME]
+    command = [sys.executable, "-m", "tests.engine.stopped_reader", warehouse.path, NAME]
     readers = {
         mode: subprocess.Popen([*command, mode], stdout=subprocess.PIPE, text=True)
         for mode in modes

@@ -10,6 +10,7 @@ from pyarrow import orc
 
 from acid_platform.scan import deletes
 from tests.acid_files import AcidTable, P
+from tests.readers import all_readers as all_readers
 
 WIDE = ", ".join(f"c{i} string" for i in range(250))
 

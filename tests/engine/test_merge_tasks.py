@@ -29,11 +29,6 @@ TASKS = 4
 Row = tuple[str, int, int, str, int]
 
 
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """Each test reads with both."""
-
-
 @pytest.fixture
 def warehouse(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

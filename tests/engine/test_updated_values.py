@@ -20,11 +20,6 @@ from tests.conftest import temporary_warehouse
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """Each test reads with both."""
-
-
 @pytest.fixture
 def warehouse(tmp_path: Path, spark: SparkSession) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path / "wh", spark) as opened:

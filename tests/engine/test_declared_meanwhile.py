@@ -1,7 +1,7 @@
-"""Issue 15: what others declare changes nothing for an older snapshot or an open transaction (P28).
+"""What others declare changes nothing for an older snapshot or an open transaction (P28).
 
-Found by scripts that printed 1 row instead of 2 after somebody's DROP PARTITION, and lost 40 of 60
-columns that four clients had added at once.
+Readers once saw 1 row instead of 2 after somebody's DROP PARTITION, and 40 of 60 columns were lost
+that four clients had added at once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from acid_platform.handles.transaction import TransactionTable
 
 
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """These tests read with one reader each."""
-
-
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path) as opened:
@@ -48,7 +43,7 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
 
 
 def test_P28_concurrent_add_columns_all_arrive(warehouse: Warehouse) -> None:
-    """repro_06: each client read the columns, added its own and wrote all of them back."""
+    """Each client read the columns, added its own and wrote all of them back."""
     from acid_platform import Warehouse
 
     warehouse.create_table("db.t", "id int")
@@ -149,7 +144,7 @@ def change_everything(warehouse: Warehouse) -> None:
 
 
 def test_P28_tables_that_others_drop_and_recreate_change_no_snapshot(filled: Warehouse) -> None:
-    """repro_01 with RENAME and ADD COLUMNS, and a transaction that asks for a table later."""
+    """RENAME and ADD COLUMNS, and a transaction that asks for a table later."""
     with filled.snapshot() as seen, filled.transaction() as txn:
         change_everything(filled)
         for view in (seen, txn):

@@ -14,6 +14,7 @@ import pytest
 
 from acid_platform.scan import arrow_scan
 from tests.acid_files import AcidTable, P
+from tests.readers import all_readers as all_readers
 
 
 def base(table: AcidTable, values: list[str]) -> int:

@@ -1,6 +1,6 @@
 """A reader that is stopped (SIGSTOP) in the middle of a read, as when a laptop is closed.
 
-`python -m tests.issues.stopped_reader WAREHOUSE TABLE MODE` stops itself after it has taken its
+`python -m tests.engine.stopped_reader WAREHOUSE TABLE MODE` stops itself after it has taken its
 snapshot and before it resolves a file; in mode `late`, after it has resolved all files and before
 it reads one. When it is continued it prints the number of rows, or the name of the error.
 """

@@ -14,11 +14,6 @@ from tests.conftest import temporary_warehouse
 from tests.orchestration.local_writes import insert, publish, stage
 
 
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """What is tested here is not how files are read."""
-
-
 def until(holds: Callable[[], bool]) -> None:
     for _ in range(3000):
         if holds():

@@ -16,11 +16,6 @@ from tests.conftest import temporary_warehouse
 
 
 @pytest.fixture
-def all_readers() -> None:
-    """No test here reads."""
-
-
-@pytest.fixture
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path / "wh") as opened:
         opened.create_table("db.p", "v string", partitioned_by=["m int"])

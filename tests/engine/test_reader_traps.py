@@ -26,6 +26,7 @@ from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import B1, B2, AcidTable, P, read_keys
 from tests.notation import names, txns, write_ids
+from tests.readers import all_readers as all_readers
 
 TRUNCATED = b'{"thisFileVersion":"0","dataFormat":"truncated"}'
 ACID = "operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint"

@@ -1,6 +1,6 @@
-"""Truth, point 6 and repro 10: a new table never mixes its rows with existing files.
+"""A new table never mixes its rows with existing files, and copies and moves lose nothing (P31).
 
-Deleted directories, copies and moves caused no error either: `create_table` over a base that
+Deleted directories, copies and moves once caused no error: `create_table` over a base that
 somebody had put there hid the rows that were committed next, a metastore without its file became an
 empty warehouse, a copy cleaned the original's directories, and a moved directory lost its tables.
 """
@@ -22,11 +22,6 @@ from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from tests.cli.small import write_delta
 from tests.metastore.processes import gone, until
-
-
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """One reader is enough: what is tested happens before anything is read."""
 
 
 @pytest.fixture
@@ -60,7 +55,7 @@ def ids(warehouse: Warehouse, name: str) -> list[int]:
     return sorted(warehouse.table(name).to_arrow().column("id").to_pylist())
 
 
-def test_repro_10_P31_a_new_table_over_a_base_is_refused(root: Path) -> None:
+def test_P31_a_new_table_over_a_base_is_refused(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         old = warehouse.create_table("db.old", "id int, v string")
         insert(warehouse, "db.old", (1, "a"))
@@ -76,7 +71,7 @@ def test_repro_10_P31_a_new_table_over_a_base_is_refused(root: Path) -> None:
         assert ids(warehouse, "db.new") == [11, 12, 13, 999]
 
 
-def test_repro_10_P31_a_lost_metastore_is_refused(root: Path) -> None:
+def test_P31_a_lost_metastore_is_refused(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))
@@ -86,7 +81,7 @@ def test_repro_10_P31_a_lost_metastore_is_refused(root: Path) -> None:
         Warehouse.open(root)
 
 
-def test_repro_10_P31_dropping_in_a_copy_leaves_the_original(root: Path) -> None:
+def test_P31_dropping_in_a_copy_leaves_the_original(root: Path) -> None:
     copy = root.parent / "copy"
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
@@ -100,7 +95,7 @@ def test_repro_10_P31_dropping_in_a_copy_leaves_the_original(root: Path) -> None
         assert ids(warehouse, "db.t") == [1]
 
 
-def test_repro_10_P31_a_moved_warehouse_keeps_its_tables(root: Path) -> None:
+def test_P31_a_moved_warehouse_keeps_its_tables(root: Path) -> None:
     with Warehouse.open(root) as warehouse:
         warehouse.create_table("db.t", "id int, v string")
         insert(warehouse, "db.t", (1, "a"))

@@ -26,11 +26,6 @@ from tests.conftest import temporary_warehouse
 from tests.orchestration.local_writes import insert
 
 
-@pytest.fixture(autouse=True)
-def all_readers() -> None:
-    """What is tested here is not how files are read."""
-
-
 def assert_over(warehouse: Warehouse, txn: Transaction) -> None:
     """The transaction is aborted in the metastore, holds no lock and can't be used."""
     assert warehouse.metastore.outcome(txn.id)["state"] == "a"
