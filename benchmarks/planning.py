@@ -39,7 +39,7 @@ from acid_platform.metastore.operations.transactions import Begin, Commit
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.orc.writer import AcidWriter, acid_schema
-from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.files import Files
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType

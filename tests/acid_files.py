@@ -26,8 +26,8 @@ from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import parse_columns
 from acid_platform.orc.reader import acid_columns
 from acid_platform.orc.writer import AcidWriter, acid_schema
-from acid_platform.scan.arrow_reads import arrow_scan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.open import arrow_scan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.scan.table_layout import Listings, TableLayout
@@ -236,7 +236,7 @@ class AcidTable:
         return plan
 
 
-def proven(scan: TableScan) -> TableScan:
+def proven(scan: Scan) -> Scan:
     """The scan as if a commit had recorded its files, with the ranges of their row keys (P26)."""
 
     def recorded(source: Source) -> Source:

@@ -8,16 +8,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.engine.spark.read import filtered
 from acid_platform.scan.open import open_scan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from tests.acid_files import AcidTable
 from tests.notation import txns, write_ids
 
 
-def scans(table: AcidTable, w: str = "99:M::") -> TableScan:
+def scans(table: AcidTable, w: str = "99:M::") -> Scan:
     return open_scan(table.layout, write_ids(w), txns(""))
 
 
-def read(spark: SparkSession, scan: TableScan, **options: Any) -> DataFrame:
+def read(spark: SparkSession, scan: Scan, **options: Any) -> DataFrame:
     given = {"columns": None, "where": None, "row_id": False} | options
     return filtered(lambda: spark, scan, table="db.t", **given)
 

@@ -25,8 +25,8 @@ from acid_platform.base.errors import (
     StoreUnavailable,
 )
 from acid_platform.compaction.inputs import (
+    CompactionSide,
     CompactionWork,
-    OpenedEntity,
     open_inputs,
     rewrites,
 )
@@ -43,6 +43,7 @@ from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
 from acid_platform.layout import names
 from acid_platform.scan.event_keys import has_key_index
+from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking
 from acid_platform.write.publishing import Written
@@ -78,14 +79,14 @@ class CompactionEngine(Protocol):
         """Writes the output file of each task of a table with full ACID, with `rewritten`."""
         ...
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
+    def copy(self, inputs: Scan, staging: str) -> Records:
         """Copies the rows of an insert-only table into files of the staged output directory.
 
         It has no deletes, and directories of aborted write ids are no inputs.
         """
         ...
 
-    def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
+    def profiles(self, inputs: Scan, outputs: Scan) -> tuple[Profile, Profile]:
         """Rows, row ids and column values of the inputs and of the staged output, as a reader finds
         them. Comes after `merge` or `copy`."""
         ...
@@ -105,10 +106,12 @@ def execute(
         tasks = rewrites(plan, work, inputs.sources, staging) if work.plain is None else []
         with writing(plan.location):
             make_outputs(plan, work, staging)
-            records = engine.merge(tasks) if work.plain is None else engine.copy(inputs, staging)
+            records = (
+                engine.merge(tasks) if work.plain is None else engine.copy(inputs.scan, staging)
+            )
             written = tuple(finish(plan, work, staging, records))
         outputs = open_outputs(work, staging, written)
-        expected, actual = engine.profiles(inputs, outputs)
+        expected, actual = engine.profiles(inputs.scan, outputs.scan)
         return StagedCompaction(
             plan,
             staging,
@@ -156,7 +159,7 @@ def writing(location: str) -> Iterator[None]:
         ) from error
 
 
-def _with_events(profile: Profile, opened: OpenedEntity) -> Profile:
+def _with_events(profile: Profile, opened: CompactionSide) -> Profile:
     """The profile with the delete events that are kept."""
     return replace(
         profile,
@@ -165,15 +168,12 @@ def _with_events(profile: Profile, opened: OpenedEntity) -> Profile:
     )
 
 
-def _disordered(work: CompactionWork, outputs: OpenedEntity) -> int:
+def _disordered(work: CompactionWork, outputs: CompactionSide) -> int:
     """The number of output files whose keys may be out of order."""
     if work.plain is not None:
         return 0
-    directory = outputs.directory
-    paths = [
-        f"{directory.location}/{file.path}" for source in directory.sources for file in source.files
-    ]
-    return sum(not has_key_index(work.files, path) for path in paths)
+    files = (*outputs.sources.inserts, *outputs.sources.deletes)
+    return sum(not has_key_index(work.files, file.path) for file in files)
 
 
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:

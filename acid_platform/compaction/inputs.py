@@ -14,12 +14,13 @@ from acid_platform.compaction.key_merge import Input
 from acid_platform.compaction.plan import CompactionPlan, InputFile, watermark
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.orc.pyorc_rows import orc_schema
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.entities import open_entity
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.selection import AcidDirectory
 from acid_platform.scan.source_files import EntitySources, Source, SourceKind
 from acid_platform.scan.table_layout import TableLayout, select_entities
@@ -54,17 +55,16 @@ class CompactionWork:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedEntity:
-    """One directory of a compaction, its inputs or its staged output, after its files were opened.
+class CompactionSide:
+    """The inputs of a compaction, or its staged output, opened as a reader would."""
 
-    `events` are the delete events that a correct compaction keeps; `applied` are the keys of the
-    delete events that hide rows when the directory is profiled.
-    """
-
-    directory: AcidDirectory
-    sources: EntitySources
-    applied: DeleteKeys
+    scan: Scan
     events: DeleteKeys
+    """The delete events that a correct compaction keeps."""
+
+    @property
+    def sources(self) -> EntitySources:
+        return self.scan.entities[0].sources
 
 
 def select_compactable(
@@ -82,7 +82,7 @@ def select_compactable(
         write_ids = write_ids.capped(high).for_compactor()
 
 
-def open_inputs(plan: CompactionPlan, work: CompactionWork) -> OpenedEntity:
+def open_inputs(plan: CompactionPlan, work: CompactionWork) -> CompactionSide:
     """Opens footers, side files and delete files of the inputs.
 
     Raises CorruptFile, also if a file is gone.
@@ -92,16 +92,24 @@ def open_inputs(plan: CompactionPlan, work: CompactionWork) -> OpenedEntity:
 
 def open_directory(
     work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
-) -> OpenedEntity:
+) -> CompactionSide:
     """Opens a directory; without `apply_deletes` its delete events are kept.
 
     Even then, deletes of rows that were inserted under the same write id are applied, because a
     minor compaction does so too. Raises CorruptFile.
     """
     sources, keys = open_entity(work.files, directory, work.write_ids, directory.location)
-    if apply_deletes:
-        return OpenedEntity(directory, sources, keys, NO_DELETES)
-    return OpenedEntity(directory, sources, keys.of_own_rows(), keys)
+    applied, events = (keys, NO_DELETES) if apply_deletes else (keys.of_own_rows(), keys)
+    scan = Scan(
+        work.files,
+        directory.location,
+        work.columns,
+        (),
+        (EntityScan(sources, applied),),
+        work.write_ids,
+        work.plain or ORC,
+    )
+    return CompactionSide(scan, events)
 
 
 def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:

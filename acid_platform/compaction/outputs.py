@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from acid_platform.base.errors import CompactionFailed
-from acid_platform.compaction.inputs import CompactionWork, OpenedEntity, open_directory
+from acid_platform.compaction.inputs import CompactionSide, CompactionWork, open_directory
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import Layout
@@ -82,7 +82,7 @@ def finish(
         yield Written(work.partition, str(name), deletes, contents)
 
 
-def open_outputs(work: CompactionWork, staging: str, outputs: Sequence[Written]) -> OpenedEntity:
+def open_outputs(work: CompactionWork, staging: str, outputs: Sequence[Written]) -> CompactionSide:
     """Opens the staged output as a reader would. Raises CorruptFile."""
     base: VisibleBase | None = None
     deltas: list[VisibleDelta] = []

@@ -12,11 +12,11 @@ from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 
 
 def wanted_assignments(
-    assignments: Mapping[str, str], scan: TableScan, buckets: Bucketing | None, table: str
+    assignments: Mapping[str, str], scan: Scan, buckets: Bucketing | None, table: str
 ) -> dict[str, str]:
     """The assignments of SET, with names in lower case.
 

@@ -20,7 +20,6 @@ from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import TableCommit, before_commits
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.predicates.known_columns import require_columns
-from acid_platform.scan.arrow_reads import partition_scalars
 from acid_platform.scan.arrow_scan import read_ahead
 from acid_platform.scan.change_events import (
     NO_ROWS,
@@ -43,6 +42,7 @@ from acid_platform.scan.change_rows import (
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.entities import numbered_as_deleted, open_entity
 from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.scans import partition_scalars
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.source_files import EntitySources, Source
 from acid_platform.scan.table_layout import TableLayout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark
 from acid_platform.engine.interface import Engine
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.queries import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame
 
@@ -149,7 +149,7 @@ class Engines:
 
         return self.run(query, settings, read_bytes=read_bytes)
 
-    def select(self, text: str, reads: Mapping[str, SourceRead], settings: Settings) -> Result:
+    def select(self, text: str, reads: Mapping[str, TableRead], settings: Settings) -> Result:
         """The rows of a SELECT in Spark's SQL whose tables are the keys of `reads`.
 
         Raises as `run`.

@@ -10,7 +10,7 @@ from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, Written
 
 Fixed = Mapping[str, str | None]
@@ -52,16 +52,16 @@ class Engine(Protocol):
         ...
 
     def update(
-        self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
+        self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
         """Raises PartitionColumnUpdate, BucketColumnUpdate too."""
         ...
 
-    def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]: ...
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]: ...
 
     def merge(
         self,
-        scan: TableScan,
+        scan: Scan,
         target: WriteTarget,
         source: Rows,
         on: str,

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRead:
+class TableRead:
     """What a query reads of a table; `columns` None: all. The scan applies `where`."""
 
-    scan: TableScan
+    scan: Scan
     columns: tuple[str, ...] | None = None
     where: str | None = None
     row_id: bool = False
@@ -36,7 +36,7 @@ class ChangeRead:
         return False
 
 
-Sources = Mapping[str, SourceRead | ChangeRead]
+Sources = Mapping[str, TableRead | ChangeRead]
 """By placeholder."""
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.errors import UnknownColumn
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.queries import TableRead
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
-    from acid_platform.scan.scans import TableScan
+    from acid_platform.scan.scans import Scan
 
 _COUNT = "acid_count"
 
-Query = Callable[[str, "Mapping[str, SourceRead]"], "Result"]
+Query = Callable[[str, "Mapping[str, TableRead]"], "Result"]
 """Runs a SELECT in Spark's SQL whose tables are the keys of the mapping."""
 
 
@@ -53,9 +53,7 @@ class Difference:
         }
 
 
-def difference(
-    query: Query, table: str, before: TableScan, after: TableScan, limit: int
-) -> Difference:
+def difference(query: Query, table: str, before: Scan, after: Scan, limit: int) -> Difference:
     """Compares the columns that both snapshots have; `limit`: how many rows to show.
 
     Raises UnknownColumn without such a column, and as a GROUP BY of the columns does.
@@ -65,8 +63,8 @@ def difference(
     if not common:
         raise UnknownColumn(f"{table}: the two snapshots have no column in common")
     reads = {
-        "acid_before": SourceRead(before, tuple(common)),
-        "acid_after": SourceRead(after, tuple(common)),
+        "acid_before": TableRead(before, tuple(common)),
+        "acid_after": TableRead(after, tuple(common)),
     }
     columns = ", ".join(f"`{name}`" for name in common)
     differing = (
@@ -93,7 +91,7 @@ def difference(
     )
 
 
-def _columns(scan: TableScan) -> list[str]:
+def _columns(scan: Scan) -> list[str]:
     return [column.name for column in (*scan.columns, *scan.partition_columns)]
 
 

@@ -23,9 +23,8 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo, PastTable, TableRecord, ViewRecord
-from acid_platform.scan.arrow_reads import arrow_scan
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.open import open_scan, require_files
+from acid_platform.scan.open import arrow_scan, open_scan, require_files
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.context import Layouts, ScanRequest, past_scan
 from acid_platform.transactions import ValidWriteIdList
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 
     from acid_platform.engine.changes import ChangeScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
-    from acid_platform.scan.scans import TableScan
-    from acid_platform.scan.selection import AcidDirectory
+    from acid_platform.scan.scans import Scan
 
 _LONG_SECONDS = 1.0
 """A block that takes longer checks its lease again at its end (P29)."""
@@ -67,7 +65,7 @@ class Leases:
         where: str | None,
         explicit: ValidWriteIdList | None = None,
         as_of: AsOf | None = None,
-    ) -> TableScan:
+    ) -> Scan:
         """A scan at a fresh snapshot, at an explicit write id list (P13), or of the past (P36).
 
         `where` prunes partitions.
@@ -235,10 +233,10 @@ class Held:
         """It may become a newer lease that protects the same files."""
         self.tables = tables
         """The tables that it protects from its start."""
-        self.opened: dict[tuple[str, str, str], AcidDirectory | Pin] = {}
+        self.opened: dict[tuple[str, str, str], tuple[str, ...] | Pin] = {}
         """What was opened of each location and partition at a list of write ids, and since when
         changes of a location were read."""
-        self.scans: Recent[tuple[str, str | None], TableScan] = Recent(MOST_SCANS)
+        self.scans: Recent[tuple[str, str | None], Scan] = Recent(MOST_SCANS)
         """By table and condition; to be used again."""
         self._process = os.getpid()
 
@@ -285,7 +283,7 @@ class FreshRead:
 
     def scans(
         self, wanted: Sequence[ScanRequest], explicit: ValidWriteIdList | None = None
-    ) -> list[TableScan]:
+    ) -> list[Scan]:
         """Scans of several tables, in their order. Raises SnapshotExpired."""
         return [
             self._scan(each.table, each.where, explicit)
@@ -309,20 +307,20 @@ class FreshRead:
         self._held.opened[what] = held_since
         return replace(scan, still_open=self._held.check)
 
-    def _past_scan(self, past: PastTable, where: str | None) -> TableScan:
+    def _past_scan(self, past: PastTable, where: str | None) -> Scan:
         scan = past_scan(self._layout, self.lease, past, where)
         return self._opened(scan, f"as of {past.pin.write_ids}")
 
-    def _opened(self, scan: TableScan, write_ids: str) -> TableScan:
+    def _opened(self, scan: Scan, write_ids: str) -> Scan:
         """The scan, noted as opened under the lease at a list of write ids."""
         for entity in scan.entities:
             what = (scan.location, entity.partition, write_ids)
-            self._held.opened[what] = entity.directory
+            self._held.opened[what] = entity.paths
         return replace(scan, still_open=self._held.check)
 
     def _scan(
         self, record: TableRecord, where: str | None, explicit: ValidWriteIdList | None
-    ) -> TableScan:
+    ) -> Scan:
         held, key = self._held, (record.name, where)
         known = held.scans.get(key) if explicit is None else None
         if known is not None:

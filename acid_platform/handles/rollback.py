@@ -6,13 +6,13 @@ commit has touched since stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.queries import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.predicates.known_columns import require_columns
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.transaction_state import TransactionState
     from acid_platform.metastore.pasts import AsOf
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.scan.scans import EntityScan, TableScan
-    from acid_platform.scan.selection import AcidDirectory
+    from acid_platform.scan.scans import EntityScan, Scan
 
 _SOURCE = "acid_past"
 
@@ -46,8 +45,10 @@ def roll_back(work: TransactionState, record: TableRecord, as_of: AsOf) -> int:
     with work.begun.checked():
         scan = past_scan(work.context.layout, work.begun, past, None)
         now = select_entities(layout, *work.lists(record.name))
-    before = {entity.partition: entity.directory for entity in scan.entities}
-    changed = sorted(name for name in {*before, *now} if _read(before, name) != _read(now, name))
+    before = {entity.partition: entity.paths for entity in scan.entities}
+    after = {name: directory.paths for name, directory in now.items()}
+    names = sorted({*before, *after})  # a snapshot without a partition reads nothing of it
+    changed = [name for name in names if before.get(name, ()) != after.get(name, ())]
     work.refuse_after_overwrite(record, changed)
     if not changed:
         return 0
@@ -65,26 +66,16 @@ def _require(then: list[str], work: TransactionState, record: TableRecord) -> No
     require_columns(then, (*layout.columns, *layout.partition_columns), record.name)
 
 
-def _read(entities: Mapping[str, AcidDirectory], name: str) -> list[str]:
-    """What a snapshot reads of a partition; nothing, if it does not have the partition."""
-    seen = entities.get(name)
-    if seen is None:
-        return []
-    return [source.directory for source in seen.sources] + [file.path for file in seen.originals]
-
-
-def _rows(
-    work: TransactionState, scan: TableScan, changed: list[str], columns: list[str]
-) -> Result:
+def _rows(work: TransactionState, scan: Scan, changed: list[str], columns: list[str]) -> Result:
     chosen = tuple(entity for entity in scan.entities if entity.partition in changed)
     _refuse_finer(scan, chosen)
-    read = SourceRead(replace(scan, entities=chosen), tuple(columns))
+    read = TableRead(replace(scan, entities=chosen), tuple(columns))
     return work.context.engines.select(
         f"SELECT * FROM {_SOURCE}", {_SOURCE: read}, work.begun.settings
     )
 
 
-def _refuse_finer(scan: TableScan, entities: Iterable[EntityScan]) -> None:
+def _refuse_finer(scan: Scan, entities: Iterable[EntityScan]) -> None:
     """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
     kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
     if not any(kind in TIMESTAMPS for kind in kinds):

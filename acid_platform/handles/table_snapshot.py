@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
-from acid_platform.scan.arrow_reads import arrow_scan
-from acid_platform.scan.open import open_scan
+from acid_platform.scan.open import arrow_scan, open_scan
 from acid_platform.scan.selection import AcidDirectory
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

@@ -15,7 +15,7 @@ from acid_platform.handles.transaction_state import TransactionState
 from acid_platform.handles.transaction_table import TransactionTable
 from acid_platform.metastore.client.transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.tables.context import Context, ScanRequest
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Transaction:
         """The tables, views and partitions that its snapshot sees."""
         return self._work
 
-    def scans(self, wanted: Sequence[ScanRequest]) -> list[TableScan]:
+    def scans(self, wanted: Sequence[ScanRequest]) -> list[Scan]:
         """Scans at the snapshot, with the transaction's own writes, or of the past, without them.
 
         Raises SnapshotExpired, TxnAborted.

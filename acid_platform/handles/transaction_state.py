@@ -22,7 +22,7 @@ from acid_platform.metastore.records import (
     WriteReport,
 )
 from acid_platform.scan.open import open_scan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.context import Context, ScanRequest, compression, distributed, past_scan
 from acid_platform.tables.manifests import directory_listing
@@ -98,7 +98,7 @@ class TransactionState:
     def id(self) -> int:
         return int(self.begun.id)
 
-    def scans(self, wanted: Sequence[ScanRequest]) -> list[TableScan]:
+    def scans(self, wanted: Sequence[ScanRequest]) -> list[Scan]:
         """Scans at the snapshot, with the transaction's own writes, or of the past, without them.
 
         Raises SnapshotExpired, TxnAborted.

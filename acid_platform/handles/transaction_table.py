@@ -29,8 +29,9 @@ from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import require_columns, require_names
-from acid_platform.scan.arrow_reads import arrow_scan, by_arrow
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.open import arrow_scan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.context import ScanRequest, columns_of_record
 from acid_platform.tables.declaration import widened
@@ -219,7 +220,7 @@ class TransactionTable:
         InvalidDefinition, which says `why`, if the table has rows.
         """
         scan = self._scan(None)
-        if by_arrow(scan, ()).count():
+        if ArrowScan(scan, ()).count():
             raise InvalidDefinition(why)
         if scan.may_hold_rows:
             self.truncate()
@@ -359,7 +360,7 @@ class TransactionTable:
     def _layout(self) -> TableLayout:
         return self._work.layout(self._record)
 
-    def _scan(self, where: Where) -> TableScan:
+    def _scan(self, where: Where) -> Scan:
         pruning = where.pruning if isinstance(where, Condition) else where
         return self._work.scans([ScanRequest(self._record, pruning)])[0]
 

@@ -17,20 +17,17 @@ from itertools import islice
 import pyarrow as pa
 
 from acid_platform.layout import schema
-from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.types import Column
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc.pyorc_rows import key_runs
 from acid_platform.orc.reader import reading
-from acid_platform.scan.decode import ROW_ID_TYPE, EntityRead, Predicate, SourceRead
-from acid_platform.scan.deletes import (
-    DeletedRows,
-)
+from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate
+from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.row_counts import count_rows
+from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
 from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidWriteIdList
 
 SMALL_BYTES = 16 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
@@ -38,21 +35,19 @@ SPLIT_BYTES = 1 << 20
 """From this size on, several threads may decode the columns of a piece."""
 
 
+ENTITY = Column("__entity", HiveType("int"))
+"""The place of a row's partition among the entities of its scan."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArrowScan:
-    """What a read of one table at one snapshot needs; immutable."""
+    """A scan, and what is wanted of its rows."""
 
-    files: Files
-    columns: tuple[Column, ...]
-    partition_columns: tuple[Column, ...]
-    entities: tuple[EntityRead, ...]
-    write_ids: ValidWriteIdList
+    scan: Scan
     wanted: tuple[str, ...]
-    """Columns of the result, in order; lower case, and all of them exist."""
+    """Columns of the result, in order: existing ones, in lower case, or ENTITY."""
     predicate: Predicate | None = None
     row_id: bool = False
-    format: FileFormat = ORC
-    """File format of an insert-only table; not used for full ACID tables."""
     as_stored: bool = False
     """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
     before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
@@ -60,10 +55,8 @@ class ArrowScan:
 
     @property
     def schema(self) -> pa.Schema:
-        types = {
-            column.name: arrow_type(column.type)
-            for column in (*self.columns, *self.partition_columns)
-        }
+        columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY)
+        types = {column.name: arrow_type(column.type) for column in columns}
         fields = [(name, types[name]) for name in self.wanted]
         return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
@@ -73,7 +66,7 @@ class ArrowScan:
         Raises CorruptFile, UnsupportedLayout.
         """
         workers = threads or min(8, os.cpu_count() or 1)
-        if sum(len(entity.sources.inserts) for entity in self.entities) == 1:
+        if sum(len(entity.sources.inserts) for entity in self.scan.entities) == 1:
             first, *others = islice(self._work(workers), 2)
             if not others:  # a thread of its own would only have to be started
                 yield from first()
@@ -91,7 +84,7 @@ class ArrowScan:
         Only the remaining files are read.
         """
         tested, counted = [], 0
-        for entity in self.entities:
+        for entity in self.scan.entities:
             uncounted = []
             for source in entity.sources.inserts:
                 rows = None if self.predicate else self._live_rows(entity, source)
@@ -102,10 +95,11 @@ class ArrowScan:
             if uncounted:
                 sources = replace(entity.sources, inserts=tuple(uncounted))
                 tested.append(replace(entity, sources=sources))
-        scan = replace(self, entities=tuple(tested), wanted=(), row_id=False)
-        return counted + sum(int(batch.num_rows) for batch in scan.batches(threads))
+        rest = replace(self.scan, entities=tuple(tested))
+        left = replace(self, scan=rest, wanted=(), row_id=False)
+        return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
-    def _live_rows(self, entity: EntityRead, source: Source) -> int | None:
+    def _live_rows(self, entity: EntityScan, source: Source) -> int | None:
         """Live rows of the file; None if they can only be counted by reading them."""
         if source.test_rows or source.above >= 0:
             return None
@@ -115,7 +109,7 @@ class ArrowScan:
         if source.kind is not SourceKind.ACID or source.length is not None:
             return None
         with reading(source.path):
-            runs = key_runs(self.files, source.path)
+            runs = key_runs(self.scan.files, source.path)
         return (
             None
             if runs is None
@@ -130,21 +124,24 @@ class ArrowScan:
             if source.rows is not None:
                 return source.rows
             if source.kind is SourceKind.PLAIN:
-                return count_rows(self.files, source.path, self.format)
-            return int(open_source(self.files, source).nrows)
+                return count_rows(self.scan.files, source.path, self.scan.format)
+            return int(open_source(self.scan.files, source).nrows)
 
     def _work(self, threads: int) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
-        every = sum(source.size for entity in self.entities for source in entity.sources.inserts)
+        every = self.scan.read_bytes
 
         def decoders(size: int) -> int:
             """Threads for a piece: several for one that the others would have to wait for."""
             return threads if size >= SPLIT_BYTES and size * threads > every else 1
 
-        for entity in self.entities:
+        for place, entity in enumerate(self.scan.entities):
+            values = partition_scalars(self.scan.partition_columns, entity.values)
+            if ENTITY.name in self.wanted:
+                values[ENTITY.name] = scalar_of(place, pa.int32())
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:
                 touched = entity.deletes.may_touch(source.low, source.high, source.number)
-                read = SourceRead(self, entity, source, deleted if touched else None)
+                read = FileRead(self, values, source, deleted if touched else None)
                 if source.size <= SMALL_BYTES:
                     yield replace(read, threads=decoders(source.size)).whole
                 else:

@@ -19,9 +19,10 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
-from acid_platform.scan.decode import Chooser, EntityRead, SourceRead, Values
+from acid_platform.scan.decode import FileRead, RowFilter, Values
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.scans import Scan
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
@@ -62,7 +63,7 @@ class Part(Protocol):
     @property
     def write_ids(self) -> ValidWriteIdList: ...
     @property
-    def deleted(self) -> Chooser | None: ...
+    def deleted(self) -> RowFilter | None: ...
 
     def marks(
         self, rows: int, keys: tuple[np.ndarray, ...] | None
@@ -81,7 +82,7 @@ class NewRows:
     events: WriteEvents = NO_EVENTS
 
     @property
-    def deleted(self) -> Chooser | None:
+    def deleted(self) -> RowFilter | None:
         return DeletedRows(self.events.own) if len(self.events.own) else None
 
     def marks(
@@ -104,7 +105,7 @@ class RemovedRows:
     keys: MarkedKeys
 
     @property
-    def deleted(self) -> Chooser | None:
+    def deleted(self) -> RowFilter | None:
         return _Only(self.keys.keys)
 
     def marks(
@@ -130,7 +131,7 @@ class LiveRows:
     type: str = DELETE
 
     @property
-    def deleted(self) -> Chooser | None:
+    def deleted(self) -> RowFilter | None:
         return DeletedRows(self.gone) if len(self.gone) else None
 
     def marks(
@@ -192,18 +193,20 @@ class ChangeReader:
             name for name in self.wanted if name not in {column.name for column in CHANGE_COLUMNS}
         )
         scan = ArrowScan(
-            self.files,
-            self.columns,
-            self.partition_columns,
-            (),
-            part.write_ids,
+            Scan(
+                self.files,
+                "",
+                self.columns,
+                self.partition_columns,
+                (),
+                part.write_ids,
+                self.format,
+            ),
             stored or ((self.columns[0].name,) if not with_keys else ()),
             _Late() if isinstance(part, RemovedRows) else None,
             with_keys,
-            self.format,
         )
-        entity = EntityRead(EntitySources("", (part.source,), ()), NO_DELETES, partition)
-        read = SourceRead(scan, entity, part.source, part.deleted)
+        read = FileRead(scan, partition, part.source, part.deleted)
 
         def marked(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
             return [self._marked(part, batch) for batch in batches if batch.num_rows]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +19,19 @@ from pyarrow import orc, parquet
 
 from acid_platform.base.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
-from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.orc.calendars import as_written
 from acid_platform.orc.pyorc_rows import stripe_rows
 from acid_platform.orc.reader import acid_columns, read_stripe, reading
 from acid_platform.scan.column_shares import shares
-from acid_platform.scan.deletes import DeleteKeys, require_operation, valid_ids
+from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.footers import is_positional, open_source
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
-from acid_platform.storage.files import Files
-from acid_platform.transactions import ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.scan.arrow_scan import ArrowScan
 
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
 Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
@@ -47,16 +47,7 @@ class Predicate(Protocol):
     def mask(self, values: Values) -> pa.Array | pa.Scalar: ...
 
 
-@dataclass(frozen=True, slots=True)
-class EntityRead:
-    """One entity of a snapshot: its files, deleted keys and typed partition values."""
-
-    sources: EntitySources
-    deletes: DeleteKeys
-    partition: Mapping[str, pa.Scalar]
-
-
-class Chooser(Protocol):
+class RowFilter(Protocol):
     """Chooses rows by their keys."""
 
     def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
@@ -64,35 +55,15 @@ class Chooser(Protocol):
         ...
 
 
-class Wanted(Protocol):
-    """What a scan wants of each file; see `arrow_scan.ArrowScan`."""
-
-    @property
-    def files(self) -> Files: ...
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
-    @property
-    def write_ids(self) -> ValidWriteIdList: ...
-    @property
-    def wanted(self) -> tuple[str, ...]: ...
-    @property
-    def predicate(self) -> Predicate | None: ...
-    @property
-    def row_id(self) -> bool: ...
-    @property
-    def as_stored(self) -> bool: ...
-    @property
-    def format(self) -> FileFormat: ...
-    @property
-    def schema(self) -> pa.Schema: ...
-
-
 @dataclass(frozen=True, slots=True)
-class SourceRead:
-    scan: Wanted
-    entity: EntityRead
+class FileRead:
+    """One file of a scan."""
+
+    read: ArrowScan
+    partition: Values
+    """The values of the file's partition by column."""
     source: Source
-    deleted: Chooser | None
+    deleted: RowFilter | None
     """Which rows survive; None if no row of the file can be deleted."""
     threads: int = 1
     """How many threads decode a piece, each a part of its columns."""
@@ -116,15 +87,15 @@ class SourceRead:
 
     def _open(self) -> orc.ORCFile | parquet.ParquetFile:
         """A file of an insert-only table is recognized by its magic bytes."""
-        source, files = self.source, self.scan.files
+        source, files = self.source, self.read.scan.files
         if source.kind is not SourceKind.PLAIN:
             return open_source(files, source)
-        if self.scan.row_id:
+        if self.read.row_id:
             raise UnsupportedLayout(
                 f"{source.path} belongs to an insert-only table, whose rows have no row__id; read"
                 " it without row_id"
             )
-        stored = self.scan.format.name
+        stored = self.read.scan.format.name
         if stored not in ("orc", "parquet"):
             raise NeedsSpark(
                 f"{source.path} is a {stored} file, and without Spark only ORC and Parquet are"
@@ -161,7 +132,7 @@ class SourceRead:
             )
         stored_names = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
         tested = [0]
-        if self.deleted is not None or self.scan.row_id:
+        if self.deleted is not None or self.read.row_id:
             tested += [1, 2, 3]
         if source.test_rows or source.above >= 0:
             tested.append(4)
@@ -182,7 +153,7 @@ class SourceRead:
         require_operation(ids[0], schema.INSERT_EVENT, path)
         keep = np.ones(len(ids[0]), bool)
         if source.test_rows:
-            keep &= valid_ids(ids[4], self.scan.write_ids)
+            keep &= valid_ids(ids[4], self.read.scan.write_ids)
         if source.above >= 0:
             keep &= ids[4] > source.above
         identity = tuple(ids[i] for i in (1, 2, 3) if i in ids)
@@ -213,10 +184,10 @@ class SourceRead:
         rows, stored = fields(early)
         keep = np.ones(rows, bool)
         identity: tuple[np.ndarray, ...] = ()
-        if self.deleted is not None or self.scan.row_id:
+        if self.deleted is not None or self.read.row_id:
             first = source.first_row_id
             if index:
-                first += sum(stripe_rows(self.scan.files, source.path)[:index])
+                first += sum(stripe_rows(self.read.scan.files, source.path)[:index])
             identity = (
                 np.full(rows, source.write_id),
                 np.full(rows, source.bucket),
@@ -236,7 +207,9 @@ class SourceRead:
             return self._decoded(file, index, first)
         with ThreadPoolExecutor(len(others)) as pool:
             parts = [
-                pool.submit(self._decoded, open_source(self.scan.files, self.source), index, share)
+                pool.submit(
+                    self._decoded, open_source(self.read.scan.files, self.source), index, share
+                )
                 for share in others
             ]
             found = self._decoded(file, index, first)
@@ -246,9 +219,9 @@ class SourceRead:
 
     def _decoded(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         batch = read_stripe(
-            self.scan.files, self.source.path, self.source.length, file, index, names
+            self.read.scan.files, self.source.path, self.source.length, file, index, names
         )
-        if not self.scan.as_stored:
+        if not self.read.as_stored:
             batch = as_written(batch, file)
         return {name: _column(batch, name) for name in names}
 
@@ -264,13 +237,13 @@ class SourceRead:
 
     def _needed(self) -> tuple[Column, ...]:
         """The stored columns that the result or the predicate needs."""
-        predicate = self.scan.predicate
-        names = {*self.scan.wanted, *(predicate.columns if predicate else ())}
-        return tuple(column for column in self.scan.columns if column.name in names)
+        predicate = self.read.predicate
+        names = {*self.read.wanted, *(predicate.columns if predicate else ())}
+        return tuple(column for column in self.read.scan.columns if column.name in names)
 
     def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
         """Columns that the predicate needs, and columns that only its matches need."""
-        needed, predicate = self._needed(), self.scan.predicate
+        needed, predicate = self._needed(), self.read.predicate
         if predicate is None:
             return needed, ()
         return (
@@ -284,7 +257,9 @@ class SourceRead:
         Columns match by name, ignoring case, or by position if an old writer stored no names.
         """
         if is_positional(list(stored)):
-            names = dict(zip((column.name for column in self.scan.columns), stored, strict=False))
+            names = dict(
+                zip((column.name for column in self.read.scan.columns), stored, strict=False)
+            )
         else:
             names = {name.lower(): name for name in stored}
         return {
@@ -299,7 +274,7 @@ class SourceRead:
                 stored[column.name],
                 column.type,
                 f"{self.source.path}, column {column.name}",
-                _unit(stored[column.name].type) if self.scan.as_stored else "us",
+                _unit(stored[column.name].type) if self.read.as_stored else "us",
             )
             if column.name in stored
             else pa.nulls(rows, arrow_type(column.type))
@@ -310,9 +285,9 @@ class SourceRead:
         self, keep: np.ndarray, stored: _Arrays, columns: Sequence[Column]
     ) -> tuple[np.ndarray, dict[str, pa.Array | pa.Scalar]]:
         """The rows that the predicate keeps, and the values decoded so far, by column."""
-        values = {**self.entity.partition, **self._conformed(stored, len(keep), columns)}
-        if self.scan.predicate is not None:
-            mask = self.scan.predicate.mask(values)
+        values = {**self.partition, **self._conformed(stored, len(keep), columns)}
+        if self.read.predicate is not None:
+            mask = self.read.predicate.mask(values)
             if isinstance(mask, pa.Scalar):
                 keep = keep & bool(mask.as_py())
             else:
@@ -322,7 +297,7 @@ class SourceRead:
     def _result(
         self, values: Values, keep: np.ndarray, identity: Sequence[np.ndarray]
     ) -> pa.RecordBatch:
-        target = self.scan.schema
+        target = self.read.schema
         if not len(target):
             return _without_columns(int(np.count_nonzero(keep)))
         if not keep.any():
@@ -331,9 +306,9 @@ class SourceRead:
             )
         arrays = [
             value if isinstance(value := values[name], pa.Array) else pa.repeat(value, len(keep))
-            for name in self.scan.wanted
+            for name in self.read.wanted
         ]
-        if self.scan.row_id:
+        if self.read.row_id:
             w, b, r = identity
             arrays.append(
                 pa.StructArray.from_arrays(
@@ -341,7 +316,7 @@ class SourceRead:
                     fields=list(ROW_ID_TYPE),
                 )
             )
-        if self.scan.as_stored:
+        if self.read.as_stored:
             target = pa.schema(
                 [(name, array.type) for name, array in zip(target.names, arrays, strict=True)]
             )

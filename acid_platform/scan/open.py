@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 
 from acid_platform.base.config import Settings
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.entities import open_entity, require_recorded
 from acid_platform.scan.kept_keys import kept_keys
-from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.table_layout import TableLayout, pruning, select_entities
 from acid_platform.scan.unread_keys import keys_up_to
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -25,7 +28,7 @@ def open_scan(
     txns: ValidTxnList,
     where: str | None = None,
     settings: Settings | None = None,
-) -> TableScan:
+) -> Scan:
     """The scan of a table at a snapshot; here `where` only prunes partitions and files.
 
     Without `settings` all deleted keys are loaded.
@@ -43,7 +46,7 @@ def open_scan(
             pruning(where, table.columns),
             load,
         )
-        return EntityScan(directory, sources, deletes, name, table.values(name))
+        return EntityScan(sources, deletes, name, table.values(name), directory.paths)
 
     if len(selected) < 2:
         entities = tuple(map(entity, selected))
@@ -53,7 +56,7 @@ def open_scan(
         with ThreadPoolExecutor(_THREADS) as pool:
             opened = pool.map(lambda block: [entity(name) for name in block], blocks)
             entities = tuple(chain.from_iterable(opened))
-    return TableScan(
+    return Scan(
         table.files,
         table.path,
         table.columns,
@@ -64,7 +67,33 @@ def open_scan(
     )
 
 
-def require_files(scan: TableScan, what: str) -> None:
+def arrow_scan(
+    table: TableLayout,
+    write_ids: ValidWriteIdList,
+    txns: ValidTxnList,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    row_id: bool = False,
+) -> ArrowScan:
+    """The scan that `to_arrow` runs: the same rows as `read`, in file order.
+
+    `columns` None: all columns. Raises UnknownColumn, InvalidExpression, UnsupportedStatement (a
+    predicate that only Spark can evaluate), NotEnoughHistory, MalformedName, UnsupportedLayout,
+    CorruptFile.
+    """
+    all_columns = (*table.columns, *table.partition_columns)
+    names = [column.name for column in all_columns]
+    wanted = tuple(names if columns is None else (name.lower() for name in columns))
+    require_columns(wanted, all_columns, table.name)
+    predicate = None
+    if where is not None:  # the parser of predicates takes long to import
+        from acid_platform.predicates.arrow_predicates import arrow_predicate
+
+        predicate = arrow_predicate(where, all_columns, table.name)
+    return ArrowScan(open_scan(table, write_ids, txns, where), wanted, predicate, row_id)
+
+
+def require_files(scan: Scan, what: str) -> None:
     """Checks again that each file of a scan is there with its recorded size (P26).
 
     `what` names the table. Raises CorruptFile. Keys of deleted rows are in memory by now; their

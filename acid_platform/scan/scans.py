@@ -1,37 +1,50 @@
-"""What a snapshot has of a table, opened for reading: plain values for either engine."""
+"""Scans: the files of a table at a snapshot, and which rows count. Both engines run them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.types import Column
-from acid_platform.scan.deletes import DeleteKeys
-from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.storage.arrow_numpy import scalar_of
+from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
 
 @dataclass(frozen=True, slots=True)
 class EntityScan:
-    """An entity of a snapshot, opened for reading."""
+    """The files of one partition, or of an unpartitioned table, and the keys of deleted rows."""
 
-    directory: AcidDirectory
     sources: EntitySources
-    deletes: DeleteKeys
-    partition: str
+    deletes: DeleteKeys = NO_DELETES
+    partition: str = ""
     """Such as `month=3`; empty for an unpartitioned table."""
-    values: tuple[str | None, ...]
+    values: tuple[str | None, ...] = ()
     """Partition values in column order, as written in the directory name."""
+    paths: tuple[str, ...] = ()
+    """The directories and original files that the snapshot reads, whether pruned or not."""
+
+    @classmethod
+    def of_file(cls, source: Source, values: tuple[str | None, ...] = ()) -> EntityScan:
+        """One file, of which no row is deleted."""
+        return cls(EntitySources("", (source,), ()), values=values)
 
 
 @dataclass(frozen=True, slots=True)
-class TableScan:
-    """Everything that is needed to read a table at a snapshot, as a plain value."""
+class Scan:
+    """What to read of a table at a snapshot.
+
+    Each file of an entity comes with the tests that its rows need (`Source.test_rows`, `above`,
+    `length`); a row is left out if its key is among the deleted ones of its entity.
+    """
 
     files: Files
     location: str
@@ -55,7 +68,7 @@ class TableScan:
             source.rows != 0 for entity in self.entities for source in entity.sources.inserts
         )
 
-    def without_empty_files(self) -> TableScan:
+    def without_empty_files(self) -> Scan:
         """The scan without files that are known to have no rows, such as those of TRUNCATE, whose
         columns may have been of other types."""
         return replace(
@@ -90,3 +103,13 @@ def _highest_bucket(source: Source) -> int:
         return decode_bucket(source.bucket).number
     name = parse_bucket_file(source.path.rpartition("/")[2])
     return name.bucket if name else 0
+
+
+def partition_scalars(
+    columns: Sequence[Column], texts: Sequence[str | None]
+) -> dict[str, pa.Scalar]:
+    """The values of a partition by column; `texts` as its directory name spells them."""
+    return {
+        column.name: scalar_of(partition_value(text, column.type), arrow_type(column.type))
+        for column, text in zip(columns, texts, strict=True)
+    }

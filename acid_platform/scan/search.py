@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
@@ -21,12 +20,10 @@ from acid_platform.orc.reader import acid_columns, open_orc, read_stripe, readin
 from acid_platform.predicates.analysis import may_match
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import EntityRead
-from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.footers import read_footer
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.transactions import ValidWriteIdList
 
 _THREADS = 4
@@ -139,27 +136,23 @@ class _Search:
             return 0
         kind = SourceKind.ACID if footer.acid else SourceKind.RAW
         source = Source(full, kind, size, "", 0, 0, rows=footer.rows, positional=footer.positional)
-        values = {
-            column.name: pa.scalar(partition_value(text[0], column.type), arrow_type(column.type))
-            for column in self.table.partition_columns
-            if (text := self._values(path)[column.name])
-        }
-        unknown = self.predicate.columns & set(self._keys()) - set(values)
+        by_column = self._values(path)
+        values = [by_column[name] for name in self._keys()]
+        unknown = self.predicate.columns & {key for key in self._keys() if by_column[key] is None}
         if unknown:
             raise UnsupportedLayout(
                 f"{full} is not in a partition directory, so its {', '.join(sorted(unknown))} is"
                 " unknown; move it out of the table"
             )
-        everything = EntityRead(EntitySources("", (source,), ()), NO_DELETES, values)
-        return ArrowScan(
+        scan = Scan(
             self.table.files,
+            self.table.path,
             self.table.columns,
             self.table.partition_columns,
-            (everything,),
+            (EntityScan.of_file(source, tuple(texts[0] if texts else None for texts in values)),),
             ValidWriteIdList.of(self.table.name, 0),
-            (),
-            self.predicate,
-        ).count(threads=1)
+        )
+        return ArrowScan(scan, (), self.predicate).count(threads=1)
 
     def _deletes_alone(self, path: str) -> bool:
         """Whether the file holds delete events, which have no values.

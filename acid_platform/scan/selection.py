@@ -111,6 +111,12 @@ class AcidDirectory:
         return self.deltas if self.base is None else (self.base, *self.deltas)
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """The directories and original files that are read, relative to the entity."""
+        directories = (source.directory for source in self.sources)
+        return (*directories, *(file.path for file in self.originals))
+
+    @property
     def names(self) -> frozenset[str]:
         """The names of all listed ACID directories and obsolete files, whether read or not."""
         return frozenset(

@@ -363,7 +363,7 @@ def _except(listing: EntityListing, stays: Collection[str]) -> EntityListing:
 
 def _read_by(
     pin: Pin, listing: EntityListing, floors: Sequence[int], record: TableRecord
-) -> Iterator[str]:
+) -> tuple[str, ...]:
     """The directories and original files that a past snapshot reads (P36).
 
     A partition that was dropped later lacks floors of its former life: then too much is kept.
@@ -376,8 +376,7 @@ def _read_by(
         cleaning=True,
         insert_only=is_insert_only(record.properties),
     )
-    yield from (source.directory for source in seen.sources)
-    yield from (original.path for original in seen.originals)
+    return seen.paths
 
 
 def judged(

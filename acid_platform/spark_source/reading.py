@@ -20,12 +20,11 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.metastore import Transaction
 from acid_platform.predicates.known_columns import require_columns
-from acid_platform.scan.arrow_reads import partition_scalars
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import EntityRead, Predicate
+from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.open import open_scan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import Source
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
@@ -47,8 +46,7 @@ class ScanPart:
     location: str
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
-    entities: tuple[tuple[EntityRead, tuple[str | None, ...]], ...]
-    """Files of entities, and the values of their partitions as directory names spell them."""
+    entities: tuple[EntityScan, ...]
     write_ids: ValidWriteIdList
     wanted: tuple[str, ...]
     where: str | None
@@ -131,7 +129,7 @@ def _resumed(given: Options, lease: int) -> Iterator[Transaction]:
         held.forget()
 
 
-def _scan(given: Options, lease: Transaction) -> TableScan:
+def _scan(given: Options, lease: Transaction) -> Scan:
     warehouse = opened(given.place)
     if given.as_of is not None:
         past = lease.past(given.table, given.as_of)
@@ -142,12 +140,9 @@ def _scan(given: Options, lease: Transaction) -> TableScan:
     return open_scan(layout, write_ids, lease.valid_txns, given.where)
 
 
-_Entities = tuple[tuple[EntityRead, tuple[str | None, ...]], ...]
-
-
-def _grouped(scan: TableScan) -> Iterator[_Entities]:
+def _grouped(scan: Scan) -> Iterator[tuple[EntityScan, ...]]:
     """The files of the scan in groups of about PART_BYTES."""
-    group: list[tuple[EntityRead, tuple[str | None, ...]]] = []
+    group: list[EntityScan] = []
     size = 0
     for entity in scan.entities:
         for source in entity.sources.inserts:
@@ -157,8 +152,8 @@ def _grouped(scan: TableScan) -> Iterator[_Entities]:
             deletes = entity.deletes
             touched = deletes.may_touch(source.low, source.high, source.number)
             sources = replace(entity.sources, inserts=(source,), deletes=())
-            read = EntityRead(sources, deletes if touched else NO_DELETES, {})
-            group.append((read, entity.values))
+            keys = deletes if touched else NO_DELETES
+            group.append(EntityScan(sources, keys, entity.partition, entity.values))
             size += sized(source)
     if group:
         yield tuple(group)
@@ -178,22 +173,18 @@ def _predicate(where: str | None, columns: Sequence[Column], table: str) -> Pred
 def batches(part: ScanPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a part, with the types of `schema`. Raises SnapshotExpired, CorruptFile."""
     files, _ = Files.of(part.location)
-    entities = tuple(
-        replace(read, partition=partition_scalars(part.partition_columns, values))
-        for read, values in part.entities
-    )
-    scan = ArrowScan(
+    scan = Scan(
         files,
+        part.location,
         part.columns,
         part.partition_columns,
-        entities,
+        part.entities,
         part.write_ids,
-        part.wanted,
-        _predicate(part.where, (*part.columns, *part.partition_columns), part.table),
-        format=part.format,
+        part.format,
     )
+    predicate = _predicate(part.where, (*part.columns, *part.partition_columns), part.table)
     with files_of_snapshot(part.table):
-        for batch in scan.batches(threads=2):
+        for batch in ArrowScan(scan, part.wanted, predicate).batches(threads=2):
             if batch.num_rows:
                 yield typed(batch, schema)
 

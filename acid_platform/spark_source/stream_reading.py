@@ -29,7 +29,6 @@ from acid_platform.layout.types import Column
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableChanges
-from acid_platform.scan.arrow_reads import partition_scalars
 from acid_platform.scan.change_rows import (
     CHANGE_TYPE,
     DELETE,
@@ -40,6 +39,7 @@ from acid_platform.scan.change_rows import (
     RemovedRows,
     Stamp,
 )
+from acid_platform.scan.scans import partition_scalars
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.spark_source.reading import PART_BYTES, files_of_snapshot, sized, typed
 from acid_platform.storage.arrow_numpy import scalar_of

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.scan.scans import TableScan
+    from acid_platform.scan.scans import Scan
     from acid_platform.sql.catalog import Catalog
     from acid_platform.tables.context import ScanRequest
 
@@ -219,7 +219,7 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     return None if done is None else Done.changed("INSERT", done)
 
 
-def _no_scans(wanted: Sequence[ScanRequest]) -> list[TableScan]:
+def _no_scans(wanted: Sequence[ScanRequest]) -> list[Scan]:
     """For a query that reads no table."""
     assert not wanted
     return []

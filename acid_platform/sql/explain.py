@@ -25,7 +25,7 @@ from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan
-    from acid_platform.engine.queries import SourceRead
+    from acid_platform.engine.queries import TableRead
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
     from acid_platform.sql.catalog import Catalog
@@ -87,7 +87,7 @@ def _locked(statement: Change) -> Locked:
             return Locked.MERGE_INSERT if only else Locked.UPDATE
 
 
-def _read(table: str, read: SourceRead | ChangeRead) -> Iterator[str]:
+def _read(table: str, read: TableRead | ChangeRead) -> Iterator[str]:
     if isinstance(read, ChangeRead):
         yield from _changes(read.scan, read.columns)
         return

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
-from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
+from acid_platform.engine.queries import ChangeRead, Sources, TableRead
 from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.scan.arrow_reads import by_arrow
+from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.sql.counts import counted_table
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.sources import Bound, Source, bind
@@ -31,10 +31,10 @@ from acid_platform.tables.context import ScanRequest
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.scan.scans import TableScan
+    from acid_platform.scan.scans import Scan
     from acid_platform.sql.catalog import Catalog
 
-Scans = Callable[[Sequence[ScanRequest]], "list[TableScan]"]
+Scans = Callable[[Sequence[ScanRequest]], "list[Scan]"]
 """Plans scans of several tables at one snapshot, a transaction's or a lease's."""
 
 
@@ -50,7 +50,7 @@ class Planned:
     def renamed(self) -> Planned:
         """The same with new placeholders."""
         text, prefix = self.text, placeholder()
-        reads: dict[str, SourceRead | ChangeRead] = {}
+        reads: dict[str, TableRead | ChangeRead] = {}
         for number, (name, read) in enumerate(self.reads.items()):
             reads[f"{prefix}_{number}"] = read
             text = re.sub(rf"\b{name}\b", f"{prefix}_{number}", text)
@@ -111,7 +111,7 @@ def placeholder() -> str:
 
 def reads_of(
     catalog: Catalog, sources: Sequence[Source], scans: Scans
-) -> dict[str, SourceRead | ChangeRead]:
+) -> dict[str, TableRead | ChangeRead]:
     """What each source reads, at one snapshot. Raises UnknownColumn for `row__id` of a change."""
     changes = {source.placeholder: catalog.changes(source.table) for source in sources}
     stored = [source for source in sources if changes[source.placeholder] is None]
@@ -125,8 +125,8 @@ def reads_of(
         if stored
         else []
     )
-    reads: dict[str, SourceRead | ChangeRead] = {
-        source.placeholder: SourceRead(
+    reads: dict[str, TableRead | ChangeRead] = {
+        source.placeholder: TableRead(
             scan,
             source.columns,
             source.where,
@@ -171,6 +171,6 @@ def count_from_footers(
     if catalog.view(catalog.full(counted.table)) is not None:
         return None
     (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
-    rows = by_arrow(scan, ()).count()
+    rows = ArrowScan(scan, ()).count()
     counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

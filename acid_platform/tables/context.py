@@ -20,7 +20,7 @@ from acid_platform.metastore.records import (
     TableRecord,
 )
 from acid_platform.scan.open import open_scan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.tables.manifests import recorded_listings
@@ -52,7 +52,7 @@ class ScanRequest(NamedTuple):
     past: PastTable | None = None
 
 
-def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> TableScan:
+def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> Scan:
     """The scan of a table as it was, for a transaction that has pinned that snapshot (P36)."""
     layout = layouts(past.table, txn, past.partitions)
     return open_scan(layout, past.pin.write_ids, past.pin.txns, where, txn.settings)

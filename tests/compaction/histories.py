@@ -34,7 +34,7 @@ from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.records import ClientInfo, TableRecord
-from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun

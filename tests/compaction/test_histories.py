@@ -15,7 +15,7 @@ from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
 from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.metastore.rules import cleaning_survey
-from acid_platform.scan.open import open_scan
+from acid_platform.scan.table_layout import select_entities
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import Operation
 from tests.acid_files import P
@@ -73,10 +73,10 @@ def hive_keys(
     spark: SparkSession, history: History, reader: Reader, farm: Path
 ) -> list[tuple[int, int, int]]:
     """The keys of the rows that Hive's own reader returns, each with its value."""
-    scan = open_scan(history.layout_of(reader.lease), reader.write_ids, reader.txns)
+    seen = select_entities(history.layout_of(reader.lease), reader.write_ids, reader.txns)
     found: list[tuple[int, int, int]] = []
-    for entity in scan.entities:
-        link_farm(entity.directory, farm)
+    for directory in seen.values():
+        link_farm(directory, farm)
         if farm.is_dir():
             for key, row in hive_rows_with_ids(spark, farm, [("v", "string")], reader.write_ids):
                 assert row == f"{{{key}}}"

@@ -27,7 +27,7 @@ from acid_platform.engine.spark.acid_format import READER_VARIABLE, has_acid_for
 from acid_platform.engine.spark.failures import install_expiry
 from acid_platform.layout import schema
 from acid_platform.layout.value_ranges import KeyRanges
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from tests.acid_files import B1, AcidTable, P, proven
 from tests.conftest import temporary_warehouse
 from tests.spark_scans import leaves, read, rows, scans
@@ -55,7 +55,7 @@ def setting(spark: SparkSession) -> Iterator[Any]:
         spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-def with_keys(scan: TableScan, ranges: KeyRanges) -> TableScan:
+def with_keys(scan: Scan, ranges: KeyRanges) -> Scan:
     """The scan as if these ranges were recorded of its files."""
     (entity,) = scan.entities
     inserts = tuple(replace(one, keys=ranges) for one in entity.sources.inserts)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from acid_platform.layout.types import parse_columns
 from acid_platform.layout.value_ranges import ColumnRange, RangeKind
-from acid_platform.scan.arrow_reads import arrow_scan
 from acid_platform.scan.file_pruning import pruned
+from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.source_files import EntitySources, Source, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file

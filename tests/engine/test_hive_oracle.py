@@ -24,7 +24,7 @@ from pyspark.sql import Row, SparkSession
 
 from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, Warehouse
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.scan.open import open_scan
+from acid_platform.scan.table_layout import select_entities
 from acid_platform.services import cleaner
 from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
@@ -170,14 +170,12 @@ class History:
     ) -> Counter[tuple[int | None, RowId, str]]:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
         write_ids = snapshot._lease.valid_write_ids("db.t")
-        scan = open_scan(
-            self.warehouse.layout(self.table.record, snapshot._lease),
-            write_ids,
-            snapshot._lease.valid_txns,
-        )
-        for entity in scan.entities:
-            farm = link_farm(entity.directory, scratch / (entity.partition or "t"))
-            value = int(entity.values[0] or 0) if entity.values else None
+        layout = self.warehouse.layout(self.table.record, snapshot._lease)
+        seen = select_entities(layout, write_ids, snapshot._lease.valid_txns)
+        for partition, directory in seen.items():
+            farm = link_farm(directory, scratch / (partition or "t"))
+            values = layout.values(partition)
+            value = int(values[0] or 0) if values else None
             if farm.is_dir():
                 found.update(
                     (value, key, row)

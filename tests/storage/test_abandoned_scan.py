@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -29,7 +30,7 @@ def test_closing_a_scan_waits_for_no_thread(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ArrowScan, "_work", work)
     files, _ = Files.of("/")
-    scan = ArrowScan(files, (), (), (), ValidWriteIdList("db.t", 1), (), None, False)
+    scan = ArrowScan(Scan(files, "", (), (), (), ValidWriteIdList("db.t", 1)), ())
     batches = scan.batches(threads=2)
     assert next(iter(batches)).num_rows == 1
     closing = threading.Thread(target=batches.close)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acid_platform import NotEnoughHistory
-from acid_platform.scan.arrow_reads import arrow_scan
+from acid_platform.scan.open import arrow_scan
 from acid_platform.transactions import ValidTxnList
 from tests.hive_tables import HERE, MORE, assert_expected, opened, snapshots, tables
 

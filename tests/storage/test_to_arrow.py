@@ -23,8 +23,8 @@ from acid_platform.scan import arrow_scan as module
 from acid_platform.scan import column_shares
 from acid_platform.scan import decode as source_read
 from acid_platform.scan import deletes as deletes_module
-from acid_platform.scan.arrow_reads import arrow_scan
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
+from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from tests.acid_files import AcidTable, P
 from tests.notation import txns, write_ids

@@ -13,17 +13,18 @@ import pyarrow as pa
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.compaction.execution import rewritten
-from acid_platform.compaction.inputs import CompactionWork, OpenedEntity
+from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.compaction.key_sums import row_id_checksum
 from acid_platform.compaction.outputs import Records, records_of
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
-from acid_platform.engine.local.plain_copy import copy_files, only_spark, plain_scan
+from acid_platform.engine.local.plain_copy import copy_files, only_spark
 from acid_platform.engine.results import EngineName
+from acid_platform.layout.formats import FileFormat
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import EntityRead
+from acid_platform.scan.scans import Scan
 
 _MOST_THREADS = 8
 
@@ -55,7 +56,7 @@ class LocalCompaction:
                 for future in futures:
                     future.cancel()
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
+    def copy(self, inputs: Scan, staging: str) -> Records:
         """Leaves it to the caller to open the files. Raises NeedsSpark for what this process can't
         copy, and CompactionRefused."""
         if why := only_spark(self._work):
@@ -63,35 +64,27 @@ class LocalCompaction:
         copy_files(self._plan, self._work, inputs, staging)
         return {}
 
-    def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
+    def profiles(self, inputs: Scan, outputs: Scan) -> tuple[Profile, Profile]:
         with ThreadPoolExecutor(2) as pool:
-            expected, actual = pool.map(partial(profile, self._work), (inputs, outputs))
+            expected, actual = pool.map(partial(profile, self._work.plain), (inputs, outputs))
         return expected, actual
 
 
-def profile(work: CompactionWork, opened: OpenedEntity) -> Profile:
+def profile(plain: FileFormat | None, scan: Scan) -> Profile:
     """Rows, row ids and values of a directory; an insert-only table has no row ids.
 
     Raises CorruptFile.
     """
-    if work.plain is not None:
-        return _plain_profile(plain_scan(work, opened.sources, as_stored=True))
-    scan = ArrowScan(
-        work.files,
-        work.columns,
-        (),
-        (EntityRead(opened.sources, opened.applied, {}),),
-        work.write_ids,
-        tuple(column.name for column in work.columns),
-        row_id=True,
-        as_stored=True,
-    )
+    columns = tuple(column.name for column in scan.columns)
+    if plain is not None:
+        return _plain_profile(ArrowScan(scan, columns, as_stored=True))
+    arrow = ArrowScan(scan, columns, row_id=True, as_stored=True)
     rows = row_ids = 0
-    values = ValueSums(scan.wanted)
-    for batch in scan.batches():
-        *columns, keys = batch.columns
+    values = ValueSums(columns)
+    for batch in arrow.batches():
+        *arrays, keys = batch.columns
         fields = list(batch.schema)[:-1]
-        values.add(pa.StructArray.from_arrays(columns, fields=fields))
+        values.add(pa.StructArray.from_arrays(arrays, fields=fields))
         rows += batch.num_rows
         row_ids += row_id_checksum(
             *(keys.field(place).to_numpy(zero_copy_only=False) for place in range(3))

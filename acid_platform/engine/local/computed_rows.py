@@ -22,8 +22,8 @@ from acid_platform.engine.queries import Condition, Where
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
-from acid_platform.scan.arrow_reads import ENTITY
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.arrow_scan import ENTITY
+from acid_platform.scan.scans import Scan
 
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
@@ -45,7 +45,7 @@ class ComputedRows:
 
     def __init__(
         self,
-        scan: TableScan,
+        scan: Scan,
         where: Where,
         assignments: Mapping[str, str],
         table: str,

@@ -10,14 +10,13 @@ import pyarrow.compute as pc
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.run import query
-from acid_platform.engine.queries import Condition, SourceRead
+from acid_platform.engine.queries import Condition, TableRead
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
-from acid_platform.scan.arrow_reads import partition_scalars
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan, partition_scalars
 
 
-def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
+def accepted_keys(scan: Scan, where: Condition, entity: str) -> pa.Table:
     """The row ids that the condition accepts; `entity` names the column with the place of the
     row's partition in the scan.
 
@@ -25,7 +24,7 @@ def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
     """
     names = [*(column.name for column in scan.partition_columns), ROW_ID_COLUMN]
     selection = ", ".join(map(quoted, names))
-    own = SourceRead(scan, None, where.pruning, row_id=True)
+    own = TableRead(scan, None, where.pruning, row_id=True)
     sources = {**where.sources, where.target: own}
     try:
         found = query(f"SELECT {selection}{where.text}", sources, _no_session, "").to_arrow()
@@ -43,7 +42,7 @@ def accepted_keys(scan: TableScan, where: Condition, entity: str) -> pa.Table:
     )
 
 
-def _places(scan: TableScan) -> dict[tuple[object, ...], int]:
+def _places(scan: Scan) -> dict[tuple[object, ...], int]:
     """The place of each partition in the scan, by its typed values."""
     places: dict[tuple[object, ...], int] = {}
     for place, entity in enumerate(scan.entities):

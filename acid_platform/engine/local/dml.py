@@ -24,8 +24,8 @@ from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.queries import Where
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
-from acid_platform.scan.arrow_reads import ENTITY, by_arrow
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.write.publishing import WriteTarget, Written
@@ -40,7 +40,7 @@ class Found:
 
 
 def delete_rows(
-    scan: TableScan, target: WriteTarget, where: Where, statement: Statement
+    scan: Scan, target: WriteTarget, where: Where, statement: Statement
 ) -> list[Written]:
     """Writes and publishes a delete event for each matching row, in the file of its bucket.
 
@@ -54,7 +54,7 @@ def delete_rows(
 
 
 def update_rows(
-    scan: TableScan,
+    scan: Scan,
     target: WriteTarget,
     assignments: Mapping[str, str],
     where: Where,
@@ -78,7 +78,7 @@ def update_rows(
 
 
 def _found(
-    scan: TableScan,
+    scan: Scan,
     where: Where,
     wanted: Sequence[str],
     assignments: Mapping[str, str],
@@ -91,7 +91,7 @@ def _found(
     with _computing(scan, rest, assignments, table, statement) as (needed, compute):
         columns = (*scan.columns, *scan.partition_columns)
         read = [column.name for column in columns if column.name in {*wanted, *needed}]
-        arrow = by_arrow(scan, (*read, ENTITY.name), predicate, row_id=True)
+        arrow = ArrowScan(scan, (*read, ENTITY.name), predicate, row_id=True)
         parts = [
             compute(pa.Table.from_batches([batch])).select([*wanted, ENTITY.name, ROW_ID_COLUMN])
             for batch in scanned(arrow, statement)
@@ -101,7 +101,7 @@ def _found(
 
 @contextmanager
 def _computing(
-    scan: TableScan,
+    scan: Scan,
     where: Where,
     assignments: Mapping[str, str],
     table: str,
@@ -117,7 +117,7 @@ def _computing(
         yield computed.columns, computed.of
 
 
-def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: TableScan) -> Found:
+def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: Scan) -> Found:
     if not parts:
         columns = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
         nothing = {name: pa.nulls(0, arrow_type(columns[name].type)) for name in wanted}
@@ -132,7 +132,7 @@ def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: TableScan)
     return Found(values, keys.take(order))
 
 
-def _predicate(scan: TableScan, where: Where) -> ArrowPredicate | None:
+def _predicate(scan: Scan, where: Where) -> ArrowPredicate | None:
     """The condition for the Arrow reader; None if only DuckDB can evaluate it."""
     if not isinstance(where, str):
         return None

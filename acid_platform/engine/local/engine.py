@@ -12,7 +12,7 @@ from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
 from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, Written
 
 if TYPE_CHECKING:
@@ -58,21 +58,21 @@ class LocalEngine:
         return write_rows(rows, target, fixed, statement, True, empty)
 
     def update(
-        self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
+        self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
         from acid_platform.engine.local.dml import update_rows
 
         statement = self._statements.of(target.txn_id)
         return update_rows(scan, target, assignments, where, statement)
 
-    def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]:
         from acid_platform.engine.local.dml import delete_rows
 
         return delete_rows(scan, target, where, self._statements.of(target.txn_id))
 
     def merge(
         self,
-        scan: TableScan,
+        scan: Scan,
         target: WriteTarget,
         source: Rows,
         on: str,

@@ -40,8 +40,8 @@ from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
-from acid_platform.scan.arrow_reads import ENTITY, by_arrow
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 from acid_platform.write.publishing import WriteTarget, Written
@@ -57,7 +57,7 @@ class Merge:
     `limit` is the most bytes of rows to hold of each side.
     """
 
-    scan: TableScan
+    scan: Scan
     target: WriteTarget
     on: str
     clauses: Sequence[MergeClause]
@@ -126,7 +126,7 @@ class Merge:
     def _table(self) -> pa.Table:
         """All live rows, with their row ids and ENTITY."""
         names = [column.name for column in (*self.scan.columns, *self.scan.partition_columns)]
-        scan = by_arrow(self.scan, (*names, ENTITY.name), row_id=True)
+        scan = ArrowScan(self.scan, (*names, ENTITY.name), row_id=True)
         # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
         batches = list(counted(scanned(scan, self.statement), self.statement, 4 * self.limit))
         return pa.Table.from_batches(batches, scan.schema)
@@ -352,7 +352,7 @@ def _replaced(
 
 
 def merge_rows(
-    scan: TableScan,
+    scan: Scan,
     target: WriteTarget,
     source: Rows,
     on: str,

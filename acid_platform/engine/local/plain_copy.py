@@ -11,16 +11,14 @@ from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
-    OpenedEntity,
 )
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
 from acid_platform.orc.calendars import has_ancient
 from acid_platform.orc.writer import WRITTEN_CODECS, OrcWriter
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import EntityRead
-from acid_platform.scan.deletes import NO_DELETES
-from acid_platform.scan.source_files import EntitySources, Source
+from acid_platform.scan.scans import Scan
+from acid_platform.scan.source_files import Source
 from acid_platform.write.parquet_writer import ParquetWriter
 from acid_platform.write.task_files import plain_name
 
@@ -40,9 +38,7 @@ def only_spark(work: CompactionWork) -> str | None:
     return None
 
 
-def copy_files(
-    plan: CompactionPlan, work: CompactionWork, inputs: OpenedEntity, staging: str
-) -> None:
+def copy_files(plan: CompactionPlan, work: CompactionWork, inputs: Scan, staging: str) -> None:
     """Writes the rows, in the order of the inputs, into files below the staged output directory.
 
     Raises CompactionRefused for timestamps with nanoseconds, which both engines would cut;
@@ -52,7 +48,9 @@ def copy_files(
     stored = work.plain
     assert stored is not None
     (output,) = plan.outputs
-    sources = inputs.sources.inserts
+    (entity,) = inputs.entities
+    sources = entity.sources.inserts
+    columns = tuple(column.name for column in work.columns)
     if any(kind.kind in TIMESTAMPS for column in work.columns for kind in column.type.walk()):
         for source in sources:
             refuse_finer(work.files, source.path, stored)
@@ -65,7 +63,8 @@ def copy_files(
         else:
             writer = ParquetWriter(opened, work.columns)
         try:
-            for batch in plain_scan(work, replace(inputs.sources, inserts=group)).batches():
+            group_of_files = replace(entity, sources=replace(entity.sources, inserts=group))
+            for batch in ArrowScan(replace(inputs, entities=(group_of_files,)), columns).batches():
                 if any(map(has_ancient, batch.columns)):
                     raise NeedsSpark(f"{plan.location}: days before 15 October 1582")
                 writer.write(batch)
@@ -76,21 +75,6 @@ def copy_files(
         except BaseException:
             writer.give_up()
             raise
-
-
-def plain_scan(work: CompactionWork, sources: EntitySources, as_stored: bool = False) -> ArrowScan:
-    """All rows and columns of files of an insert-only table."""
-    assert work.plain is not None
-    return ArrowScan(
-        work.files,
-        work.columns,
-        (),
-        (EntityRead(sources, NO_DELETES, {}),),
-        work.write_ids,
-        tuple(column.name for column in work.columns),
-        format=work.plain,
-        as_stored=as_stored,
-    )
 
 
 def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:

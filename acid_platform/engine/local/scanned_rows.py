@@ -13,9 +13,8 @@ from acid_platform.engine.local.event_files import Keys
 from acid_platform.engine.local.partition_texts import Places
 from acid_platform.engine.local.running import Statement
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.scan.arrow_reads import ENTITY
-from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import values_of
 
 
@@ -29,7 +28,7 @@ def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:
         raise NeedsSpark(str(error)) from error
 
 
-def keys_of(table: pa.Table, scan: TableScan) -> Keys:
+def keys_of(table: pa.Table, scan: Scan) -> Keys:
     """The keys of rows with ROW_ID_COLUMN and ENTITY."""
     ids = table.column(ROW_ID_COLUMN)
     w, b, r = (

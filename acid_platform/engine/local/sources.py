@@ -23,13 +23,12 @@ from acid_platform.base.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
-from acid_platform.engine.queries import ChangeRead, SourceRead
+from acid_platform.engine.queries import ChangeRead, TableRead
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
-from acid_platform.scan.arrow_reads import by_arrow
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
     from acid_platform.engine.changes import ChangeScan
@@ -48,7 +47,7 @@ ROW_ID = HiveType(
 class Source:
     """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
 
-    def __init__(self, read: SourceRead | ChangeRead, filtered: bool) -> None:
+    def __init__(self, read: TableRead | ChangeRead, filtered: bool) -> None:
         self.columns = columns_of(read)
         self.scan: ArrowScan | ChangeScan = (
             read.scan.wanting([column.name for column in self.columns])
@@ -105,7 +104,7 @@ class Source:
             raise failure
 
 
-def columns_of(read: SourceRead | ChangeRead) -> tuple[Column, ...]:
+def columns_of(read: TableRead | ChangeRead) -> tuple[Column, ...]:
     """The columns of a source, as DuckDB gets them."""
     if isinstance(read, ChangeRead):
         known = {column.name: column for column in read.scan.columns}
@@ -117,7 +116,7 @@ def columns_of(read: SourceRead | ChangeRead) -> tuple[Column, ...]:
     return (*chosen, Column(ROW_ID_COLUMN, ROW_ID)) if read.row_id else chosen
 
 
-def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
+def arrow_scan_of(read: TableRead, filtered: bool) -> ArrowScan:
     """The scan of a source without a JVM.
 
     With `filtered` its condition is applied, as far as Arrow evaluates it exactly as Spark does.
@@ -125,10 +124,10 @@ def arrow_scan_of(read: SourceRead, filtered: bool) -> ArrowScan:
     scan = read.scan
     wanted = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
     predicate = _predicate(scan, read.where) if filtered else None
-    return by_arrow(scan, wanted, predicate, read.row_id)
+    return ArrowScan(scan, wanted, predicate, read.row_id)
 
 
-def _predicate(scan: TableScan, where: str | None) -> ArrowPredicate | None:
+def _predicate(scan: Scan, where: str | None) -> ArrowPredicate | None:
     if where is None:
         return None
     return _known_predicate(where, (*scan.columns, *scan.partition_columns))

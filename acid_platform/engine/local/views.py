@@ -8,11 +8,11 @@ import duckdb
 
 from acid_platform.engine.local.sources import Source
 from acid_platform.engine.local.types import identifier
-from acid_platform.engine.queries import SourceRead
-from acid_platform.scan.scans import TableScan
+from acid_platform.engine.queries import TableRead
+from acid_platform.scan.scans import Scan
 
 
-def with_views(tables: Mapping[str, TableScan]) -> duckdb.DuckDBPyConnection:
+def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     """A database in memory with a schema for each database and a view for each table.
 
     `tables` go by `database.table`. A view reads its files when it is queried, all columns of it,
@@ -22,7 +22,7 @@ def with_views(tables: Mapping[str, TableScan]) -> duckdb.DuckDBPyConnection:
     for number, (name, scan) in enumerate(tables.items()):
         database, _, table = name.partition(".")
         source = f"acid_{number}"
-        connection.register(source, Source(SourceRead(scan), filtered=False))
+        connection.register(source, Source(TableRead(scan), filtered=False))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
         connection.execute(
             f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"

@@ -23,8 +23,8 @@ from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.sql_text import quoted
-from acid_platform.scan.arrow_reads import partition_scalars
 from acid_platform.scan.change_rows import ChangeReader, Part
+from acid_platform.scan.scans import partition_scalars
 from acid_platform.storage.files import Files
 
 _Piece = tuple[Part, tuple[str | None, ...]]

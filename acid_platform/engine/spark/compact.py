@@ -14,7 +14,6 @@ from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.inputs import (
     PLAIN_FILE_BYTES,
     CompactionWork,
-    OpenedEntity,
 )
 from acid_platform.compaction.outputs import Records, records_of
 from acid_platform.compaction.plan import CompactionPlan
@@ -23,17 +22,19 @@ from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.char_varchar import to_be_stored
-from acid_platform.engine.spark.compaction_profiles import entity_scan, profile
+from acid_platform.engine.spark.compaction_profiles import profile
 from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
+from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import Contents
 from acid_platform.layout.types import TIMESTAMPS
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.files import Files
 from acid_platform.write.task_files import plain_name
 
@@ -77,13 +78,13 @@ class SparkCompaction:
                 placed.append(replace(one.file, path=name) if one.file else None)
         return records_of(tasks, placed)
 
-    def copy(self, inputs: OpenedEntity, staging: str) -> Records:
+    def copy(self, inputs: Scan, staging: str) -> Records:
         """Raises CompactionRefused for timestamps with nanoseconds, which Spark would cut."""
         work, stored = self._work, self._work.plain
         assert stored is not None
         _refuse_finer(self._spark, self._plan, work, inputs)
         (output,) = self._plan.outputs
-        rows = entity_scan(self._spark, work, inputs).rows()
+        rows = ScanBuilder(self._spark, inputs, None).rows()
         files = -(-self._plan.input_bytes // PLAIN_FILE_BYTES)
         column_names = [column.name for column in work.columns]
         # A scan reads a CHAR without its blanks, and files hold them.
@@ -109,13 +110,13 @@ class SparkCompaction:
                 records[placed] = replace(entry, path=plain_name(number))
         return records
 
-    def profiles(self, inputs: OpenedEntity, outputs: OpenedEntity) -> tuple[Profile, Profile]:
+    def profiles(self, inputs: Scan, outputs: Scan) -> tuple[Profile, Profile]:
         """The values of a table with full ACID are those that the merge tasks read, and those that
         other tasks read back from the output files."""
-        spark, work = self._spark, self._work
-        expected = profile(spark, work, inputs, self._read)
+        spark = self._spark
+        expected = profile(spark, inputs, self._read)
         stored = None if self._read is None else _written(spark, self._tasks)
-        return expected, profile(spark, work, outputs, stored)
+        return expected, profile(spark, outputs, stored)
 
 
 @contextmanager
@@ -166,12 +167,12 @@ def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
 
 
 def _refuse_finer(
-    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, inputs: OpenedEntity
+    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, inputs: Scan
 ) -> None:
     """Raises CompactionRefused for nanoseconds: Spark copies these rows, and would cut them."""
     if not any(kind.kind in TIMESTAMPS for column in work.columns for kind in column.type.walk()):
         return
-    paths = [source.path for source in inputs.sources.inserts]
+    paths = [source.path for entity in inputs.entities for source in entity.sources.inserts]
     where, stored = work.files.uri(plan.location), work.plain or ORC
 
     def look(index: int) -> str:

@@ -7,48 +7,24 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.compaction.inputs import CompactionWork, OpenedEntity
 from acid_platform.compaction.key_sums import MODULUS
 from acid_platform.compaction.validation import Profile
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.row_keys import KEYS
 from acid_platform.engine.spark.scan import ScanBuilder
-from acid_platform.layout.formats import ORC
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
-from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.scans import Scan
 
 
-def entity_scan(
-    spark: SparkSession,
-    work: CompactionWork,
-    opened: OpenedEntity,
-    wanted: Sequence[str] | None = None,
-) -> ScanBuilder:
-    """The ordinary scan over an opened directory; `wanted` None reads all columns."""
-    entity = EntityScan(opened.directory, opened.sources, opened.applied, "", ())
-    scan = TableScan(
-        work.files,
-        opened.directory.location,
-        work.columns,
-        (),
-        (entity,),
-        work.write_ids,
-        work.plain or ORC,
-    )
-    return ScanBuilder(spark, scan, wanted)
-
-
-def profile(
-    spark: SparkSession, work: CompactionWork, opened: OpenedEntity, values: Profile | None = None
-) -> Profile:
+def profile(spark: SparkSession, scan: Scan, values: Profile | None = None) -> Profile:
     """Rows and row ids as the ordinary scan finds them.
 
     `values` has the sums of the columns if Arrow has computed them while it decoded the files: the
     scan then reads only row keys, which takes half the time. None: the scan computes them.
     """
-    rows = entity_scan(spark, work, opened, None if values is None else ()).rows()
-    counted = profile_rows(rows, work.columns if values is None else ())
+    rows = ScanBuilder(spark, scan, None if values is None else ()).rows()
+    counted = profile_rows(rows, scan.columns if values is None else ())
     if values is None:
         return counted
     return replace(

@@ -14,7 +14,7 @@ from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.source_frames import never_pushed
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import Source
 from acid_platform.scan.unread_keys import UnreadKeys
 from acid_platform.transactions import ValidWriteIdList
@@ -31,7 +31,7 @@ class ReadRows:
     """What tells the deleted rows that are still in the frame: a bitmap, or the entities whose keys
     are joined; None: there are none left. Otherwise the frame has KEYS and ENTITY."""
 
-    def live(self, spark: SparkSession, scan: TableScan) -> DataFrame:
+    def live(self, spark: SparkSession, scan: Scan) -> DataFrame:
         """The frame without deleted rows."""
         if self.deleted is None:
             return self.frame
@@ -41,7 +41,7 @@ class ReadRows:
 
 
 def _joined(
-    spark: SparkSession, frame: DataFrame, scan: TableScan, group: Sequence[EntityScan]
+    spark: SparkSession, frame: DataFrame, scan: Scan, group: Sequence[EntityScan]
 ) -> DataFrame:
     unread = [isinstance(entity.deletes, UnreadKeys) for entity in group]
     loaded = [NO_DELETES if late else one.deletes for one, late in zip(group, unread, strict=True)]

@@ -22,7 +22,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import RowKind
 
@@ -45,7 +45,7 @@ def insert_rows(
 
 
 def matched_rows(
-    spark: SparkSession, scan: TableScan, where: Where, wanted: Sequence[str] | None = None
+    spark: SparkSession, scan: Scan, where: Where, wanted: Sequence[str] | None = None
 ) -> DataFrame:
     """The rows that `where` accepts, with their KEYS; each once, whatever its subqueries join."""
     if not isinstance(where, Condition):
@@ -56,7 +56,7 @@ def matched_rows(
 
 
 def rows_to_delete(
-    spark: SparkSession, scan: TableScan, target: WriteTarget, where: Where
+    spark: SparkSession, scan: Scan, target: WriteTarget, where: Where
 ) -> StatementRows:
     """The key of each matching row, in the task of the row's bucket.
 
@@ -69,7 +69,7 @@ def rows_to_delete(
 
 def rows_to_update(
     spark: SparkSession,
-    scan: TableScan,
+    scan: Scan,
     target: WriteTarget,
     assignments: Mapping[str, str],
     where: Where,
@@ -123,6 +123,6 @@ def enclosed(text: str) -> str:
     return f"({text}\n)"
 
 
-def writers(scan: TableScan) -> int:
+def writers(scan: Scan) -> int:
     """The number of writer tasks: the highest bucket number in the scanned files, plus one."""
     return scan.highest_bucket + 1

@@ -19,7 +19,7 @@ from acid_platform.engine.spark.merge import Merge
 from acid_platform.engine.spark.query import result_of
 from acid_platform.engine.spark.results import SparkResult
 from acid_platform.engine.spark.write import write_statement
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, Written
 
 
@@ -61,17 +61,17 @@ class SparkEngine:
         return write_statement(stored, target, overwrite=True, empty_partitions=empty)[0]
 
     def update(
-        self, scan: TableScan, target: WriteTarget, assignments: Mapping[str, str], where: Where
+        self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[Written]:
         rows = rows_to_update(self.spark, scan, target, assignments, where, target.table)
         return write_statement(rows, target)[0]
 
-    def delete(self, scan: TableScan, target: WriteTarget, where: Where) -> list[Written]:
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]:
         return write_statement(rows_to_delete(self.spark, scan, target, where), target)[0]
 
     def merge(
         self,
-        scan: TableScan,
+        scan: Scan,
         target: WriteTarget,
         source: Rows,
         on: str,

@@ -27,7 +27,7 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys
-from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.scan.unread_keys import UnreadKeys
 
@@ -47,7 +47,7 @@ class _File:
     tested: bool
 
 
-def divided(spark: SparkSession, scan: TableScan) -> tuple[TableScan, TableScan]:
+def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
     """The scan in two: of the files that our format reads in this session, and of the others."""
     if not has_acid_format(spark):
         return replace(scan, entities=()), scan
@@ -79,7 +79,7 @@ class LiveFiles:
     """
 
     spark: SparkSession
-    scan: TableScan
+    scan: Scan
     columns: tuple[Column, ...]
     keys: bool
     file_names: bool
@@ -155,7 +155,7 @@ class LiveFiles:
         return kept(self.spark, identity, FILE_BYTES * len(uris) + len(numbers), make)
 
 
-def _numbers(scan: TableScan, found: Sequence[_File]) -> bytes:
+def _numbers(scan: Scan, found: Sequence[_File]) -> bytes:
     """What `SnapshotFiles.java` reads, as little-endian 64-bit integers: files, then row tests."""
     files = np.zeros((len(found), 7), np.int64)
     for row, file in zip(files, found, strict=True):

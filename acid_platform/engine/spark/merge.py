@@ -33,7 +33,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, Written
 from acid_platform.write.task_files import DELETES, INSERTS, RowKind
 
@@ -48,7 +48,7 @@ class Merge:
     """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`."""
 
     spark: SparkSession
-    scan: TableScan
+    scan: Scan
     target: WriteTarget
     table: str
     on: str

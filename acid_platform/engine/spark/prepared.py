@@ -16,7 +16,7 @@ from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.few_calls import passed, selected, sent
 from acid_platform.engine.spark.timeless import settings_of, timeless
 from acid_platform.layout.sql_text import quoted
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 
 _KEY_BYTES = 24
 """Of a deleted key, in a join; a bitmap takes less."""
@@ -24,7 +24,7 @@ _KEY_BYTES = 24
 
 def prepared(
     spark: SparkSession,
-    scan: TableScan,
+    scan: Scan,
     where: str | None,
     options: Hashable,
     make: Callable[[], DataFrame],

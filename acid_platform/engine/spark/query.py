@@ -20,7 +20,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.base.errors import AcidError, InvalidExpression
-from acid_platform.engine.queries import ChangeRead, SourceRead, Sources
+from acid_platform.engine.queries import ChangeRead, Sources, TableRead
 from acid_platform.engine.spark.changes import change_frame
 from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
@@ -94,7 +94,7 @@ def run_query(
             raise unresolved_column(wanted, known) from error
 
 
-def columns_of_source(source: SourceRead | ChangeRead) -> tuple[Column, ...]:
+def columns_of_source(source: TableRead | ChangeRead) -> tuple[Column, ...]:
     """All columns that a query may name, but for virtual ones."""
     if isinstance(source, ChangeRead):
         return tuple(source.scan.columns)

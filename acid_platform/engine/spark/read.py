@@ -10,12 +10,12 @@ from acid_platform.engine.spark.char_varchar import shown
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.scan import read_frame
 from acid_platform.predicates.known_columns import require_columns, require_names
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 
 
 def filtered(
     spark: Callable[[], SparkSession],
-    scan: TableScan,
+    scan: Scan,
     columns: Sequence[str] | None,
     where: str | None,
     row_id: bool,

@@ -29,12 +29,12 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceKind
 
 
 class ScanBuilder:
-    """Builds the frame of a TableScan with the wanted columns and the rows that `where` accepts.
+    """Builds the frame of a Scan with the wanted columns and the rows that `where` accepts.
 
     `wanted` None: all columns. Columns that `where` reads are added. ORC skips rows by the
     predicate before it decodes them. Without `identities` there are no `KEYS`; `file_names` adds
@@ -44,7 +44,7 @@ class ScanBuilder:
     def __init__(
         self,
         spark: SparkSession,
-        scan: TableScan,
+        scan: Scan,
         wanted: Sequence[str] | None,
         where: str | None = None,
         identities: bool = True,
@@ -125,7 +125,7 @@ ROW_ID_STRUCT = (
 
 def read_frame(
     spark: SparkSession,
-    scan: TableScan,
+    scan: Scan,
     columns: Sequence[str] | None = None,
     row_id: bool = False,
     where: str | None = None,
@@ -153,7 +153,7 @@ def read_frame(
 _FEW_COLUMNS = 64
 
 
-def _pruned_by_spark(spark: SparkSession, scan: TableScan) -> bool:
+def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
     """Whether Spark leaves out by itself, and soon, the columns that a query does not use.
 
     It does not where rows come through Arrow, and takes long where there are many columns.
@@ -170,7 +170,7 @@ def _pruned_by_spark(spark: SparkSession, scan: TableScan) -> bool:
 
 def _built(
     spark: SparkSession,
-    scan: TableScan,
+    scan: Scan,
     columns: Sequence[str] | None,
     row_id: bool,
     where: str | None,

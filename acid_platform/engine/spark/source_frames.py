@@ -30,9 +30,8 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.decode import EntityRead
-from acid_platform.scan.deletes import NO_DELETES
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -90,9 +89,9 @@ class SourceFrames:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     ordinal, source = found[index]
-                    alone = EntityRead(EntitySources("", (source,), ()), NO_DELETES, {})
-                    scan = ArrowScan(files, table, (), (alone,), write_ids, wanted, row_id=True)
-                    for rows in scan.batches(threads=1):
+                    alone = EntityScan.of_file(source)
+                    scan = Scan(files, "", table, (), (alone,), write_ids)
+                    for rows in ArrowScan(scan, wanted, row_id=True).batches(threads=1):
                         entity = pa.array([ordinal] * rows.num_rows, pa.int32())
                         rows = rows.append_column(ENTITY, entity)
                         yield rows.append_column(

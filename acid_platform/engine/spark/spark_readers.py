@@ -29,7 +29,7 @@ from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import Entity, Found, SourceFrames, never_pushed
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
-from acid_platform.scan.scans import EntityScan, TableScan
+from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import Source, SourceKind
 from acid_platform.scan.unread_keys import UnreadKeys
 
@@ -67,7 +67,7 @@ class SparkReaders:
     """
 
     spark: SparkSession
-    scan: TableScan
+    scan: Scan
     columns: tuple[Column, ...]
     keys: bool
     where: str | None

@@ -21,11 +21,11 @@ from acid_platform.engine.local.failures import raise_as_ours, translated
 from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.scope import Scope
-from acid_platform.engine.queries import SourceRead
+from acid_platform.engine.queries import TableRead
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.scan.scans import TableScan
+from acid_platform.scan.scans import Scan
 from tests.engine.local import values
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class LocalTable:
 
     def query(self, text: str) -> list[tuple[object, ...]]:
         """The rows of a query over the table `t`, in order. Raises NeedsSpark, and our errors."""
-        scan = TableScan(None, "", values.COLUMNS, (), (), None)  # type: ignore[arg-type]
-        translator = QueryTranslator({"t": SourceRead(scan)})
+        scan = Scan(None, "", values.COLUMNS, (), (), None)  # type: ignore[arg-type]
+        translator = QueryTranslator({"t": TableRead(scan)})
         block = translator.query(sqlglot.parse_one(text, dialect="spark"), {})
         sql = block.sql
         for stored in translator.opened:
