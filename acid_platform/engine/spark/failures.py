@@ -60,7 +60,7 @@ _UNREADABLE = re.compile(
     r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s"
 )
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
-_OURS = re.compile(r"^acid_platform\.errors\.(\w+): ([^\n]*)", re.MULTILINE)
+_OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): ([^\n]*)", re.MULTILINE)
 
 _NO_CONNECTOR = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+")
 _NO_MODULE = re.compile(
