@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
-    from acid_platform.engine.changes import ChangeScan
+    from acid_platform.scan.change_scan import ChangeScan
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from acid_platform.transactions import ValidWriteIdList
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acid_platform.engine.changes import ChangeScan
     from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.scan.scans import Scan
 
 _LONG_SECONDS = 1.0
@@ -297,7 +297,7 @@ class FreshRead:
 
         Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
         """
-        from acid_platform.engine.changes import open_changes
+        from acid_platform.tables.open_changes import open_changes
 
         found = self.lease.changes(name, since, until)
         held_since = found.before or found.after

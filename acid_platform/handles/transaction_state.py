@@ -32,8 +32,8 @@ from acid_platform.transactions.locks import Statement, lock_of
 from acid_platform.write.publishing import WriteTarget, Written
 
 if TYPE_CHECKING:
-    from acid_platform.engine.changes import ChangeScan
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.scan.change_scan import ChangeScan
 
 _T = TypeVar("_T")
 
@@ -134,7 +134,7 @@ class TransactionState:
 
         Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
         """
-        from acid_platform.engine.changes import open_changes
+        from acid_platform.tables.open_changes import open_changes
 
         with self.begun.checked():
             found = self.begun.changes(name, since, until)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.engine.changes import ChangeScan
+    from acid_platform.scan.change_scan import ChangeScan
 
 
 class TransactionTable:

@@ -23,7 +23,6 @@ from acid_platform.base.errors import (
     SnapshotExpired,
     StreamRefused,
 )
-from acid_platform.engine.changes import ChangeScan, open_changes
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
 from acid_platform.metastore.client.transaction import Transaction
@@ -39,12 +38,14 @@ from acid_platform.scan.change_rows import (
     RemovedRows,
     Stamp,
 )
+from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.spark_source.reading import PART_BYTES, files_of_snapshot, sized, typed
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
 from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.open_changes import open_changes
 
 _RENEW_SECONDS = 60.0
 """How long an idle stream keeps what its last lease needs."""

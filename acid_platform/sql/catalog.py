@@ -17,7 +17,7 @@ from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.views import query_now
 
 if TYPE_CHECKING:
-    from acid_platform.engine.changes import ChangeScan
+    from acid_platform.scan.change_scan import ChangeScan
 
 
 class Declared(Protocol):

@@ -24,10 +24,10 @@ from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
-    from acid_platform.engine.changes import ChangeScan
     from acid_platform.engine.queries import TableRead
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
+    from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.reading import Scans
 

@@ -505,7 +505,7 @@ GROUP = Group(
             " the commit of what it makes of the changes.",
             (
                 "metastore.rules.change_feed",
-                "engine.changes",
+                "tables.open_changes",
                 "scan.change_events",
                 "scan.change_rows",
             ),

@@ -203,6 +203,10 @@ FORBIDDEN_IMPORTS = {
         "acid_platform.tables.a -> acid_platform.services",
     ),
     "engine/a.py": ("import pyspark.sql", "acid_platform.engine.a -> pyspark"),
+    "engine/b.py": (
+        "import acid_platform.scan.selection",
+        "acid_platform.engine.b -> acid_platform.scan.selection",
+    ),
     "engine/spark/a.py": ("import pyorc", "acid_platform.engine.spark.a -> pyorc"),
     "engine/local/a.py": (
         "import acid_platform.engine.spark",
@@ -229,7 +233,7 @@ ALLOWED_IMPORTS = {
     # A standby is a client of its primary.
     "metastore/server/b.py": "import acid_platform.metastore.client",
     "orc/b.py": "import pyorc",
-    "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.metastore",
+    "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.scan",
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
     "cli/gateway.py": "import acid_platform.gateway.b",
     "orchestration/b.py": "import dagster, great_expectations, acid_platform.engine",
@@ -279,9 +283,9 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
                 place = directory.joinpath(*container.split("."), name)
                 if not place.exists():
                     place.with_suffix(".py").touch()
-        for name in contract.get("source_modules", ()):
+        for name in (*contract.get("source_modules", ()), *contract.get("forbidden_modules", ())):
             place = directory.joinpath(*name.split("."))
-            if not place.exists():
+            if name.startswith("acid_platform.") and not place.exists():
                 place.with_suffix(".py").touch()
     for name, text in imports.items():
         (package / name).write_text(text + "\n")

@@ -31,7 +31,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
-    from acid_platform.engine.changes import ChangeScan
+    from acid_platform.scan.change_scan import ChangeScan
 
 ROW_ID = HiveType(
     "struct",

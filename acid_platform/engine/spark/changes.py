@@ -12,7 +12,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.base.errors import CorruptFile, SnapshotExpired
-from acid_platform.engine.changes import ChangeScan
 from acid_platform.engine.spark.char_varchar import (
     as_read,
     has_char_or_varchar,
@@ -24,6 +23,7 @@ from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.sql_text import quoted
 from acid_platform.scan.change_rows import ChangeReader, Part
+from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.storage.files import Files
 
