@@ -22,7 +22,7 @@ from typing import Any
 from rich.console import Console
 
 from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
@@ -80,7 +80,7 @@ def record_of(size: int) -> str:
     ranges = {
         f"column_{number}": ColumnRange(RangeKind.INTEGER, 1, 10**9, 0) for number in range(5)
     }
-    return str(Contents((FileEntry("bucket_00000", size, Footer(1000, True), None, ranges),)))
+    return str(RecordedFiles((FileEntry("bucket_00000", size, Footer(1000, True), None, ranges),)))
 
 
 def manifests(metastore: Metastore, tables: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from rich.console import Console
 
 from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import CreateTable
 from acid_platform.metastore.operations.transactions import Begin, Commit
@@ -103,7 +103,7 @@ def commit(
                 writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib")
                 writer.write(batch(w, number * rows, rows, acid_schema(columns)))
                 writer.close()
-            contents = Contents((recorded_file(Files.of(path)[0], path, "bucket_00000"),))
+            contents = RecordedFiles((recorded_file(Files.of(path)[0], path, "bucket_00000"),))
             reports.append(
                 WriteReport.of(table.name, partition, Operation.INSERT, directory, contents)
             )
@@ -163,7 +163,7 @@ def journal_bytes(table: Table) -> int:
     entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
     lock = LockRequest("default.t", LockType.SHARED_WRITE, Operation.INSERT)
     report = WriteReport.of(
-        "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", Contents((entry,))
+        "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", RecordedFiles((entry,))
     )
     record = TableRecord(0, "default.t", "t", (("id", "int"),))
     machine.handle(CreateTable(record, if_not_exists=False), "1", at)

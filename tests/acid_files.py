@@ -22,14 +22,14 @@ from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.layout.names import VERSION_FILE
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.orc.reader import acid_columns
 from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
@@ -44,10 +44,10 @@ B1, B2 = P + (1 << 16), P + (2 << 16)
 Row = tuple[Any, ...]
 
 
-def contents_of(directory: Path) -> Contents:
+def contents_of(directory: Path) -> RecordedFiles:
     """The record of the files in a directory that a test wrote (P26)."""
     files, where = Files.of(str(directory))
-    return Contents(
+    return RecordedFiles(
         tuple(
             recorded_file(
                 files,
@@ -239,7 +239,7 @@ class AcidTable:
 def proven(scan: Scan) -> Scan:
     """The scan as if a commit had recorded its files, with the ranges of their row keys (P26)."""
 
-    def recorded(source: Source) -> Source:
+    def recorded(source: SourceFile) -> SourceFile:
         if source.kind is not SourceKind.ACID:
             return source
         name = source.path.rpartition("/")[2]

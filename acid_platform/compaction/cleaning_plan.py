@@ -43,7 +43,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptPath:
     """A path that looks removable but stays, and why."""
 
     path: str
@@ -57,7 +57,7 @@ class CleaningPlan:
 
     location: str
     removals: tuple[Removal, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptPath, ...]
     undeletable_aborted_write_ids: tuple[int, ...]
     """Aborted write ids whose rows a directory that stays may hold: never forget them (C53, P4)."""
     removed_aborted_write_ids: tuple[int, ...]
@@ -115,7 +115,7 @@ def plan_cleaning(
     path in `pinned`, which a past snapshot reads (P36).
     """
     removals: list[Removal] = []
-    kept: list[Kept] = []
+    kept: list[KeptPath] = []
     for obsolete in directory.obsolete:
         why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
         if why is None and obsolete.path in pinned:
@@ -123,7 +123,7 @@ def plan_cleaning(
         if why is None:
             removals.append(Removal(obsolete.path, obsolete.rule, obsolete.reason))
         else:
-            kept.append(Kept(obsolete.path, why[0], why[1]))
+            kept.append(KeptPath(obsolete.path, why[0], why[1]))
     removals += [
         Removal(removable.path, removable.rule, removable.reason) for removable in directory.aborted
     ]
@@ -131,7 +131,7 @@ def plan_cleaning(
         _judge_temporary(path, state, removals, kept)
     undeletable = _undeletable(directory, kept, write_ids)
     kept += [
-        Kept(path, "C53", f"holds aborted write ids {', '.join(map(str, ids))} among others")
+        KeptPath(path, "C53", f"holds aborted write ids {', '.join(map(str, ids))} among others")
         for path, ids in undeletable.items()
     ]
     stuck = {write_id for ids in undeletable.values() for write_id in ids}
@@ -163,14 +163,14 @@ def _must_stay(
 
 
 def _judge_temporary(
-    path: str, state: TxnState | None, removals: list[Removal], kept: list[Kept]
+    path: str, state: TxnState | None, removals: list[Removal], kept: list[KeptPath]
 ) -> None:
     """P19: leftovers of an unfinished publication go once the owning transaction has ended."""
     owner = temporary_owner(path.rpartition("/")[2])
     if owner is None:
-        kept.append(Kept(path, "P19", "the name does not tell which transaction owns it"))
+        kept.append(KeptPath(path, "P19", "the name does not tell which transaction owns it"))
     elif state is TxnState.OPEN:
-        kept.append(Kept(path, "P19", f"transaction {owner} is open"))
+        kept.append(KeptPath(path, "P19", f"transaction {owner} is open"))
     elif state is None:
         removals.append(Removal(path, "P19", f"transaction {owner} is unknown, so it has ended"))
     else:
@@ -178,7 +178,7 @@ def _judge_temporary(
 
 
 def _undeletable(
-    directory: AcidDirectory, kept: Iterable[Kept], write_ids: ValidWriteIdList
+    directory: AcidDirectory, kept: Iterable[KeptPath], write_ids: ValidWriteIdList
 ) -> dict[str, tuple[int, ...]]:
     """The aborted write ids whose rows each directory that stays may hold, by path (C53).
 

@@ -46,7 +46,7 @@ from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
 from acid_platform.storage.files import Files, asking
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StagedCompaction:
     plan: CompactionPlan
     staging: str
     """Where the output directories are: a `_tmp_` directory, or in an object store the table's."""
-    outputs: tuple[Written, ...]
+    outputs: tuple[WrittenDirectory, ...]
     expected: Profile
     actual: Profile
 
@@ -176,7 +176,7 @@ def _disordered(work: CompactionWork, outputs: CompactionSide) -> int:
     return sum(not has_key_index(work.files, file.path) for file in files)
 
 
-def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[Written, ...]:
+def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:
     """Brings the output into place; it counts once the compaction's transaction commits (S18).
 
     With layout hive3 other engines count the output from the rename on. A Worker that died between

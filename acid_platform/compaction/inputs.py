@@ -22,7 +22,7 @@ from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.entities import open_entity
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.selection import AcidDirectory
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.storage.files import Files
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
@@ -175,7 +175,7 @@ def rewrites(
     return tasks
 
 
-def _refuse_lossy_types(work: CompactionWork, inserts: tuple[Source, ...]) -> None:
+def _refuse_lossy_types(work: CompactionWork, inserts: tuple[SourceFile, ...]) -> None:
     if not inserts:
         return
     first = inserts[0]
@@ -189,7 +189,7 @@ def _refuse_lossy_types(work: CompactionWork, inserts: tuple[Source, ...]) -> No
             )
 
 
-def _refuse_raw(inserts: Iterable[Source]) -> None:
+def _refuse_raw(inserts: Iterable[SourceFile]) -> None:
     for source in inserts:
         if source.kind is SourceKind.RAW:
             raise CompactionRefused(

@@ -29,7 +29,7 @@ from acid_platform.orc.reader import (
 )
 from acid_platform.orc.writer_zones import foreign_zones, has_wall_clocks
 from acid_platform.scan.deletes import require_operation
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 
 
@@ -45,7 +45,7 @@ class Input:
     """Key of the first row of a file without ACID columns; the rowIds count up from it."""
 
     @classmethod
-    def of(cls, source: Source) -> Input:
+    def of(cls, source: SourceFile) -> Input:
         """Raises UnsupportedLayout for a file of an insert-only table."""
         if source.kind is SourceKind.PLAIN:
             raise UnsupportedLayout(
@@ -221,7 +221,7 @@ class SortedFile:
 
 
 @dataclass(slots=True)
-class Merge:
+class KeyMerge:
     """A k-way merge of sorted files."""
 
     files: Sequence[SortedFile]

@@ -14,11 +14,11 @@ from acid_platform.layout import names
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.write.empty_file import write_empty_file
 from acid_platform.write.file_records import recorded_file
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 
 Records = Mapping[str, FileEntry]
 """The records of the output files, made by the tasks that wrote them, by path."""
@@ -37,7 +37,7 @@ def make_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> No
 
 def finish(
     plan: CompactionPlan, work: CompactionWork, staging: str, records: Records
-) -> Iterator[Written]:
+) -> Iterator[WrittenDirectory]:
     """Adds marker files and collects the records; files without one are opened here.
 
     A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows (P32).
@@ -59,7 +59,7 @@ def finish(
                     " executors write to the same storage as this process, and compact it again"
                 )
         deletes = isinstance(name, DeltaName) and name.deletes
-        contents = Contents(
+        contents = RecordedFiles(
             tuple(
                 records.get(path)
                 or recorded_file(work.files, path, info.base_name, work.plain or ORC, deletes)
@@ -79,10 +79,12 @@ def finish(
                 f"{where}/{names.METADATA_FILE}",
                 json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode(),
             )
-        yield Written(work.partition, str(name), deletes, contents)
+        yield WrittenDirectory(work.partition, str(name), deletes, contents)
 
 
-def open_outputs(work: CompactionWork, staging: str, outputs: Sequence[Written]) -> CompactionSide:
+def open_outputs(
+    work: CompactionWork, staging: str, outputs: Sequence[WrittenDirectory]
+) -> CompactionSide:
     """Opens the staged output as a reader would. Raises CorruptFile."""
     base: VisibleBase | None = None
     deltas: list[VisibleDelta] = []

@@ -20,7 +20,7 @@ from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_merge import (
     Decoding,
     Input,
-    Merge,
+    KeyMerge,
     SortedFile,
     WideTimestamps,
     event_batches,
@@ -32,7 +32,7 @@ from acid_platform.layout.types import Column
 from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
 from acid_platform.scan.footers import is_positional
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_types import conform
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -186,8 +186,8 @@ def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]
         yield inputs[start : start + size]
 
 
-def _delete_source(delete_file: Input) -> Source:
-    return Source(delete_file.path, SourceKind.ACID, 0, "", 0, 0, length=delete_file.length)
+def _delete_source(delete_file: Input) -> SourceFile:
+    return SourceFile(delete_file.path, SourceKind.ACID, 0, "", 0, 0, length=delete_file.length)
 
 
 def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
@@ -212,7 +212,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
         rewrite.delete_events,
     )
     try:
-        for group in Merge(sorted_files).pieces():
+        for group in KeyMerge(sorted_files).pieces():
             batches, order = [], []
             for batch, ids, input_file in group:
                 w, b, r, current = ids

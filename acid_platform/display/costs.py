@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.display.listing import human_bytes
 from acid_platform.display.looks import timeline
-from acid_platform.scan.directory_lines import Kind, Sight
+from acid_platform.scan.directory_lines import DirectoryKind, Sight
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def read_cost(warehouse: Warehouse, table: str, repeats: int = 3) -> ReadCost:
         times.append(time.perf_counter() - started)
     return ReadCost(
         len(lines),
-        sum(line.kind is Kind.DELETE_DELTA for line in lines),
+        sum(line.kind is DirectoryKind.DELETE_DELTA for line in lines),
         sum(line.files for line in lines),
         sum(line.bytes for line in lines),
         rows,

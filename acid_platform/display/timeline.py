@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import visible
 from acid_platform.display.listing import html_table, human_bytes
-from acid_platform.scan.directory_lines import DirectoryLine, Kind, Sight
+from acid_platform.scan.directory_lines import DirectoryKind, DirectoryLine, Sight
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 BAR = 32
 """Width of the timeline in characters."""
-_MARKS = {Kind.BASE: "█", Kind.DELTA: "━", Kind.DELETE_DELTA: "┅", Kind.ORIGINAL: "░"}
+_MARKS = {
+    DirectoryKind.BASE: "█",
+    DirectoryKind.DELTA: "━",
+    DirectoryKind.DELETE_DELTA: "┅",
+    DirectoryKind.ORIGINAL: "░",
+}
 _STYLES = {
     Sight.READ: "green",
     Sight.OBSOLETE: "bright_black",
@@ -122,9 +127,9 @@ class Timeline:
         style = {
             "margin-left": f"{100 * first / BAR:.1f}%",
             "width": f"{100 * (end - first) / BAR:.1f}%",
-            "height": "12px" if line.kind is Kind.BASE else "6px",
+            "height": "12px" if line.kind is DirectoryKind.BASE else "6px",
             "background": _COLOURS[line.sight],
-            "opacity": ".55" if line.kind is Kind.DELETE_DELTA else "1",
+            "opacity": ".55" if line.kind is DirectoryKind.DELETE_DELTA else "1",
         }
         text = ";".join(f"{name}:{value}" for name, value in style.items())
         return f'<div style="width:16em"><div style="{text}"></div></div>'

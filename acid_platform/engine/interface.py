@@ -11,7 +11,7 @@ from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.scan.scans import Scan
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 Fixed = Mapping[str, str | None]
 """Values of partition columns, as the text of their directories."""
@@ -41,23 +41,23 @@ class Engine(Protocol):
         """A SELECT in Spark's SQL whose tables are the keys of `sources`. Raises UnknownColumn."""
         ...
 
-    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
+    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
         """Writes the rows into deltas; `fixed` gives values of partition columns."""
         ...
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         """Writes the rows into bases; the partitions `empty` get one even without rows (P32)."""
         ...
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         """Raises PartitionColumnUpdate, BucketColumnUpdate too."""
         ...
 
-    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]: ...
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]: ...
 
     def merge(
         self,
@@ -67,6 +67,6 @@ class Engine(Protocol):
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
-    ) -> tuple[list[Written], MergeCounts]:
+    ) -> tuple[list[WrittenDirectory], MergeCounts]:
         """`aliases` of the table and the source. Raises SourceRowsAmbiguous too."""
         ...

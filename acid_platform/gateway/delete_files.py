@@ -23,7 +23,7 @@ from acid_platform.orc.reader import BATCH_ROWS, acid_columns, open_strange_orc,
 from acid_platform.orc.tail import footer_of
 from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
 from acid_platform.scan.deletes import DeleteKeys, load_keys
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
@@ -106,7 +106,7 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
 
 def _keys(files: Files, found: Mapping[int, str], directory: str, write_id: int) -> DeleteKeys:
     sources = [
-        Source(
+        SourceFile(
             path,
             SourceKind.ACID,
             files.system.get_file_info(path).size,

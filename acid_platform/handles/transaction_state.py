@@ -29,7 +29,7 @@ from acid_platform.tables.manifests import directory_listing
 from acid_platform.tables.row_reports import RowReports
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import Statement, lock_of
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
@@ -270,7 +270,7 @@ class TransactionState:
         self,
         record: TableRecord,
         operation: Operation,
-        written: Sequence[Written],
+        written: Sequence[WrittenDirectory],
         overwrite: bool = False,
         unmatched: bool = False,
         wrote: tuple[str, str] = ("", ""),

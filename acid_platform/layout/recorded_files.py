@@ -21,7 +21,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False, ensure_a
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class RecordedFiles:
     """The data files of one base, delta or delete_delta, or the original files of an entity.
 
     Paths are relative to the directory, those of original files to the entity. The text form is a
@@ -44,7 +44,7 @@ class Contents:
         return _ENCODE([_packed(file) for file in self.files])
 
     @classmethod
-    def parse(cls, text: str) -> Contents:
+    def parse(cls, text: str) -> RecordedFiles:
         """Parses the text form. Raises CorruptFile."""
         try:
             return cls(tuple(_unpacked(*packed) for packed in json.loads(text)))
@@ -55,7 +55,7 @@ class Contents:
             ) from error
 
 
-NOTHING = Contents()
+NOTHING = RecordedFiles()
 
 
 def _packed(entry: FileEntry) -> list[Any]:

@@ -18,7 +18,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.row_sets import RowSet
 
@@ -35,7 +35,7 @@ NAME = "name"
 """Metadata key: the field's name in JSON."""
 
 _WHOLE = 1 << 63
-_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, Contents, RowSet)
+_TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, RecordedFiles, RowSet)
 
 
 def encode(record: Any) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from acid_platform.compaction.decision import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.transactions import (
@@ -121,7 +121,7 @@ class WriteReport:
     bytes: int = 0
     files: int = 0
     overwrite: bool = False
-    contents: Contents | None = None
+    contents: RecordedFiles | None = None
     """The files (P26); None if nobody has listed them, and then the first reader records them."""
     compacted: bool = False
     """A compaction wrote it, according to its `_metadata_acid` file or its operation."""
@@ -141,7 +141,7 @@ class WriteReport:
         partition: str | None,
         operation: Operation,
         directory: str,
-        contents: Contents,
+        contents: RecordedFiles,
         overwrite: bool = False,
         compacted: bool = False,
         versioned: bool = True,
@@ -266,8 +266,8 @@ class EntityDirectory:
 class RecordedDirectory:
     """A directory as a reader receives it, with its files (P26).
 
-    `contents` is the text form of `layout.recorded_files.Contents`; None if the files are not yet
-    recorded.
+    `contents` is the text form of `RecordedFiles`; None if the files are not yet recorded.
+
     """
 
     directory: EntityDirectory

@@ -263,7 +263,7 @@ RECORDED: dict[str, Columns] = {
     "manifests": {**_ENTITY, "directory": _S, "contents": _S},
 }
 """Files of each row of `directories` (P26): `contents` is the text form of
-`layout.recorded_files.Contents`."""
+`layout.recorded_files.RecordedFiles`."""
 
 EVERY = {**LIVE, **KEPT, **RECORDED}
 

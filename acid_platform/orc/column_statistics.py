@@ -23,7 +23,7 @@ _LARGEST_DECIMAL = 10**38
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ColumnStatistics:
     """Statistics of some values of a column.
 
     `low`, `high` and `total` are None if the type lacks them or there is no value. They are
@@ -39,7 +39,7 @@ class Statistics:
     total: Any = None
 
     @classmethod
-    def together(cls, parts: Iterable[Statistics]) -> Statistics:
+    def together(cls, parts: Iterable[ColumnStatistics]) -> ColumnStatistics:
         """The statistics of the values of all parts."""
         merged = list(parts)
         lows, highs, totals = (
@@ -55,7 +55,7 @@ class Statistics:
         )
 
 
-def message(of: Statistics, kind: HiveType) -> bytes:
+def message(of: ColumnStatistics, kind: HiveType) -> bytes:
     """ORC's ColumnStatistics message for a column of this type."""
     body = b""
     if kind.kind == "decimal":
@@ -77,14 +77,14 @@ def _signed(field: int, value: int) -> bytes:
     return number(field, value << 1 if value >= 0 else (-value << 1) - 1)
 
 
-def _integers(of: Statistics) -> bytes:
+def _integers(of: ColumnStatistics) -> bytes:
     if of.low is None:
         return b""
     total = _signed(3, of.total) if -(1 << 63) <= of.total < 1 << 63 else b""
     return _signed(1, of.low) + _signed(2, of.high) + total
 
 
-def _doubles(of: Statistics) -> bytes:
+def _doubles(of: ColumnStatistics) -> bytes:
     values = (of.low, of.high, of.total)
     return b"".join(
         varint(field << 3 | 1) + struct.pack("<d", value)
@@ -93,17 +93,17 @@ def _doubles(of: Statistics) -> bytes:
     )
 
 
-def _strings(of: Statistics) -> bytes:
+def _strings(of: ColumnStatistics) -> bytes:
     if of.low is None:
         return b""
     return delimited(1, of.low) + delimited(2, of.high) + _signed(3, of.total)
 
 
-def _trues(of: Statistics) -> bytes:
+def _trues(of: ColumnStatistics) -> bytes:
     return packed(1, [of.total or 0])
 
 
-def _decimals(of: Statistics, scale: int) -> bytes:
+def _decimals(of: ColumnStatistics, scale: int) -> bytes:
     if of.low is None:
         return b""
     total = delimited(3, _digits(of.total, scale)) if abs(of.total) < _LARGEST_DECIMAL else b""
@@ -116,15 +116,15 @@ def _digits(unscaled: int, scale: int) -> bytes:
     return f"{'-' * (unscaled < 0)}{text[:cut]}{'.' * (scale > 0)}{text[cut:]}".encode()
 
 
-def _dates(of: Statistics) -> bytes:
+def _dates(of: ColumnStatistics) -> bytes:
     return b"" if of.low is None else _signed(1, of.low) + _signed(2, of.high)
 
 
-def _sizes(of: Statistics) -> bytes:
+def _sizes(of: ColumnStatistics) -> bytes:
     return _signed(1, of.total or 0)
 
 
-def _instants(of: Statistics) -> bytes:
+def _instants(of: ColumnStatistics) -> bytes:
     if of.low is None:
         return b""
     (first, first_rest), (last, last_rest) = (
@@ -141,7 +141,7 @@ def _instants(of: Statistics) -> bytes:
 
 
 _INTEGERS, _TEXT, _MOMENTS = (2, _integers), (4, _strings), (9, _instants)
-_SAID: dict[str, tuple[int, Callable[[Statistics], bytes]]] = {
+_SAID: dict[str, tuple[int, Callable[[ColumnStatistics], bytes]]] = {
     "tinyint": _INTEGERS,
     "smallint": _INTEGERS,
     "int": _INTEGERS,

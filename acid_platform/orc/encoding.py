@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.layout.types import HiveType
-from acid_platform.orc.column_statistics import Statistics, float_bounds
+from acid_platform.orc.column_statistics import ColumnStatistics, float_bounds
 from acid_platform.orc.runs import Runs, bits, integers, octets, seek_bit, varints
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, offsets_of
@@ -33,7 +33,7 @@ _WIDE = 1 << 47
 """The sum of 10,000 values below this bound fits 64 bits."""
 
 
-class Kind(IntEnum):
+class StreamKind(IntEnum):
     """The members of ORC's Stream.Kind that are written here."""
 
     PRESENT = 0
@@ -57,7 +57,7 @@ class Stream:
     """One stream of a column. `seeks` holds the position of each row group: its byte in `content`,
     then the values to skip. The streams of a dictionary have none."""
 
-    kind: Kind
+    kind: StreamKind
     content: bytes
     seeks: tuple[tuple[int, ...], ...] = ()
 
@@ -68,7 +68,7 @@ class EncodedColumn:
 
     type: HiveType
     streams: tuple[Stream, ...]
-    groups: tuple[Statistics, ...]
+    groups: tuple[ColumnStatistics, ...]
     """Statistics of each row group."""
     encoding: Encoding = Encoding.DIRECT
     dictionary_size: int = 0
@@ -103,7 +103,7 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
         present = bits(valid)
         streams.append(
             Stream(
-                Kind.PRESENT,
+                StreamKind.PRESENT,
                 present.content,
                 tuple(seek_bit(present, int(at)) for at in bounds[:-1]),
             )
@@ -125,11 +125,13 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
     yield from values.below
 
 
-def _statistics(values: _Values, bounds: np.ndarray, inner: np.ndarray) -> Iterator[Statistics]:
+def _statistics(
+    values: _Values, bounds: np.ndarray, inner: np.ndarray
+) -> Iterator[ColumnStatistics]:
     measured = [iter(per_group) for per_group in (values.low, values.high, values.total)]
     for rows, count in zip(np.diff(bounds).tolist(), np.diff(inner).tolist(), strict=True):
         measures = [next(measure, None) if count else None for measure in measured]
-        yield Statistics(count, count < rows, *measures)
+        yield ColumnStatistics(count, count < rows, *measures)
 
 
 def _starts(inner: np.ndarray) -> np.ndarray:
@@ -180,7 +182,7 @@ def _integral(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     if kind.kind == "tinyint":
         runs = octets(values.astype(np.uint8))
         return _Values(
-            [Stream(Kind.DATA, runs.content, _seeks(runs, inner))],
+            [Stream(StreamKind.DATA, runs.content, _seeks(runs, inner))],
             Encoding.DIRECT,
             low,
             high,
@@ -188,7 +190,11 @@ def _integral(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
         )
     runs = integers(values)
     return _Values(
-        [Stream(Kind.DATA, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2, low, high, total
+        [Stream(StreamKind.DATA, runs.content, _seeks(runs, inner))],
+        Encoding.DIRECT_V2,
+        low,
+        high,
+        total,
     )
 
 
@@ -201,7 +207,7 @@ def _boolean(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     runs = bits(values)
     seeks = tuple(seek_bit(runs, at) for at in inner[:-1].tolist())
     trues = _sums(values.astype(np.int64), inner, [0], [1])
-    return _Values([Stream(Kind.DATA, runs.content, seeks)], total=trues)
+    return _Values([Stream(StreamKind.DATA, runs.content, seeks)], total=trues)
 
 
 def _floating(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
@@ -222,7 +228,7 @@ def _floating(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     size = values.dtype.itemsize
     seeks = tuple((size * at,) for at in inner[:-1].tolist())
     content = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-    return _Values([Stream(Kind.DATA, content, seeks)], Encoding.DIRECT, low, high, total)
+    return _Values([Stream(StreamKind.DATA, content, seeks)], Encoding.DIRECT, low, high, total)
 
 
 def _decimal(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -242,8 +248,8 @@ def _decimal(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     scales = integers(np.full(len(array), kind.sizes[1], np.int64))
     return _Values(
         [
-            Stream(Kind.DATA, content, _bytes_at(ends, inner)),
-            Stream(Kind.SECONDARY, scales.content, _seeks(scales, inner)),
+            Stream(StreamKind.DATA, content, _bytes_at(ends, inner)),
+            Stream(StreamKind.SECONDARY, scales.content, _seeks(scales, inner)),
         ],
         Encoding.DIRECT_V2,
         low,
@@ -285,8 +291,8 @@ def _timestamp(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     data, rest = integers(seconds - _EPOCH), integers(_shortened(nanos), signed=False)
     return _Values(
         [
-            Stream(Kind.DATA, data.content, _seeks(data, inner)),
-            Stream(Kind.SECONDARY, rest.content, _seeks(rest, inner)),
+            Stream(StreamKind.DATA, data.content, _seeks(data, inner)),
+            Stream(StreamKind.SECONDARY, rest.content, _seeks(rest, inner)),
         ],
         Encoding.DIRECT_V2,
         [value * factor for value in low],
@@ -315,8 +321,8 @@ def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     content, lengths, ends = _content(array)
     sizes = integers(lengths, signed=False)
     streams = [
-        Stream(Kind.DATA, content, _bytes_at(ends, inner)),
-        Stream(Kind.LENGTH, sizes.content, _seeks(sizes, inner)),
+        Stream(StreamKind.DATA, content, _bytes_at(ends, inner)),
+        Stream(StreamKind.LENGTH, sizes.content, _seeks(sizes, inner)),
     ]
     total = _sums(lengths, inner, [0], [int(lengths.max(initial=0))])
     if kind.kind == "binary":
@@ -364,9 +370,9 @@ def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
     texts = words.to_pylist()
     return _Values(
         [
-            Stream(Kind.DATA, data.content, _seeks(data, inner)),
-            Stream(Kind.LENGTH, sizes.content),
-            Stream(Kind.DICTIONARY_DATA, content),
+            Stream(StreamKind.DATA, data.content, _seeks(data, inner)),
+            Stream(StreamKind.LENGTH, sizes.content),
+            Stream(StreamKind.DICTIONARY_DATA, content),
         ],
         Encoding.DICTIONARY_V2,
         [texts[index] for index in low],
@@ -403,7 +409,9 @@ def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
         for column in encode(content.slice(first, last - first), child, places[inner] - first)
     )
     return _Values(
-        [Stream(Kind.LENGTH, runs.content, _seeks(runs, inner))], Encoding.DIRECT_V2, below=below
+        [Stream(StreamKind.LENGTH, runs.content, _seeks(runs, inner))],
+        Encoding.DIRECT_V2,
+        below=below,
     )
 
 

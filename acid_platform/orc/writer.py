@@ -19,8 +19,8 @@ from acid_platform.base.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc.column_statistics import Statistics, message
-from acid_platform.orc.encoding import EncodedColumn, Kind, encode
+from acid_platform.orc.column_statistics import ColumnStatistics, message
+from acid_platform.orc.encoding import EncodedColumn, StreamKind, encode
 from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.reader import ascend
 from acid_platform.orc.tail import user_metadata_fields
@@ -146,7 +146,7 @@ class OrcWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._stripes: list[bytes] = []
-        self._statistics: list[list[Statistics]] = []
+        self._statistics: list[list[ColumnStatistics]] = []
         """Statistics by stripe, then by column."""
 
     @property
@@ -201,18 +201,18 @@ class OrcWriter:
         root = pa.StructArray.from_arrays(batch.columns, names=self._names)
         indexes, bodies = list[bytes](), list[bytes]()
         of_indexes, of_bodies, encodings = list[bytes](), list[bytes](), list[bytes]()
-        statistics: list[Statistics] = []
+        statistics: list[ColumnStatistics] = []
         for place, column in enumerate(encode(root, self._type, bounds)):
             stored = [self._blocks(each.content) for each in column.streams]
             indexes.append(self._blocks(_row_index(column, stored)).content)
-            of_indexes.append(_stream(Kind.ROW_INDEX, place, indexes[-1]))
+            of_indexes.append(_stream(StreamKind.ROW_INDEX, place, indexes[-1]))
             bodies += [each.content for each in stored]
             of_bodies += [
                 _stream(each.kind, place, blocks.content)
                 for each, blocks in zip(column.streams, stored, strict=True)
             ]
             encodings.append(_encoding(column))
-            statistics.append(Statistics.together(column.groups))
+            statistics.append(ColumnStatistics.together(column.groups))
         # Timestamps are stored in UTC, whatever the machine's time zone (P17).
         footer = self._blocks(
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
@@ -254,7 +254,7 @@ class OrcWriter:
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
         whole = [
-            Statistics.together(stripe[place] for stripe in self._statistics)
+            ColumnStatistics.together(stripe[place] for stripe in self._statistics)
             for place in range(len(kinds))
         ]
         metadata = self._blocks(
@@ -402,7 +402,7 @@ def _row_index(column: EncodedColumn, stored: Sequence[_Blocks]) -> bytes:
     return b"".join(entries)
 
 
-def _stream(kind: Kind, column: int, content: bytes) -> bytes:
+def _stream(kind: StreamKind, column: int, content: bytes) -> bytes:
     return delimited(1, number(1, kind) + number(2, column) + number(3, len(content)))
 
 

@@ -25,7 +25,7 @@ from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.scans import EntityScan, Scan, partition_scalars
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -99,7 +99,7 @@ class ArrowScan:
         left = replace(self, scan=rest, wanted=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
-    def _live_rows(self, entity: EntityScan, source: Source) -> int | None:
+    def _live_rows(self, entity: EntityScan, source: SourceFile) -> int | None:
         """Live rows of the file; None if they can only be counted by reading them."""
         if source.test_rows or source.above >= 0:
             return None
@@ -119,7 +119,7 @@ class ArrowScan:
             )
         )
 
-    def _rows(self, source: Source) -> int:
+    def _rows(self, source: SourceFile) -> int:
         with reading(source.path):
             if source.rows is not None:
                 return source.rows

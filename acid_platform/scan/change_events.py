@@ -19,7 +19,7 @@ from acid_platform.orc.reader import acid_columns, read_batches, reading
 from acid_platform.orc.update_marks import read_updates
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
 from acid_platform.scan.footers import open_source
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 
@@ -155,12 +155,12 @@ def _keys(write_id: int, buckets: np.ndarray, row_ids: np.ndarray) -> DeleteKeys
     return DeleteKeys(np.full(len(order), write_id), buckets[order], row_ids[order])
 
 
-def _statement(source: Source) -> int:
+def _statement(source: SourceFile) -> int:
     name = parse_directory(source.directory)
     return (name.statement or 0) if isinstance(name, DeltaName) else 0
 
 
-def _read(files: Files, source: Source, write_id: int) -> tuple[list[np.ndarray], np.ndarray]:
+def _read(files: Files, source: SourceFile, write_id: int) -> tuple[list[np.ndarray], np.ndarray]:
     """The keys of a file of delete events, and which of them belong to updates."""
     path = source.path
     parts: list[tuple[np.ndarray, ...]] = []
@@ -184,7 +184,7 @@ def _read(files: Files, source: Source, write_id: int) -> tuple[list[np.ndarray]
     return keys, read_updates(text, len(current), path)
 
 
-def _last_row(files: Files, source: Source | None, count: int, deletes: Source) -> int:
+def _last_row(files: Files, source: SourceFile | None, count: int, deletes: SourceFile) -> int:
     """The highest rowId of the file with the new values of `count` updated rows."""
     if source is None:
         raise CorruptFile(
@@ -265,7 +265,7 @@ class MarkedKeys:
             places(gone, keys.write_ids, keys.buckets, keys.row_ids) < 0,
         )
 
-    def of_file(self, source: Source) -> MarkedKeys:
+    def of_file(self, source: SourceFile) -> MarkedKeys:
         """Those of rows that may be in a file."""
         low, high = np.searchsorted(self.keys.write_ids, [source.low, source.high + 1])
         mine = self.chosen(np.arange(low, high))

@@ -22,7 +22,7 @@ from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents,
 from acid_platform.scan.decode import FileRead, RowFilter, Values
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
@@ -55,11 +55,11 @@ class Stamp:
     at: int
 
 
-class Part(Protocol):
+class FileChanges(Protocol):
     """What one file has of the changes."""
 
     @property
-    def source(self) -> Source: ...
+    def source(self) -> SourceFile: ...
     @property
     def write_ids(self) -> ValidWriteIdList: ...
     @property
@@ -76,7 +76,7 @@ class Part(Protocol):
 class NewRows:
     """The rows of a file that a write has added."""
 
-    source: Source
+    source: SourceFile
     write_ids: ValidWriteIdList
     stamp: int
     events: WriteEvents = NO_EVENTS
@@ -100,7 +100,7 @@ class NewRows:
 class RemovedRows:
     """The rows of a file with one of these keys, as they were."""
 
-    source: Source
+    source: SourceFile
     write_ids: ValidWriteIdList
     keys: MarkedKeys
 
@@ -110,7 +110,7 @@ class RemovedRows:
 
     def marks(
         self,
-        rows: int,  # noqa: ARG002, a Part has it
+        rows: int,  # noqa: ARG002, a FileChanges has it
         keys: tuple[np.ndarray, ...] | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         assert keys is not None
@@ -124,7 +124,7 @@ class RemovedRows:
 class LiveRows:
     """All rows of a file that a snapshot sees: they were replaced or dropped, or are the first."""
 
-    source: Source
+    source: SourceFile
     write_ids: ValidWriteIdList
     stamp: int
     gone: DeleteKeys = NO_DELETES
@@ -137,7 +137,7 @@ class LiveRows:
     def marks(
         self,
         rows: int,
-        keys: tuple[np.ndarray, ...] | None,  # noqa: ARG002, a Part has it
+        keys: tuple[np.ndarray, ...] | None,  # noqa: ARG002, a FileChanges has it
     ) -> tuple[np.ndarray, np.ndarray]:
         return np.full(rows, TYPES.index(self.type), np.int8), np.full(rows, self.stamp)
 
@@ -181,7 +181,7 @@ class ChangeReader:
         return pa.schema([(name, types[name]) for name in self.wanted])
 
     def work(
-        self, part: Part, partition: Mapping[str, pa.Scalar]
+        self, part: FileChanges, partition: Mapping[str, pa.Scalar]
     ) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
         """Pieces of work, of which each returns record batches of `schema`.
 
@@ -218,7 +218,7 @@ class ChangeReader:
                 piece = read.piece(index)
                 yield lambda piece=piece: marked(piece())  # type: ignore[misc]
 
-    def _marked(self, part: Part, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _marked(self, part: FileChanges, batch: pa.RecordBatch) -> pa.RecordBatch:
         keys = None
         if ROW_ID_COLUMN in batch.schema.names:
             ids = batch.column(ROW_ID_COLUMN)

@@ -12,7 +12,13 @@ from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.types import Column
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.scan.arrow_scan import read_ahead
-from acid_platform.scan.change_rows import CHANGE_COLUMNS, ChangeReader, Part, RemovedRows, Stamp
+from acid_platform.scan.change_rows import (
+    CHANGE_COLUMNS,
+    ChangeReader,
+    FileChanges,
+    RemovedRows,
+    Stamp,
+)
 from acid_platform.scan.scans import partition_scalars
 
 _THREADS = 8
@@ -27,7 +33,7 @@ class EntityParts:
 
     partition: str
     values: tuple[str | None, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[FileChanges, ...]
     removed: int = 0
 
 

@@ -21,7 +21,7 @@ from acid_platform.layout.names import (
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class DataFiles:
     """Data files of one base, delta or delete_delta, by path."""
 
     files: tuple[FileEntry, ...]
@@ -35,7 +35,7 @@ class Contents:
 
 def data_files(
     location: str, directory: str, files: Iterable[FileEntry], insert_only: bool = False
-) -> Contents:
+) -> DataFiles:
     """The data files among `files`, all of which lie below `directory`.
 
     Hidden files are ignored, and so are nested ACID directories, which a rename onto an existing
@@ -91,7 +91,7 @@ def data_files(
                 f"{location}/{side.path} records committed rows of {path.rpartition('/')[2]}, which"
                 " is missing or empty; restore that file"
             )
-    return Contents(
+    return DataFiles(
         tuple(plain or buckets.values()),
         bool(plain),
         tuple(empty),

@@ -26,7 +26,7 @@ from acid_platform.orc.reader import acid_columns, read_stripe, reading
 from acid_platform.scan.column_shares import shares
 from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.footers import is_positional, open_source
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
 
@@ -62,7 +62,7 @@ class FileRead:
     read: ArrowScan
     partition: Values
     """The values of the file's partition by column."""
-    source: Source
+    source: SourceFile
     deleted: RowFilter | None
     """Which rows survive; None if no row of the file can be deleted."""
     threads: int = 1

@@ -14,7 +14,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.orc.reader import BATCH_ROWS, acid_columns, read_batches, reading
 from acid_platform.scan.footers import open_source
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -101,7 +101,7 @@ def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
 
 def load_keys(
     files: Files,
-    sources: Sequence[Source],
+    sources: Sequence[SourceFile],
     write_ids: ValidWriteIdList,
     own: bool = False,
     buckets: Collection[int] | None = None,
@@ -116,7 +116,7 @@ def load_keys(
         return NO_DELETES
     wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
 
-    def events(source: Source) -> tuple[np.ndarray, ...]:
+    def events(source: SourceFile) -> tuple[np.ndarray, ...]:
         return _events(files, source, write_ids, own, wanted)
 
     if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
@@ -142,7 +142,7 @@ def load_keys(
 
 def _events(
     files: Files,
-    source: Source,
+    source: SourceFile,
     write_ids: ValidWriteIdList,
     own: bool,
     buckets: np.ndarray | None,

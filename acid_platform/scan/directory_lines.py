@@ -11,7 +11,7 @@ from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.scan.selection import AcidDirectory
 
 
-class Kind(Enum):
+class DirectoryKind(Enum):
     BASE = "base"
     DELTA = "delta"
     DELETE_DELTA = "delete_delta"
@@ -33,7 +33,7 @@ class DirectoryLine:
 
     partition: str
     directory: str
-    kind: Kind
+    kind: DirectoryKind
     low: int
     high: int
     bytes: int
@@ -54,7 +54,7 @@ def timeline(
     for path, sight, reason in _with_sight(seen):
         kind, low, high = _span(parse_directory(path))
         file_sizes = sizes.get(path, [])
-        if kind is Kind.ORIGINAL:
+        if kind is DirectoryKind.ORIGINAL:
             file_sizes = file_sizes[:1]
         lines.append(
             DirectoryLine(
@@ -63,7 +63,8 @@ def timeline(
         )
     return tuple(
         sorted(
-            lines, key=lambda line: (line.high, line.kind is Kind.BASE, line.low, line.directory)
+            lines,
+            key=lambda line: (line.high, line.kind is DirectoryKind.BASE, line.low, line.directory),
         )
     )
 
@@ -81,9 +82,13 @@ def _with_sight(seen: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:
         yield hidden.path, Sight.INVISIBLE, hidden.reason
 
 
-def _span(name: AcidName | None) -> tuple[Kind, int, int]:
+def _span(name: AcidName | None) -> tuple[DirectoryKind, int, int]:
     if name is None:
-        return Kind.ORIGINAL, 0, 0
+        return DirectoryKind.ORIGINAL, 0, 0
     if isinstance(name, BaseName):
-        return Kind.BASE, 1, max(name.write_id, 0)
-    return (Kind.DELETE_DELTA if name.deletes else Kind.DELTA), name.low, name.high
+        return DirectoryKind.BASE, 1, max(name.write_id, 0)
+    return (
+        (DirectoryKind.DELETE_DELTA if name.deletes else DirectoryKind.DELTA),
+        name.low,
+        name.high,
+    )

@@ -13,7 +13,7 @@ from acid_platform.base.errors import CorruptFile
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.footers import resolve
 from acid_platform.scan.selection import AcidDirectory
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
 
@@ -26,7 +26,7 @@ def open_entity(
     write_ids: ValidWriteIdList,
     what: str,
     prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
-    load: Callable[[Files, Sequence[Source], ValidWriteIdList], DeleteKeys] = load_keys,
+    load: Callable[[Files, Sequence[SourceFile], ValidWriteIdList], DeleteKeys] = load_keys,
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
 
@@ -66,7 +66,7 @@ def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySourc
     )
 
 
-def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None:
+def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> None:
     """Check that each file exists with the size that its commit recorded.
 
     `what` names the table in the error. Raises CorruptFile for the first file that does not,
@@ -88,7 +88,7 @@ def require_recorded(files: Files, sources: Iterable[Source], what: str) -> None
             )
 
 
-def _committed(source: Source) -> str:
+def _committed(source: SourceFile) -> str:
     """Who recorded the file, as subject and verb."""
     if not source.high:
         return "the adoption of the table recorded"

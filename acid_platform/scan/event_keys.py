@@ -13,7 +13,7 @@ from acid_platform.layout.schema import RowKey
 from acid_platform.orc.pyorc_rows import stripe_rows
 from acid_platform.orc.reader import acid_columns, ascending_steps, open_orc, reading
 from acid_platform.scan.footers import open_source
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 
 
@@ -56,7 +56,7 @@ class EventKeys:
 _NOTHING = np.empty(0, np.int64)
 
 
-def read_events(files: Files, source: Source, rows: bool = True) -> EventKeys:
+def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKeys:
     """The event keys of an ACID source; with `rows` False only their number is read.
 
     Raises CorruptFile.

@@ -12,7 +12,7 @@ from acid_platform.orc.reader import open_orc, open_strange_orc, reading
 from acid_platform.scan.selection import AcidDirectory
 from acid_platform.scan.source_files import (
     EntitySources,
-    Source,
+    SourceFile,
     entity_sources,
     flush_length,
     missing_footers,
@@ -63,6 +63,6 @@ def is_positional(names: list[str]) -> bool:
     )
 
 
-def open_source(files: Files, source: Source) -> orc.ORCFile:
+def open_source(files: Files, source: SourceFile) -> orc.ORCFile:
     """The ORC file of a source, up to its flush length. Raises as `open_orc`."""
     return open_orc(files, source.path, source.length)

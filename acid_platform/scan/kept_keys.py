@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, load_keys
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -24,7 +24,9 @@ _kept: OrderedDict[Hashable, DeleteKeys] = OrderedDict()
 _guard = threading.Lock()
 
 
-def kept_keys(files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList) -> DeleteKeys:
+def kept_keys(
+    files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
+) -> DeleteKeys:
     """What `load_keys` returns; nothing is read if these files were loaded for these write ids.
 
     The arrays are read-only. Thread-safe. Raises as `load_keys`.

@@ -12,7 +12,7 @@ from acid_platform.layout.names import parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
-from acid_platform.scan.source_files import EntitySources, Source, SourceKind
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 from acid_platform.storage.files import Files
@@ -33,7 +33,7 @@ class EntityScan:
     """The directories and original files that the snapshot reads, whether pruned or not."""
 
     @classmethod
-    def of_file(cls, source: Source, values: tuple[str | None, ...] = ()) -> EntityScan:
+    def of_file(cls, source: SourceFile, values: tuple[str | None, ...] = ()) -> EntityScan:
         """One file, of which no row is deleted."""
         return cls(EntitySources("", (source,), ()), values=values)
 
@@ -42,7 +42,7 @@ class EntityScan:
 class Scan:
     """What to read of a table at a snapshot.
 
-    Each file of an entity comes with the tests that its rows need (`Source.test_rows`, `above`,
+    Each file of an entity comes with the tests that its rows need (`SourceFile.test_rows`, `above`,
     `length`); a row is left out if its key is among the deleted ones of its entity.
     """
 
@@ -98,7 +98,7 @@ class Scan:
         )
 
 
-def _highest_bucket(source: Source) -> int:
+def _highest_bucket(source: SourceFile) -> int:
     if source.kind is SourceKind.RAW:
         return decode_bucket(source.bucket).number
     name = parse_bucket_file(source.path.rpartition("/")[2])

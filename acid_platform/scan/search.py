@@ -22,7 +22,7 @@ from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_pred
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.footers import read_footer
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidWriteIdList
 
@@ -135,7 +135,9 @@ class _Search:
         if footer.acid and self._deletes_alone(full):
             return 0
         kind = SourceKind.ACID if footer.acid else SourceKind.RAW
-        source = Source(full, kind, size, "", 0, 0, rows=footer.rows, positional=footer.positional)
+        source = SourceFile(
+            full, kind, size, "", 0, 0, rows=footer.rows, positional=footer.positional
+        )
         by_column = self._values(path)
         values = [by_column[name] for name in self._keys()]
         unknown = self.predicate.columns & {key for key in self._keys() if by_column[key] is None}

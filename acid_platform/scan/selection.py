@@ -28,7 +28,7 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_directory,
 )
-from acid_platform.scan.data_files import Contents, data_files
+from acid_platform.scan.data_files import DataFiles, data_files
 from acid_platform.scan.shadowing import base_order, shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
@@ -429,7 +429,7 @@ class _Selection:
                 " not see; read a newer snapshot"
             )
 
-    def _contents(self, directory: _Directory[_Name]) -> Contents:
+    def _contents(self, directory: _Directory[_Name]) -> DataFiles:
         contents = data_files(
             self.listing.location, directory.path, directory.files, self.insert_only
         )

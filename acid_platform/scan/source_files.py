@@ -45,7 +45,7 @@ class SourceKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file that a snapshot reads, with the tests that its rows need.
 
     All rows of RAW and PLAIN files have `write_id`; neither kind needs `test_rows` or `above`. The
@@ -89,8 +89,8 @@ class EntitySources:
     """All files of an entity that a snapshot reads, in the order of the selection."""
 
     location: str
-    inserts: tuple[Source, ...]
-    deletes: tuple[Source, ...]
+    inserts: tuple[SourceFile, ...]
+    deletes: tuple[SourceFile, ...]
     """Files of delete deltas, always ACID. An event counts if its own currentTransaction is valid,
     whatever `test_rows` says."""
 
@@ -207,7 +207,7 @@ def _number(entry: FileEntry) -> int | None:
 
 def _acid(
     directory: AcidDirectory, source: VisibleBase | VisibleDelta, lengths: Mapping[str, int]
-) -> Iterator[Source]:
+) -> Iterator[SourceFile]:
     low, high = _span(source)
     # Hive's query-based compaction may have put rows of several buckets into one file.
     one_bucket = isinstance(source.name, DeltaName) and low == high and not source.compacted
@@ -221,7 +221,7 @@ def _acid(
                 f"{path} has {entry.size} bytes, but its {FLUSH_LENGTH_SUFFIX} file records"
                 f" {length} committed bytes; restore the file"
             )
-        yield Source(
+        yield SourceFile(
             path,
             SourceKind.ACID,
             entry.size,
@@ -238,7 +238,7 @@ def _acid(
         )
 
 
-def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iterator[Source]:
+def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iterator[SourceFile]:
     low, high = _span(source)
     if source.above >= 0:
         raise CorruptFile(
@@ -246,7 +246,7 @@ def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iter
             " holds, and rows of an insert-only table have no keys to tell; remove one of the two"
         )
     for entry in source.files:
-        yield Source(
+        yield SourceFile(
             f"{directory.location}/{entry.path}",
             SourceKind.PLAIN,
             entry.size,
@@ -259,10 +259,10 @@ def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iter
         )
 
 
-def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Iterator[Source]:
+def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Iterator[SourceFile]:
     if directory.insert_only:
         for entry in directory.originals:
-            yield Source(
+            yield SourceFile(
                 f"{directory.location}/{entry.path}",
                 SourceKind.PLAIN,
                 entry.size,
@@ -278,7 +278,7 @@ def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Itera
 
 def _loaded(
     directory: AcidDirectory, source: VisibleBase | VisibleDelta, footers: Mapping[str, Footer]
-) -> Iterator[Source]:
+) -> Iterator[SourceFile]:
     name = source.name
     if not _may_be_loaded(source):
         raise CorruptFile(
@@ -299,7 +299,7 @@ def _numbered(
     footers: Mapping[str, Footer],
     write_id: int,
     statement: int,
-) -> Iterator[Source]:
+) -> Iterator[SourceFile]:
     """RAW sources; rowIds count on across the files of a bucket, which are sorted by path."""
     rows: dict[int, int] = {}
     for entry in files:
@@ -313,7 +313,7 @@ def _numbered(
             )
         first = rows.get(number, 0)
         rows[number] = first + footer.rows
-        yield Source(
+        yield SourceFile(
             path,
             SourceKind.RAW,
             entry.size,

@@ -9,7 +9,7 @@ import numpy as np
 
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.kept_keys import kept_keys
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -60,7 +60,7 @@ class UnreadKeys(DeleteKeys):
 
 
 def keys_up_to(
-    most: int, files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList
+    most: int, files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
 ) -> DeleteKeys:
     """The deleted keys; UnreadKeys if the files record more than `most` events.
 

@@ -17,7 +17,7 @@ from acid_platform.layout.names import (
     parse_directory,
     temporary_owner,
 )
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import CleaningTask, RecordedDirectory
 from acid_platform.scan.selection import select
@@ -47,7 +47,7 @@ def recorded_files(known: Sequence[RecordedDirectory]) -> frozenset[str]:
         f"{each.directory.name}/{file.path}".lstrip("/")
         for each in known
         if each.contents is not None
-        for file in Contents.parse(each.contents).files
+        for file in RecordedFiles.parse(each.contents).files
     )
 
 

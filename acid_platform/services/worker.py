@@ -56,7 +56,7 @@ from acid_platform.tables.context import (
     worker_id,
 )
 from acid_platform.transactions import Operation
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -75,7 +75,7 @@ class Outcome:
     """`published`, `ready for cleaning`, `refused`, `failed`, `put back` or `lost`."""
     reason: str
     plan: CompactionPlan | None = None
-    outputs: tuple[Written, ...] = ()
+    outputs: tuple[WrittenDirectory, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     """The forecast compared with what was written."""
     choice: CompactionChoice | None = None
@@ -213,7 +213,7 @@ class CompactionRun:
             [Amount(output.rows, output.bytes, output.files) for output in self.staged.outputs],
         )
 
-    def publish(self) -> tuple[Written, ...]:
+    def publish(self) -> tuple[WrittenDirectory, ...]:
         """Renames the output into place and commits, if the task is still ours (P21).
 
         Raises PublicationWaited if other engines read too long (P46), CompactionLost, TxnAborted.
@@ -282,7 +282,7 @@ class CompactionRun:
             self.context.metastore.end_publication(self._publication)
             self._publication = 0
 
-    def ended(self, state: str, reason: str, outputs: tuple[Written, ...] = ()) -> Outcome:
+    def ended(self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()) -> Outcome:
         """How the attempt ended; `outputs` are what it published."""
         deviations = self.deviations() if outputs else ()
         return Outcome(self.task, state, reason, self.plan, outputs, deviations, self.choice)

@@ -25,7 +25,7 @@ from acid_platform.scan.decode import Predicate
 from acid_platform.scan.deletes import NO_DELETES
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.files import Files
@@ -214,6 +214,6 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def sized(source: Source) -> int:
+def sized(source: SourceFile) -> int:
     """What reading a file costs, in bytes."""
     return source.size + _OPEN_BYTES

@@ -33,8 +33,8 @@ from acid_platform.scan.change_rows import (
     DELETE,
     INSERT,
     ChangeReader,
+    FileChanges,
     LiveRows,
-    Part,
     RemovedRows,
     Stamp,
 )
@@ -100,7 +100,7 @@ class ChangePart:
     stamps: tuple[Stamp, ...]
     wanted: tuple[str, ...]
     format: FileFormat
-    pieces: tuple[tuple[Part, tuple[str | None, ...]], ...]
+    pieces: tuple[tuple[FileChanges, tuple[str | None, ...]], ...]
     """Files, and the values of their partitions as directory names spell them."""
     only_inserts: bool
 
@@ -247,7 +247,7 @@ def _offset(found: TableChanges, pin: Pin) -> Offset:
 
 def _grouped(scan: ChangeScan, only_inserts: bool) -> Iterator[ChangePart]:
     """The files of the changes in groups of about PART_BYTES."""
-    pieces: list[tuple[Part, tuple[str | None, ...]]] = []
+    pieces: list[tuple[FileChanges, tuple[str | None, ...]]] = []
     size, reader = 0, scan.reader
     whole = ChangePart(
         scan.table,
@@ -278,7 +278,7 @@ def _grouped(scan: ChangeScan, only_inserts: bool) -> Iterator[ChangePart]:
         yield group()
 
 
-def _removes(part: Part) -> bool:
+def _removes(part: FileChanges) -> bool:
     return isinstance(part, RemovedRows) or (isinstance(part, LiveRows) and part.type == DELETE)
 
 

@@ -22,7 +22,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
 from acid_platform.scan.source_files import flush_length
 from acid_platform.storage.files import Files
@@ -83,7 +83,7 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
             directory_listing(
                 location,
                 directory.name,
-                Contents.parse(recorded.contents),
+                RecordedFiles.parse(recorded.contents),
                 directory.compacted,
                 directory.versioned,
                 adopted=not directory.txn,
@@ -95,7 +95,7 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
 def directory_listing(
     location: str,
     name: str,
-    contents: Contents,
+    contents: RecordedFiles,
     compacted: bool = False,
     versioned: bool = True,
     adopted: bool = False,
@@ -228,7 +228,7 @@ def _looked_into(
     stored: FileFormat,
     plain: bool,
     deletes: bool,
-) -> Contents:
+) -> RecordedFiles:
     sides = {
         one.path.removesuffix(FLUSH_LENGTH_SUFFIX): one
         for one in entries
@@ -249,4 +249,4 @@ def _looked_into(
 
     data = [one for one in entries if not one.path.endswith(FLUSH_LENGTH_SUFFIX)]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return Contents(tuple(pool.map(look, data)))
+        return RecordedFiles(tuple(pool.map(look, data)))

@@ -37,7 +37,7 @@ from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.entities import numbered_as_deleted, open_entity
 from acid_platform.scan.kept_keys import kept_keys
 from acid_platform.scan.selection import highest_floor, select
-from acid_platform.scan.source_files import EntitySources, Source
+from acid_platform.scan.source_files import EntitySources, SourceFile
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -263,7 +263,7 @@ class _EntityWork:
         found = self.opening.found
         assert found.before is not None
         pin = found.before
-        sources: list[tuple[Source, ValidWriteIdList]] = []
+        sources: list[tuple[SourceFile, ValidWriteIdList]] = []
         for partition in self.incarnations:
             if not partition.there_at(pin.moment):
                 continue

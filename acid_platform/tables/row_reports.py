@@ -10,7 +10,7 @@ from acid_platform.metastore.records import RowReport, TableRecord
 from acid_platform.storage.files import Files
 from acid_platform.transactions import Operation
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 
 _Place = tuple[str, str | None, Operation]
 """Table, partition and operation."""
@@ -41,7 +41,7 @@ class RowReports:
         self,
         record: TableRecord,
         operation: Operation,
-        written: Sequence[Written],
+        written: Sequence[WrittenDirectory],
         unmatched: bool = False,
     ) -> None:
         """Adds what an UPDATE, DELETE or MERGE has published.
@@ -77,7 +77,7 @@ class RowReports:
         return (own or self._detection).lower() == "row"
 
     @staticmethod
-    def _read(record: TableRecord, published: Written) -> ChangedRows:
+    def _read(record: TableRecord, published: WrittenDirectory) -> ChangedRows:
         files, location = Files.of(record.location)
         directory = f"{location}/{published.partition}/{published.directory}".replace("//", "/")
         return deleted_rows(files, directory, published.contents)

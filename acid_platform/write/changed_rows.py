@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from acid_platform.layout import schema
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.orc.reader import read_batches, reading
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
@@ -111,7 +111,7 @@ _NONE = np.empty(0, np.int64)
 NO_ROWS = ChangedRows(_NONE, _NONE, _NONE, _NONE)
 
 
-def deleted_rows(files: Files, directory: str, contents: Contents) -> ChangedRows:
+def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> ChangedRows:
     """The rows that the delete events of a published directory name; reads its files.
 
     Raises CorruptFile.

@@ -13,7 +13,7 @@ from pyarrow import orc, parquet
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.recorded_files import NOTHING, Contents
+from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.types import Column
 from acid_platform.orc.reader import finish_plain_file
 from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
@@ -31,7 +31,7 @@ def write_empty_file(
     columns: Sequence[Column],
     compression: str,
     plain: FileFormat | None,
-) -> Contents:
+) -> RecordedFiles:
     """Write a data file without rows into `directory`; returns its record (P26).
 
     `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
@@ -55,4 +55,4 @@ def write_empty_file(
                 parquet.write_table(fields.empty_table(), stream)
         case _:
             return NOTHING
-    return Contents((recorded_file(files, path, name, plain or ORC),))
+    return RecordedFiles((recorded_file(files, path, name, plain or ORC),))

@@ -25,7 +25,7 @@ from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.layout.recorded_files import NOTHING, Contents
+from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.rowids import MAX_STATEMENT
 from acid_platform.layout.types import Column
 from acid_platform.storage.durability import publish, used_twice
@@ -84,13 +84,13 @@ class WriteTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDirectory:
     """A directory that a statement published."""
 
     partition: str
     directory: str
     deletes: bool
-    contents: Contents = NOTHING
+    contents: RecordedFiles = NOTHING
     """Its data files, as the commit records them (P26)."""
     changed: ChangedRows | None = None
     """The rows of its delete events, if the writer knows them (P38)."""
@@ -108,7 +108,7 @@ class Written:
         return len(self.contents.files)
 
 
-def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Written]:
+def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[WrittenDirectory]:
     """Publishes an empty base for each partition ('' for an unpartitioned table). Needs no Spark.
 
     Raises PublicationFailed, TxnAborted.
@@ -159,7 +159,7 @@ class Staging:
         """Removes what `ready` has made."""
         self._target.files.delete_directory(path)
 
-    def publish(self, built: Sequence[Written]) -> None:
+    def publish(self, built: Sequence[WrittenDirectory]) -> None:
         """Makes all directories of the statement readable, or none: its transaction may go on.
 
         Raises PublicationFailed.
@@ -216,14 +216,14 @@ def staging(target: WriteTarget, name: str = "") -> Iterator[Staging]:
         staged.discard(failed)
 
 
-def write_empty_base(target: WriteTarget, staged: Staging, partition: str) -> Written:
+def write_empty_base(target: WriteTarget, staged: Staging, partition: str) -> WrittenDirectory:
     """A base without rows, which hides all earlier directories (P32)."""
     ready = staged.ready(partition, target.base())
     contents = write_empty_file(
         target.files, ready, target.columns, target.compression, target.plain
     )
     mark_version(target, ready)
-    return Written(partition, target.base(), False, contents)
+    return WrittenDirectory(partition, target.base(), False, contents)
 
 
 def mark_version(target: WriteTarget, directory: str) -> None:

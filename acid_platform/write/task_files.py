@@ -28,7 +28,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc.calendars import to_be_stored
@@ -117,11 +117,11 @@ class StagedFile:
 
     def packed(self) -> tuple[str, str, bool, str]:
         """The file as plain values, which a task answers."""
-        return self.path, self.partition, self.deletes, str(Contents((self.entry,)))
+        return self.path, self.partition, self.deletes, str(RecordedFiles((self.entry,)))
 
     @classmethod
     def unpacked(cls, path: str, partition: str, deletes: bool, record: str) -> StagedFile:
-        (entry,) = Contents.parse(record).files
+        (entry,) = RecordedFiles.parse(record).files
         return cls(path, partition, deletes, entry)
 
 

@@ -32,7 +32,7 @@ from acid_platform import (
 )
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.layout.names import temporary_name
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
 from acid_platform.metastore import Transaction as Begun
 from acid_platform.metastore.records import TableRecord
@@ -41,7 +41,7 @@ from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.storage import durability
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.chaos.journal import Journal, now
 
@@ -256,14 +256,14 @@ class Actor:
         work.record(
             record,
             operation,
-            [Written(name, directory, kind == "delete", contents)],
+            [WrittenDirectory(name, directory, kind == "delete", contents)],
             overwrite=kind == "overwrite",
         )
         self._told(txn, record, partition, kind, ids)
 
     def _written(
         self, txn: Transaction, record: TableRecord, partition: str, kind: str, number: int
-    ) -> tuple[str, Contents, list[int]] | None:
+    ) -> tuple[str, RecordedFiles, list[int]] | None:
         """Publishes a directory; None if there is no row to delete."""
         write_id = txn.write_ids[record.name]
         staging = Path(record.location, temporary_name(txn.id, uuid.uuid4().hex[:8]))

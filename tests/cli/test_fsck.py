@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from acid_platform import Warehouse
 from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
@@ -116,7 +116,7 @@ def commit(small: Small, *directories: str, rows: int | None = None) -> None:
             (small.table / directory / "_orc_acid_version").write_bytes(b"2")
             found = contents_of(small.table / directory)
             if rows is not None:
-                found = Contents((replace(found.files[0], footer=Footer(rows, True)),))
+                found = RecordedFiles((replace(found.files[0], footer=Footer(rows, True)),))
             reports.append(WriteReport.of(small.name, None, Operation.INSERT, directory, found))
         txn.commit(reports)
 

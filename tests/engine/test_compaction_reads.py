@@ -14,7 +14,7 @@ from acid_platform import Warehouse
 from acid_platform.scan import deletes
 from acid_platform.scan import entities as entity
 from acid_platform.scan.selection import AcidDirectory
-from acid_platform.scan.source_files import EntitySources, Source
+from acid_platform.scan.source_files import EntitySources, SourceFile
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
@@ -43,7 +43,7 @@ class Reads:
             self.entities[place] += 1
             return resolve(files, directory)
 
-        def reading(files: Files, source: Source, *rest: Any) -> Any:
+        def reading(files: Files, source: SourceFile, *rest: Any) -> Any:
             self.delete_files[source.path] += 1
             return events(files, source, *rest)
 

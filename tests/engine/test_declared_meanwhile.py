@@ -24,7 +24,7 @@ from acid_platform import (
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 from tests.conftest import temporary_warehouse
 
@@ -106,7 +106,7 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
             record,
             Operation.INSERT,
             [
-                Written(
+                WrittenDirectory(
                     partition,
                     directory,
                     False,

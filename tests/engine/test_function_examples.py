@@ -16,7 +16,7 @@ from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnknownColum
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import translated
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
 from tests.engine.function_examples import Example, examples
@@ -80,9 +80,9 @@ def computed(expression: str, literals: list[str]) -> tuple[Typed, object] | Aci
     """What the local engine gives for an expression over columns with these values; None if it
     leaves the expression to Spark."""
     try:
-        values = [translate_value(literal, Scope.of({})) for literal in literals]
+        values = [translate_value(literal, NameScope.of({})) for literal in literals]
         columns = [Column(f"c{i}", value.type) for i, value in enumerate(values)]
-        typed = translate_value(expression, Scope.of({"t": columns}))
+        typed = translate_value(expression, NameScope.of({"t": columns}))
     except NeedsSpark:
         return None
     except (InvalidExpression, UnknownColumn) as error:

@@ -14,7 +14,7 @@ from acid_platform.engine.spark.delete_files import deleted_in_files
 from acid_platform.scan import unread_keys
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from tests.conftest import temporary_warehouse
@@ -29,7 +29,9 @@ def warehouse(
     """Its driver may not load a key."""
     load = unread_keys.kept_keys
 
-    def refuse(files: Files, sources: Sequence[Source], write_ids: ValidWriteIdList) -> DeleteKeys:
+    def refuse(
+        files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
+    ) -> DeleteKeys:
         assert not sources, "the driver loads deleted keys"
         return load(files, sources, write_ids)
 

@@ -22,7 +22,7 @@ from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
 from acid_platform.gateway.pace import Pace
 from acid_platform.gateway.protocol import Call, known_calls
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import Operation
 from tests.gateway.calls import named, sample
@@ -197,7 +197,9 @@ def test_a_lock_needs_the_verbs_of_its_operation_and_of_its_strength(
 
 
 def _report(directory: str, overwrite: bool = False) -> WriteReport:
-    return WriteReport("db.t", None, Operation.INSERT, directory, Contents(()), overwrite=overwrite)
+    return WriteReport(
+        "db.t", None, Operation.INSERT, directory, RecordedFiles(()), overwrite=overwrite
+    )
 
 
 @pytest.mark.parametrize(

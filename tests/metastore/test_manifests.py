@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired
 from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
@@ -18,8 +18,8 @@ from tests.metastore.world import INSERT, Txn, World
 from tests.simulation.storage import MemoryStore
 
 
-def contents(*sizes: int) -> Contents:
-    return Contents(
+def contents(*sizes: int) -> RecordedFiles:
+    return RecordedFiles(
         tuple(
             FileEntry(f"bucket_{number:05d}", size, Footer(size // 10, True))
             for number, size in enumerate(sizes)
@@ -27,7 +27,9 @@ def contents(*sizes: int) -> Contents:
     )
 
 
-def insert(world: World, files: Contents, table: str = "t", partition: str | None = None) -> str:
+def insert(
+    world: World, files: RecordedFiles, table: str = "t", partition: str | None = None
+) -> str:
     """Commits one delta with these files and returns its name."""
     txn = world.write(table, INSERT, partition)
     (write_id,) = txn.write_ids.values()
@@ -43,7 +45,7 @@ def files_of(world: World, txn: Txn, table: str = "t", *partitions: str | None) 
         {
             entry["directory"]["name"]: None
             if entry["contents"] is None
-            else Contents.parse(entry["contents"])
+            else RecordedFiles.parse(entry["contents"])
             for entry in entity
         }
         for entity in answer["entities"]
@@ -142,7 +144,7 @@ def test_P26_missing_files_of_a_report_are_recorded_once_if_the_counts_match(
     assert world.call("unrecorded")["entities"] == [["default.t", None, [name]]]
     assert files_of(world, world.read(["t"])) == [{name: None}]
 
-    def record(files: Contents) -> int:
+    def record(files: RecordedFiles) -> int:
         report = WriteReport.of("t", None, INSERT, name, files)
         number: int = world.call(
             "record_files", table="t", partition=None, directories=[encode(report)]

@@ -14,7 +14,7 @@ from acid_platform import Transaction
 from acid_platform.layout.names import temporary_name
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
-from acid_platform.write.publishing import Written
+from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
 
 
@@ -49,7 +49,7 @@ def publish(staged: Staged) -> None:
     staged.txn._work.record(
         staged.txn.table(staged.table)._record,
         Operation.INSERT,
-        [Written("", staged.directory, False, contents)],
+        [WrittenDirectory("", staged.directory, False, contents)],
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.tables import GetUnrecorded
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
@@ -29,10 +29,10 @@ _UNRECORDED = 13
 """Each so many transactions a writer reports no files, like clients from before P26."""
 
 
-def contents_of(one: Directory) -> Contents | None:
+def contents_of(one: Directory) -> RecordedFiles | None:
     if not one.visibility and any(txn % _UNRECORDED == 0 for _, txn, _ in one.tags):
         return None
-    return Contents(
+    return RecordedFiles(
         tuple(
             FileEntry(f"bucket_{number:05d}", 2 * txn + deletes + 1, Footer(write_id, True))
             for number, (write_id, txn, deletes) in enumerate(sorted(one.tags))

@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform.display import BAR, Timeline, human_bytes, show_table, shown
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.scan.directory_lines import Kind, Sight, timeline
+from acid_platform.scan.directory_lines import DirectoryKind, Sight, timeline
 from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -36,14 +36,22 @@ def test_every_directory_is_there_once_with_its_size_and_sight() -> None:
         (line.directory, line.kind, line.low, line.high, line.bytes, line.files, line.sight)
         for line in lines().lines
     ] == [
-        ("000000_0", Kind.ORIGINAL, 0, 0, 40, 1, Sight.OBSOLETE),
-        ("delta_0000001_0000001_0000", Kind.DELTA, 1, 1, 100, 1, Sight.OBSOLETE),
-        ("delete_delta_0000002_0000002_0000", Kind.DELETE_DELTA, 2, 2, 30, 1, Sight.OBSOLETE),
-        ("delta_0000002_0000002_0000", Kind.DELTA, 2, 2, 55, 2, Sight.OBSOLETE),
-        ("base_0000002_v0000007", Kind.BASE, 1, 2, 120, 1, Sight.READ),
-        ("delta_0000003_0000003_0000", Kind.DELTA, 3, 3, 70, 1, Sight.ABORTED),
-        ("delta_0000004_0000004_0000", Kind.DELTA, 4, 4, 10, 1, Sight.INVISIBLE),
-        ("delta_0000005_0000005_0000", Kind.DELTA, 5, 5, 9, 1, Sight.READ),
+        ("000000_0", DirectoryKind.ORIGINAL, 0, 0, 40, 1, Sight.OBSOLETE),
+        ("delta_0000001_0000001_0000", DirectoryKind.DELTA, 1, 1, 100, 1, Sight.OBSOLETE),
+        (
+            "delete_delta_0000002_0000002_0000",
+            DirectoryKind.DELETE_DELTA,
+            2,
+            2,
+            30,
+            1,
+            Sight.OBSOLETE,
+        ),
+        ("delta_0000002_0000002_0000", DirectoryKind.DELTA, 2, 2, 55, 2, Sight.OBSOLETE),
+        ("base_0000002_v0000007", DirectoryKind.BASE, 1, 2, 120, 1, Sight.READ),
+        ("delta_0000003_0000003_0000", DirectoryKind.DELTA, 3, 3, 70, 1, Sight.ABORTED),
+        ("delta_0000004_0000004_0000", DirectoryKind.DELTA, 4, 4, 10, 1, Sight.INVISIBLE),
+        ("delta_0000005_0000005_0000", DirectoryKind.DELTA, 5, 5, 9, 1, Sight.READ),
     ]
 
 

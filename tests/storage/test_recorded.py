@@ -15,7 +15,7 @@ from pyarrow import orc
 
 from acid_platform import CorruptFile
 from acid_platform.layout.file_entries import FileEntry, Footer
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.value_ranges import (
     MOST_TEXT,
     ColumnRange,
@@ -28,7 +28,7 @@ from acid_platform.orc.ranges import MOST_COLUMNS, STATISTICS, column_ranges, ke
 from acid_platform.orc.reader import open_orc
 from acid_platform.orc.tail import footer_of
 from acid_platform.scan.entities import require_recorded
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, P
@@ -73,7 +73,7 @@ def test_P26_recorded_ranges_hold_every_value(
             assert found.high >= max(known)
         if kind is not RangeKind.TEXT:
             assert (found.low, found.high) == (min(known), max(known))
-    assert Contents.parse(str(Contents((entry,)))).files[0].ranges == entry.ranges
+    assert RecordedFiles.parse(str(RecordedFiles((entry,)))).files[0].ranges == entry.ranges
 
 
 @pytest.mark.parametrize("column", ["f double", "ts timestamp", "x binary"])
@@ -158,7 +158,7 @@ ENTRIES = st.builds(
 
 @given(st.lists(ENTRIES, max_size=4))
 def test_P26_the_text_of_a_record_is_complete(entries: list[FileEntry]) -> None:
-    again = Contents.parse(str(Contents(tuple(entries))))
+    again = RecordedFiles.parse(str(RecordedFiles(tuple(entries))))
     assert again.files == tuple(entries)
     assert [file.ranges for file in again.files] == [entry.ranges for entry in entries]
     assert [file.keys for file in again.files] == [entry.keys for entry in entries]
@@ -167,7 +167,7 @@ def test_P26_the_text_of_a_record_is_complete(entries: list[FileEntry]) -> None:
 @pytest.mark.parametrize("text", ["", "[", "[1]", '[["a"]]', '[["a",1,2,3,4,{"x":["q",1,2,3,1]}]]'])
 def test_P26_a_record_that_can_not_be_read_is_an_error(text: str) -> None:
     with pytest.raises(CorruptFile, match="restore the metastore"):
-        Contents.parse(text)
+        RecordedFiles.parse(text)
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "shorter", "longer", "a directory"])
@@ -175,7 +175,7 @@ def test_P26_a_changed_recorded_file_is_named(tmp_path: Path, damage: str) -> No
     file = tmp_path / "bucket_00000"
     file.write_bytes(b"x" * 10)
     files, path = Files.of(str(file))
-    source = Source(path, SourceKind.ACID, 10, "delta_0000007_0000007_0000", 7, 7)
+    source = SourceFile(path, SourceKind.ACID, 10, "delta_0000007_0000007_0000", 7, 7)
     require_recorded(files, [source], "db.t")
     if damage in ("gone", "a directory"):
         file.unlink()

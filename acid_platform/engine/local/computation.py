@@ -14,8 +14,8 @@ from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.connection import connect
 from acid_platform.engine.local.expressions import as_condition, translate_value
 from acid_platform.engine.local.failures import translated
-from acid_platform.engine.local.running import Statement
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.running import RunningStatement
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.storing import stored
 from acid_platform.engine.local.types import identifier, of_value
 from acid_platform.layout.types import LOCAL_ZONE, Column
@@ -30,7 +30,7 @@ POSITION = "__n"
 class Computation:
     """A DuckDB connection of one statement; use as a context manager. `statement` may stop it."""
 
-    statement: Statement
+    statement: RunningStatement
     _connection: duckdb.DuckDBPyConnection = field(default_factory=connect)
 
     def __enter__(self) -> Computation:
@@ -80,12 +80,12 @@ def numbered(table: pa.Table) -> pa.Table:
     return table.append_column(POSITION, from_numpy(np.arange(table.num_rows)))
 
 
-def condition_sql(text: str, scope: Scope) -> str:
+def condition_sql(text: str, scope: NameScope) -> str:
     """DuckDB's SQL of a condition. Raises InvalidExpression, UnknownColumn, NeedsSpark."""
     return as_condition(translate_value(text, scope), text, null=True).sql
 
 
-def join_sql(text: str, scope: Scope) -> str:
+def join_sql(text: str, scope: NameScope) -> str:
     """As `condition_sql` for ON. Raises NeedsSpark if it may fail for pairs that Spark skips."""
     condition = as_condition(translate_value(text, scope), text)
     if condition.fails:
@@ -93,7 +93,7 @@ def join_sql(text: str, scope: Scope) -> str:
     return condition.sql
 
 
-def value_sql(text: str, column: Column, scope: Scope, table: str) -> str:
+def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
     """DuckDB's SQL of an expression as a value of the column, under the column's name.
 
     Raises WrongType, UnknownColumn, InvalidExpression, NeedsSpark.

@@ -15,8 +15,8 @@ from acid_platform.engine.local.computation import (
     value_sql,
 )
 from acid_platform.engine.local.conditions import accepted_keys
-from acid_platform.engine.local.running import Statement
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.running import RunningStatement
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.sources import ROW_ID
 from acid_platform.engine.queries import Condition, Where
 from acid_platform.layout.schema import ROW_ID_COLUMN
@@ -49,10 +49,10 @@ class ComputedRows:
         where: Where,
         assignments: Mapping[str, str],
         table: str,
-        statement: Statement,
+        statement: RunningStatement,
     ) -> None:
         columns = (*scan.columns, *scan.partition_columns)
-        scope = Scope.of({_ROWS: columns})
+        scope = NameScope.of({_ROWS: columns})
         self._changed = [column for column in scan.columns if column.name in assignments]
         texts = [assignments[column.name] for column in self._changed]
         values = [
@@ -67,7 +67,7 @@ class ComputedRows:
         elif where is not None:
             texts.append(where)
             seen = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
-            self._sql += f" WHERE {condition_sql(where, Scope.of({_ROWS: seen}))}"
+            self._sql += f" WHERE {condition_sql(where, NameScope.of({_ROWS: seen}))}"
         self.columns = _named(texts, columns)
         """The columns of the scan that it needs, besides ENTITY and ROW_ID_COLUMN."""
         self._computation = Computation(statement)

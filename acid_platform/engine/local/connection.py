@@ -12,7 +12,7 @@ import psutil
 
 from acid_platform.engine.local.failures import raise_as_ours
 from acid_platform.engine.local.running import stoppable
-from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.sources import QuerySource
 from acid_platform.storage.per_process import PerProcess
 
 MEMORY_SHARE = 0.25
@@ -54,7 +54,7 @@ _DATABASE = PerProcess(new_database)
 
 @contextmanager
 def reading(
-    sources: Mapping[str, Callable[[], Source]],
+    sources: Mapping[str, Callable[[], QuerySource]],
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for a block, with the sources as tables, each under its name.
 

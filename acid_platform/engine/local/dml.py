@@ -17,8 +17,8 @@ from acid_platform.engine.local.event_files import (
     publish_events,
     require_writable,
 )
-from acid_platform.engine.local.partition_texts import Places
-from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.partition_texts import RowPartitions
+from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.queries import Where
@@ -28,11 +28,11 @@ from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedRows:
     """Rows of a scan in the order of their keys; `values` are the wanted columns."""
 
     values: pa.Table
@@ -40,8 +40,8 @@ class Found:
 
 
 def delete_rows(
-    scan: Scan, target: WriteTarget, where: Where, statement: Statement
-) -> list[Written]:
+    scan: Scan, target: WriteTarget, where: Where, statement: RunningStatement
+) -> list[WrittenDirectory]:
     """Writes and publishes a delete event for each matching row, in the file of its bucket.
 
     Raises InvalidExpression, UnknownColumn, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
@@ -58,8 +58,8 @@ def update_rows(
     target: WriteTarget,
     assignments: Mapping[str, str],
     where: Where,
-    statement: Statement,
-) -> list[Written]:
+    statement: RunningStatement,
+) -> list[WrittenDirectory]:
     """Writes and publishes a delete event and an insert event for each matching row (F6).
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType too.
@@ -83,8 +83,8 @@ def _found(
     wanted: Sequence[str],
     assignments: Mapping[str, str],
     table: str,
-    statement: Statement,
-) -> Found:
+    statement: RunningStatement,
+) -> MatchedRows:
     """The rows that `where` accepts, with these columns after the assignments."""
     predicate = _predicate(scan, where)
     rest = where if predicate is None else None
@@ -105,7 +105,7 @@ def _computing(
     where: Where,
     assignments: Mapping[str, str],
     table: str,
-    statement: Statement,
+    statement: RunningStatement,
 ) -> Iterator[tuple[set[str], Callable[[pa.Table], pa.Table]]]:
     """The columns that a computation needs, and what it makes of the rows of a batch."""
     if where is None and not assignments:
@@ -117,19 +117,19 @@ def _computing(
         yield computed.columns, computed.of
 
 
-def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: Scan) -> Found:
+def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: Scan) -> MatchedRows:
     if not parts:
         columns = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
         nothing = {name: pa.nulls(0, arrow_type(columns[name].type)) for name in wanted}
         none = np.zeros(0, np.int64)
-        return Found(pa.table(nothing), Keys(none, none, none, Places((), none)))
+        return MatchedRows(pa.table(nothing), Keys(none, none, none, RowPartitions((), none)))
     table = pa.concat_tables(parts)
     keys = keys_of(table, scan)
     order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
     values = table.select(list(wanted))
     if wanted:
         values = values.take(from_numpy(order))
-    return Found(values, keys.take(order))
+    return MatchedRows(values, keys.take(order))
 
 
 def _predicate(scan: Scan, where: Where) -> ArrowPredicate | None:

@@ -13,7 +13,7 @@ from acid_platform.engine.queries import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.scan.scans import Scan
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ class LocalEngine:
 
         return query(text, sources, self._session, reason)
 
-    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
+    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
         from acid_platform.engine.local.write import write_rows
 
         statement = self._statements.of(target.txn_id)
@@ -51,7 +51,7 @@ class LocalEngine:
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         from acid_platform.engine.local.write import write_rows
 
         statement = self._statements.of(target.txn_id)
@@ -59,13 +59,13 @@ class LocalEngine:
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         from acid_platform.engine.local.dml import update_rows
 
         statement = self._statements.of(target.txn_id)
         return update_rows(scan, target, assignments, where, statement)
 
-    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]:
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
         from acid_platform.engine.local.dml import delete_rows
 
         return delete_rows(scan, target, where, self._statements.of(target.txn_id))
@@ -78,7 +78,7 @@ class LocalEngine:
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
-    ) -> tuple[list[Written], MergeCounts]:
+    ) -> tuple[list[WrittenDirectory], MergeCounts]:
         from acid_platform.engine.local.merge import merge_rows
 
         statement = self._statements.of(target.txn_id)

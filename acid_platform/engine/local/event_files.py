@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark, PublicationFailed
-from acid_platform.engine.local.partition_texts import Places
+from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.orc.writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
 from acid_platform.storage.arrow_numpy import from_numpy
@@ -31,7 +31,7 @@ from acid_platform.write.parquet_writer import ParquetWriter
 from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
-    Written,
+    WrittenDirectory,
     mark_version,
     staging,
     write_empty_base,
@@ -49,7 +49,7 @@ class Keys:
     write_ids: np.ndarray
     buckets: np.ndarray
     row_ids: np.ndarray
-    places: Places
+    places: RowPartitions
 
     def __len__(self) -> int:
         return len(self.write_ids)
@@ -99,7 +99,7 @@ class EventFiles:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def insert(self, rows: pa.Table, places: Places, buckets: np.ndarray) -> None:
+    def insert(self, rows: pa.Table, places: RowPartitions, buckets: np.ndarray) -> None:
         """Writes rows of the table's columns; `buckets` are their bucket numbers, int64 (n,)."""
         order = np.lexsort((places.index, buckets))
         ordered = bool((np.diff(order) == 1).all())
@@ -229,7 +229,7 @@ class EventFiles:
         inserts_into_base = self._overwrite and not deletes
         return self._target.base() if inserts_into_base else self._target.delta(deletes)
 
-    def finished(self, empty: Sequence[str] = ()) -> list[Written]:
+    def finished(self, empty: Sequence[str] = ()) -> list[WrittenDirectory]:
         """The directories that wait to be published; `empty` get a base even without rows (P32)."""
         built = []
         for (deletes, partition), entries in sorted(
@@ -241,10 +241,10 @@ class EventFiles:
                 continue
             if self._target.plain is None:
                 mark_version(self._target, ready)
-            contents = Contents(tuple(entries))
+            contents = RecordedFiles(tuple(entries))
             changed = ChangedRows.union(self._changed[partition]) if deletes else None
             directory = self._directory(deletes)
-            built.append(Written(partition, directory, deletes, contents, changed))
+            built.append(WrittenDirectory(partition, directory, deletes, contents, changed))
         if self._overwrite:
             there = {written.partition for written in built}
             built += [
@@ -261,7 +261,7 @@ def publish_events(
     write: Callable[[EventFiles], None],
     overwrite: bool = False,
     empty: Sequence[str] = (),
-) -> list[Written]:
+) -> list[WrittenDirectory]:
     """Runs `write` in a new staging directory and publishes what it has written.
 
     Raises PublicationFailed, CorruptFile, TxnAborted, and what `write` raises; then nothing was

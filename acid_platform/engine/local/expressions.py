@@ -17,7 +17,7 @@ from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.comparison import common, compared
 from acid_platform.engine.local.functions import AGGREGATES, CONSTRUCTS, Function, Takes, calls_of
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.types import (
     BIGINT,
     BOOLEAN,
@@ -40,7 +40,7 @@ from acid_platform.predicates.analysis import parse
 from acid_platform.predicates.known_columns import is_word
 
 
-def translate_condition(condition: str, scope: Scope) -> str:
+def translate_condition(condition: str, scope: NameScope) -> str:
     """DuckDB's SQL of a condition over the columns of a scope.
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
@@ -48,7 +48,7 @@ def translate_condition(condition: str, scope: Scope) -> str:
     return as_condition(translate_value(condition, scope), condition, null=True).sql
 
 
-def translate_value(value: str, scope: Scope) -> Typed:
+def translate_value(value: str, scope: NameScope) -> Typed:
     """An expression over the columns of a scope. Raises as `translate_condition`."""
     return Translator(scope).value(parse(value))
 
@@ -70,7 +70,7 @@ def as_condition(value: Typed, shown: str, null: bool = False) -> Typed:
 class Translator:
     """Translates the expressions of one SELECT or statement."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: NameScope) -> None:
         self.scope = scope
 
     def value(self, node: exp.Expr) -> Typed:

@@ -28,9 +28,9 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.types import identifier
 from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
@@ -44,14 +44,14 @@ from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 _CLAUSE = "__clause"
 _MOST_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class LocalMerge:
     """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`.
 
     `limit` is the most bytes of rows to hold of each side.
@@ -63,10 +63,10 @@ class Merge:
     clauses: Sequence[MergeClause]
     alias: str
     source_alias: str
-    statement: Statement
+    statement: RunningStatement
     limit: int
 
-    def run(self, rows: Rows) -> tuple[list[Written], MergeCounts]:
+    def run(self, rows: Rows) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events; returns the counts of changed rows.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
@@ -149,7 +149,7 @@ class Merge:
         table: pa.Table,
         updated: tuple[pa.Table, np.ndarray],
         inserted: tuple[pa.Table, np.ndarray],
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
         gone = values_of(changed.column(POSITION))
         deletes = keys.take(gone)
@@ -191,7 +191,7 @@ class Merge:
 class _Work:
     """The tables of a MERGE, and the queries over them."""
 
-    merge: Merge
+    merge: LocalMerge
     computation: Computation
     table: pa.Table
     source: pa.Table
@@ -202,8 +202,10 @@ class _Work:
         return (*self.merge.scan.columns, *self.merge.scan.partition_columns)
 
     @property
-    def _both(self) -> Scope:
-        return Scope.of({self.merge.alias: self._own, self.merge.source_alias: self.source_columns})
+    def _both(self) -> NameScope:
+        return NameScope.of(
+            {self.merge.alias: self._own, self.merge.source_alias: self.source_columns}
+        )
 
     def pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
         """POSITION of the table's row, `s` (of the source's row), and the number of the first
@@ -263,7 +265,7 @@ class _Work:
             alone[values_of(pairs.column("s"))] = False
             rest = np.flatnonzero(alone)
             unmatched = self.source.take(from_numpy(rest))
-            scope = Scope.of({merge.source_alias: self.source_columns})
+            scope = NameScope.of({merge.source_alias: self.source_columns})
             number = _first_of(clauses, scope)
             name = identifier(merge.source_alias)
             numbers = self.computation.run(
@@ -306,7 +308,7 @@ class _Work:
                 copied[name.lower()] = assigned(given.column(name), column, self.merge.target.table)
         return copied
 
-    def _sql(self, texts: Mapping[str, str], scope: Scope) -> dict[str, str]:
+    def _sql(self, texts: Mapping[str, str], scope: NameScope) -> dict[str, str]:
         """DuckDB's SQL of expressions for columns of the table."""
         return {
             column.name: value_sql(texts[column.name], column, scope, self.merge.target.table)
@@ -333,7 +335,7 @@ class _Work:
         }
 
 
-def _first_of(clauses: Sequence[MergeClause], scope: Scope) -> str:
+def _first_of(clauses: Sequence[MergeClause], scope: NameScope) -> str:
     """SQL of the number of the first clause whose condition is true; NULL if there is none."""
     cases = "".join(
         f" WHEN {'true' if c.condition is None else condition_sql(c.condition, scope)} THEN {i}"
@@ -358,8 +360,8 @@ def merge_rows(
     on: str,
     clauses: Sequence[MergeClause],
     aliases: tuple[str, str],
-    statement: Statement,
+    statement: RunningStatement,
     limit: int,
-) -> tuple[list[Written], MergeCounts]:
-    """Runs a MERGE. Raises what `Merge.run` raises."""
-    return Merge(scan, target, on, clauses, *aliases, statement, limit).run(source)
+) -> tuple[list[WrittenDirectory], MergeCounts]:
+    """Runs a MERGE. Raises what `LocalMerge.run` raises."""
+    return LocalMerge(scan, target, on, clauses, *aliases, statement, limit).run(source)

@@ -21,7 +21,7 @@ MOST_PARTITIONS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RowPartitions:
     """The partition of each row is `names[index[i]]`; the names are in the order of their texts."""
 
     names: tuple[str, ...]
@@ -29,14 +29,14 @@ class Places:
     """int64 (n,)"""
 
     @classmethod
-    def ranked(cls, names: Sequence[str], index: np.ndarray) -> Places:
+    def ranked(cls, names: Sequence[str], index: np.ndarray) -> RowPartitions:
         """The same partitions, with their names in order."""
         order = sorted(range(len(names)), key=lambda i: _texts_in(names[i]))
         rank = np.empty(len(names), np.int64)
         rank[order] = np.arange(len(names))
         return cls(tuple(names[i] for i in order), rank[index])
 
-    def followed_by(self, others: Places) -> Places:
+    def followed_by(self, others: RowPartitions) -> RowPartitions:
         """The partitions of these rows, then those of the other rows."""
         names = list(dict.fromkeys((*self.names, *others.names)))
         known = {name: place for place, name in enumerate(names)}
@@ -44,22 +44,22 @@ class Places:
             np.array([known[name] for name in places.names], np.int64)[places.index]
             for places in (self, others)
         ]
-        return Places.ranked(names, np.concatenate(parts))
+        return RowPartitions.ranked(names, np.concatenate(parts))
 
-    def take(self, chosen: np.ndarray) -> Places:
+    def take(self, chosen: np.ndarray) -> RowPartitions:
         """The partitions of some of the rows."""
-        return Places(self.names, self.index[chosen])
+        return RowPartitions(self.names, self.index[chosen])
 
 
-def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
+def places_of(rows: pa.Table, columns: Sequence[Column]) -> RowPartitions:
     """The partitions of the rows; `columns` are the partition columns, some of the table's.
 
     Raises NeedsSpark for values whose text only Spark knows, and for too many partitions.
     """
     if not rows.num_rows:
-        return Places((), np.zeros(0, np.int64))
+        return RowPartitions((), np.zeros(0, np.int64))
     if not columns:
-        return Places(("",), np.zeros(rows.num_rows, np.int64))
+        return RowPartitions(("",), np.zeros(rows.num_rows, np.int64))
     found: list[tuple[str, ...]] = [()]
     index = np.zeros(rows.num_rows, np.int64)
     for column in columns:
@@ -69,7 +69,7 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> Places:
         if len(found) > MOST_PARTITIONS:
             raise NeedsSpark(f"rows of more than {MOST_PARTITIONS} partitions")
     keys = [column.name for column in columns]
-    return Places.ranked([_name(keys, texts) for texts in found], index)
+    return RowPartitions.ranked([_name(keys, texts) for texts in found], index)
 
 
 def _name(keys: Sequence[str], texts: Sequence[str]) -> str:

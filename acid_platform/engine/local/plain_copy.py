@@ -18,7 +18,7 @@ from acid_platform.orc.calendars import has_ancient
 from acid_platform.orc.writer import WRITTEN_CODECS, OrcWriter
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.write.parquet_writer import ParquetWriter
 from acid_platform.write.task_files import plain_name
 
@@ -77,9 +77,9 @@ def copy_files(plan: CompactionPlan, work: CompactionWork, inputs: Scan, staging
             raise
 
 
-def _groups(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
+def _groups(sources: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
     """The inputs of each output file, in order."""
-    group: tuple[Source, ...] = ()
+    group: tuple[SourceFile, ...] = ()
     for source in sources:
         if group and sum(one.size for one in group) + source.size > PLAIN_FILE_BYTES:
             yield group

@@ -27,8 +27,8 @@ from acid_platform.engine.local.clauses import (
 )
 from acid_platform.engine.local.expressions import Translator, as_condition
 from acid_platform.engine.local.names import column_name
-from acid_platform.engine.local.relations import NOTHING, Block, Relation
-from acid_platform.engine.local.scope import Scope, ScopeColumn
+from acid_platform.engine.local.relations import NOTHING, QueryBlock, Relation
+from acid_platform.engine.local.scope import NameScope, ScopeColumn
 from acid_platform.engine.local.select_expressions import Expressions
 from acid_platform.engine.local.sources import columns_of
 from acid_platform.engine.local.types import VOID, of_value, wider
@@ -57,7 +57,7 @@ class QueryTranslator:
     """Whether scans may leave out rows that WHERE drops: not if it may fail for such a row."""
     members: int = 0
 
-    def query(self, node: exp.Expr, ctes: _Ctes, outer: Scope | None = None) -> Block:
+    def query(self, node: exp.Expr, ctes: _Ctes, outer: NameScope | None = None) -> QueryBlock:
         """A query of any form. Raises NeedsSpark, UnknownColumn, InvalidExpression."""
         require_parts(node)
         ctes = self._with(node, ctes)
@@ -124,7 +124,7 @@ class QueryTranslator:
 
     # --- UNION and the like --------------------------------------------------------------------
 
-    def _set_operation(self, node: exp.SetOperation, ctes: _Ctes) -> Block:
+    def _set_operation(self, node: exp.SetOperation, ctes: _Ctes) -> QueryBlock:
         left, right = self.query(node.this, ctes), self.query(node.expression, ctes)
         every = not node.args.get("distinct")
         if len(left.columns) != len(right.columns) or (every and not isinstance(node, exp.Union)):
@@ -141,12 +141,12 @@ class QueryTranslator:
             columns.append((name, kind))
         word = type(node).__name__.upper() + (" ALL" if every else "")
         sql = f"({_in_types(left, columns)}) {word} ({_in_types(right, columns)})"
-        block = Block(sql, tuple(columns), left.fails or right.fails)
+        block = QueryBlock(sql, tuple(columns), left.fails or right.fails)
         tail = self._tail(node, block)
         return replace(block, sql=f"SELECT * FROM ({sql}) AS u{tail}") if tail else block
 
-    def _tail(self, node: exp.Expr, block: Block) -> str:
-        scope = Scope(
+    def _tail(self, node: exp.Expr, block: QueryBlock) -> str:
+        scope = NameScope(
             (("", tuple(ScopeColumn(n, k, f"u.c{i}") for i, (n, k) in enumerate(block.columns))),)
         )
         translator = Translator(scope)
@@ -166,7 +166,7 @@ class Select:
     """One SELECT with its clauses."""
 
     def __init__(
-        self, queries: QueryTranslator, node: exp.Select, ctes: _Ctes, outer: Scope | None
+        self, queries: QueryTranslator, node: exp.Select, ctes: _Ctes, outer: NameScope | None
     ) -> None:
         self.queries, self.node, self.ctes, self.outer = queries, node, ctes, outer
         self.relation = queries.joins(node, ctes)
@@ -176,7 +176,7 @@ class Select:
         self.grouped = group is not None or any(map(aggregated, clauses))
         self.fails = False
 
-    def block(self) -> Block:
+    def block(self) -> QueryBlock:
         node = self.node
         where = self._where()
         keys = self._keys()
@@ -200,10 +200,10 @@ class Select:
         types = (value.type if value.is_field else value.declared or value.type for value in values)
         alone = self.grouped and not keys and not having and not limit
         failing = self._failing(values) if self.fails else None
-        return Block(sql, tuple(zip(names, types, strict=True)), self.fails, failing, alone)
+        return QueryBlock(sql, tuple(zip(names, types, strict=True)), self.fails, failing, alone)
 
     def _failing(self, values: Sequence[Typed]) -> frozenset[int] | None:
-        """See Block: a SELECT that does nothing but cast columns of one relation."""
+        """See QueryBlock: a SELECT that does nothing but cast columns of one relation."""
         clauses = {name for name, value in self.node.args.items() if value}
         if not clauses <= {"expressions", "from_"} or self.relation.joined:
             return None
@@ -357,14 +357,14 @@ class Select:
         return item if isinstance(item, exp.Expr) else None
 
 
-def _renamed(block: Block, names: Sequence[str]) -> Block:
+def _renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:
     if len(names) != len(block.columns):
         raise NeedsSpark(f"{len(names)} names for {len(block.columns)} columns")
     kinds = (kind for _, kind in block.columns)
     return replace(block, columns=tuple(zip(names, kinds, strict=True)))
 
 
-def _in_types(block: Block, columns: Sequence[tuple[str, HiveType]]) -> str:
+def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]]) -> str:
     if [kind for _, kind in block.columns] == [kind for _, kind in columns]:
         return block.sql
     values = (
@@ -374,7 +374,7 @@ def _in_types(block: Block, columns: Sequence[tuple[str, HiveType]]) -> str:
     return f"SELECT {', '.join(values)} FROM ({block.sql}) AS q"
 
 
-def _join_condition(node: exp.Expr, scope: Scope) -> str:
+def _join_condition(node: exp.Expr, scope: NameScope) -> str:
     condition = as_condition(Translator(scope).value(node), node.sql("spark"))
     if condition.fails:
         raise NeedsSpark("ON with an expression that may fail for some rows")

@@ -10,7 +10,7 @@ from sqlglot import exp
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.scope import Scope, ScopeColumn
+from acid_platform.engine.local.scope import NameScope, ScopeColumn
 from acid_platform.engine.local.types import (
     VOID,
     identifier,
@@ -21,7 +21,7 @@ from acid_platform.layout.types import Column, HiveType
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QueryBlock:
     """A translated query: DuckDB's SQL with the columns c0, c1, ... and their names in Spark."""
 
     sql: str
@@ -40,13 +40,13 @@ class Relation:
     """A FROM clause: DuckDB's SQL, and the columns that expressions may name."""
 
     sql: str
-    scope: Scope
+    scope: NameScope
     starred: tuple[tuple[str, tuple[ScopeColumn, ...]], ...]
     """The members whose columns `*` means; a semi join hides its right side."""
     joined: bool = False
 
 
-NOTHING = Relation("", Scope(()), ())
+NOTHING = Relation("", NameScope(()), ())
 
 
 def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Relation:
@@ -62,7 +62,7 @@ def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Rela
     return _single(f"{identifier(stored)} AS {alias}", name, found)
 
 
-def subquery(alias: str, name: str, block: Block, renamed: Sequence[str]) -> Relation:
+def subquery(alias: str, name: str, block: QueryBlock, renamed: Sequence[str]) -> Relation:
     """A subquery or CTE, whose columns the alias may rename."""
     if block.fails and block.failing is None:
         raise NeedsSpark("a subquery with an expression that may fail for some rows")
@@ -78,12 +78,12 @@ def subquery(alias: str, name: str, block: Block, renamed: Sequence[str]) -> Rel
 
 def _single(sql: str, name: str, columns: tuple[ScopeColumn, ...]) -> Relation:
     members = ((name, columns),)
-    return Relation(sql, Scope(members), members)
+    return Relation(sql, NameScope(members), members)
 
 
-def values(node: exp.Values) -> Block:
+def values(node: exp.Values) -> QueryBlock:
     """VALUES; its columns are col1, col2, ... unless an alias renames them."""
-    translator = Translator(Scope(()))
+    translator = Translator(NameScope(()))
     rows = [
         [
             translator.value(value)
@@ -109,14 +109,14 @@ def values(node: exp.Values) -> Block:
         for row in rows
     )
     names = ", ".join(f"c{i}" for i in range(len(columns)))
-    return Block(f"SELECT * FROM (VALUES {done}) AS v({names})", tuple(columns))
+    return QueryBlock(f"SELECT * FROM (VALUES {done}) AS v({names})", tuple(columns))
 
 
 def joined(
     left: Relation,
     right: Relation,
     node: exp.Join,
-    condition: Callable[[exp.Expr, Scope], str],
+    condition: Callable[[exp.Expr, NameScope], str],
 ) -> Relation:
     """`left JOIN right`; `condition` translates ON in a scope."""
     side, kind = (node.side or "").upper(), (node.kind or "").upper()
@@ -137,7 +137,7 @@ def joined(
     }.get((side, kind))
     if word is None:
         raise NeedsSpark(f"a {side} {kind} join")
-    both = Scope((*left.scope.members, *right.scope.members), left.scope.merged)
+    both = NameScope((*left.scope.members, *right.scope.members), left.scope.merged)
     using, on = node.args.get("using") or (), node.args.get("on")
     if using:
         return _using(left, right, [str(name.name) for name in using], word)
@@ -176,6 +176,6 @@ def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> 
         (member, tuple(column for column in columns if column.name.lower() not in hidden))
         for member, columns in (*left.starred, *right.starred)
     )
-    scope = Scope((*left.scope.members, *right.scope.members), tuple(merged))
+    scope = NameScope((*left.scope.members, *right.scope.members), tuple(merged))
     sql = f"{left.sql} {word} {right.sql} ON {' AND '.join(tests)}"
     return Relation(sql, scope, (("", tuple(merged)), *rest), True)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark
 from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.failures import batches_of
-from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.sources import QuerySource
 from acid_platform.engine.local.types import VOID, of_value
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
@@ -33,7 +33,7 @@ class LocalResult(Result):
     """DuckDB's SQL, whose columns have the names c0, c1 and so on."""
     named: tuple[tuple[str, HiveType], ...]
     """The columns as Spark names and types them."""
-    sources: Mapping[str, Callable[[], Source]]
+    sources: Mapping[str, Callable[[], QuerySource]]
     """Opens what the query reads, by the name of its table."""
     session: Callable[[], SparkSession]
     """Starts Spark, for `to_spark`."""

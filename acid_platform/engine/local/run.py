@@ -14,9 +14,9 @@ from sqlglot.errors import SqlglotError
 from acid_platform.base.errors import NeedsSpark, UnknownColumn
 from acid_platform.engine.local.connection import reading
 from acid_platform.engine.local.queries import QueryTranslator
-from acid_platform.engine.local.relations import Block
+from acid_platform.engine.local.relations import QueryBlock
 from acid_platform.engine.local.results import LocalResult
-from acid_platform.engine.local.sources import Source, columns_of
+from acid_platform.engine.local.sources import QuerySource, columns_of
 from acid_platform.engine.local.types import duckdb_type, of_value
 from acid_platform.engine.queries import Sources
 from acid_platform.engine.recent import Recent
@@ -38,7 +38,7 @@ def query(
     known = _TRANSLATED.get((text, given))
     translated = known or _translate(text, sources)
     opened = {
-        name: partial(Source, sources[placeholder], translated.filtered)
+        name: partial(QuerySource, sources[placeholder], translated.filtered)
         for name, placeholder in translated.opened.items()
     }
     block = translated.block
@@ -54,7 +54,7 @@ class _Translated:
     """A query in DuckDB's SQL, which DuckDB has accepted; `opened` and `filtered` are those of
     QueryTranslator."""
 
-    block: Block
+    block: QueryBlock
     opened: dict[str, str]
     filtered: bool
 
@@ -85,7 +85,7 @@ def _translate(text: str, sources: Sources) -> _Translated:
     return _Translated(block, translator.opened, translator.filtered)
 
 
-def _as_strings(block: Block) -> Block:
+def _as_strings(block: QueryBlock) -> QueryBlock:
     """The columns of a UNION and the like, where Spark does not tell which of them are CHAR."""
     if any(kind.nested and kind.has_char for _, kind in block.columns):
         raise NeedsSpark("a set operation beside a char in a nested value")

@@ -21,7 +21,7 @@ class Interruptible(Protocol):
     def interrupt(self) -> None: ...
 
 
-class Statement:
+class RunningStatement:
     """A running statement. `check` is called between batches, and raises once it was stopped."""
 
     def __init__(self, txn: int) -> None:
@@ -67,7 +67,7 @@ class Statement:
                 self._computing.remove(connection)
 
 
-_CURRENT: ContextVar[Statement | None] = ContextVar("statement", default=None)
+_CURRENT: ContextVar[RunningStatement | None] = ContextVar("statement", default=None)
 """The statement that this thread runs, whose queries stop with it."""
 
 
@@ -82,12 +82,12 @@ class Statements:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._running: dict[int, Statement] = {}
+        self._running: dict[int, RunningStatement] = {}
 
     @contextmanager
-    def running(self, txn: int) -> Iterator[Statement]:
+    def running(self, txn: int) -> Iterator[RunningStatement]:
         """A block that runs a statement of the transaction, and that `cancel` stops."""
-        statement = Statement(txn)
+        statement = RunningStatement(txn)
         with self._guard:
             self._running[txn] = statement
         before = _CURRENT.set(statement)
@@ -98,9 +98,9 @@ class Statements:
             with self._guard:
                 self._running.pop(txn, None)
 
-    def of(self, txn: int) -> Statement:
+    def of(self, txn: int) -> RunningStatement:
         """The transaction's running statement, or one that nobody can stop."""
-        return self._running.get(txn) or Statement(txn)
+        return self._running.get(txn) or RunningStatement(txn)
 
     def cancel(self, txn: int) -> None:
         """Stops the transaction's statement, if one is running."""

@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 
 from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.engine.local.event_files import Keys
-from acid_platform.engine.local.partition_texts import Places
-from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.partition_texts import RowPartitions
+from acid_platform.engine.local.running import RunningStatement
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import values_of
 
 
-def scanned(scan: ArrowScan, statement: Statement) -> Iterator[pa.RecordBatch]:
+def scanned(scan: ArrowScan, statement: RunningStatement) -> Iterator[pa.RecordBatch]:
     """The batches of the scan, until the statement is stopped. Raises NeedsSpark too."""
     try:
         for batch in scan.batches():
@@ -35,4 +35,6 @@ def keys_of(table: pa.Table, scan: Scan) -> Keys:
         values_of(pc.struct_field(ids, [place])).astype(np.int64, copy=False) for place in range(3)
     )
     index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
-    return Keys(w, b, r, Places.ranked([entity.partition for entity in scan.entities], index))
+    return Keys(
+        w, b, r, RowPartitions.ranked([entity.partition for entity in scan.entities], index)
+    )

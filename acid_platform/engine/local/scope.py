@@ -31,7 +31,7 @@ class ScopeColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class NameScope:
     """The members of a FROM clause: each has a name and columns. Names ignore letter case."""
 
     members: tuple[tuple[str, tuple[ScopeColumn, ...]], ...]
@@ -39,7 +39,7 @@ class Scope:
     """The columns of USING, which an unqualified name means."""
 
     @classmethod
-    def of(cls, tables: Mapping[str, Sequence[Column]]) -> Scope:
+    def of(cls, tables: Mapping[str, Sequence[Column]]) -> NameScope:
         """Tables by the name that qualifies their columns, both in Spark's SQL and in DuckDB's."""
         return cls(
             tuple(

@@ -44,7 +44,7 @@ ROW_ID = HiveType(
 )
 
 
-class Source:
+class QuerySource:
     """What a query reads of a table. DuckDB opens it through Arrow's C stream interface."""
 
     def __init__(self, read: TableRead | ChangeRead, filtered: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import duckdb
 
-from acid_platform.engine.local.sources import Source
+from acid_platform.engine.local.sources import QuerySource
 from acid_platform.engine.local.types import identifier
 from acid_platform.engine.queries import TableRead
 from acid_platform.scan.scans import Scan
@@ -22,7 +22,7 @@ def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
     for number, (name, scan) in enumerate(tables.items()):
         database, _, table = name.partition(".")
         source = f"acid_{number}"
-        connection.register(source, Source(TableRead(scan), filtered=False))
+        connection.register(source, QuerySource(TableRead(scan), filtered=False))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
         connection.execute(
             f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"

@@ -11,12 +11,12 @@ from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
 from acid_platform.layout.bucketing import bucket_ids
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 ROWS_PER_FILE = 1_000_000
 """Rows of an unbucketed table to put into one file, as Spark's tasks do."""
@@ -27,10 +27,10 @@ def write_rows(
     rows: Rows,
     target: WriteTarget,
     fixed: Fixed,
-    statement: Statement,
+    statement: RunningStatement,
     overwrite: bool = False,
     empty: Sequence[str] = (),
-) -> list[Written]:
+) -> list[WrittenDirectory]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
 
     `statement` may be stopped; of a Result, at most the target's `most_bytes` are held.
@@ -69,7 +69,7 @@ def write_rows(
 
 
 def counted(
-    batches: Iterator[pa.RecordBatch], statement: Statement, limit: int
+    batches: Iterator[pa.RecordBatch], statement: RunningStatement, limit: int
 ) -> Iterator[pa.RecordBatch]:
     """The batches, until they are larger than the limit. Raises NeedsSpark then."""
     total = 0

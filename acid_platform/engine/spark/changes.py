@@ -22,12 +22,12 @@ from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.sql_text import quoted
-from acid_platform.scan.change_rows import ChangeReader, Part
+from acid_platform.scan.change_rows import ChangeReader, FileChanges
 from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
 from acid_platform.storage.files import Files
 
-_Piece = tuple[Part, tuple[str | None, ...]]
+_Piece = tuple[FileChanges, tuple[str | None, ...]]
 """A part, and the values of its partition as directory names spell them."""
 
 

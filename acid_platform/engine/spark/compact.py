@@ -32,7 +32,7 @@ from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import temporary_name
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.files import Files
@@ -150,14 +150,14 @@ def _of_each(
 
     def told(index: int) -> str:
         done = work(tasks[index])
-        file = str(Contents((done.file,))) if done.file else None
+        file = str(RecordedFiles((done.file,))) if done.file else None
         sums = done.values
         return json.dumps([done.rows, file, dict(sums.column_checksums), dict(sums.null_counts)])
 
     found = []
     for rows, file, checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), told)):
         values = Profile(column_checksums=checksums, null_counts=nulls)
-        found.append(Rewritten(rows, Contents.parse(file).files[0] if file else None, values))
+        found.append(Rewritten(rows, RecordedFiles.parse(file).files[0] if file else None, values))
     return found
 
 

@@ -15,7 +15,7 @@ from acid_platform.engine.spark.source_frames import never_pushed
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source
+from acid_platform.scan.source_files import SourceFile
 from acid_platform.scan.unread_keys import UnreadKeys
 from acid_platform.transactions import ValidWriteIdList
 
@@ -71,7 +71,7 @@ def valid_events(write_ids: ValidWriteIdList) -> list[str]:
     return tests
 
 
-def may_have_deleted_rows(deletes: DeleteKeys, source: Source) -> bool:
+def may_have_deleted_rows(deletes: DeleteKeys, source: SourceFile) -> bool:
     """Whether the keys may delete rows of a file, as far as its name and its statistics tell."""
     if isinstance(deletes, UnreadKeys):
         return source.low <= deletes.newest

@@ -15,12 +15,12 @@ from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
-from acid_platform.engine.spark.merge import Merge
+from acid_platform.engine.spark.merge import SparkMerge
 from acid_platform.engine.spark.query import result_of
 from acid_platform.engine.spark.results import SparkResult
 from acid_platform.engine.spark.write import write_statement
 from acid_platform.scan.scans import Scan
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 
 class SparkEngine:
@@ -47,7 +47,7 @@ class SparkEngine:
     def query(self, text: str, sources: Sources, reason: str) -> SparkResult:
         return SparkResult(result_of(self.spark, text, sources), reason)
 
-    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[Written]:
+    def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
         frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
         return write_statement(
             insert_rows(frame, target, target.columns, few=not _computed(rows)), target
@@ -55,18 +55,18 @@ class SparkEngine:
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
         stored = insert_rows(frame, target, target.columns, few=not _computed(rows))
         return write_statement(stored, target, overwrite=True, empty_partitions=empty)[0]
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
-    ) -> list[Written]:
+    ) -> list[WrittenDirectory]:
         rows = rows_to_update(self.spark, scan, target, assignments, where, target.table)
         return write_statement(rows, target)[0]
 
-    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[Written]:
+    def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
         return write_statement(rows_to_delete(self.spark, scan, target, where), target)[0]
 
     def merge(
@@ -77,9 +77,11 @@ class SparkEngine:
         on: str,
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
-    ) -> tuple[list[Written], MergeCounts]:
+    ) -> tuple[list[WrittenDirectory], MergeCounts]:
         frame = as_frame(self.spark, source, target.all_columns, target.table, more=True)
-        return Merge(self.spark, scan, target, target.table, on, clauses, *aliases).write(frame)
+        return SparkMerge(self.spark, scan, target, target.table, on, clauses, *aliases).write(
+            frame
+        )
 
 
 def _computed(rows: Rows) -> bool:

@@ -28,7 +28,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.unread_keys import UnreadKeys
 
 PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
@@ -43,7 +43,7 @@ class _File:
     """A file of the entity with this ordinal; `tested`: the loaded keys may delete rows of it."""
 
     ordinal: int
-    source: Source
+    source: SourceFile
     tested: bool
 
 
@@ -54,7 +54,7 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
     ours: list[EntityScan] = []
     others: list[EntityScan] = []
     for entity in scan.entities:
-        parts: tuple[list[Source], list[Source]] = ([], [])
+        parts: tuple[list[SourceFile], list[SourceFile]] = ([], [])
         for source in entity.sources.inserts:
             parts[not readable(source)].append(source)
         for part, entities in zip(parts, (ours, others), strict=True):
@@ -64,7 +64,7 @@ def divided(spark: SparkSession, scan: Scan) -> tuple[Scan, Scan]:
     return replace(scan, entities=tuple(ours)), replace(scan, entities=tuple(others))
 
 
-def readable(source: Source) -> bool:
+def readable(source: SourceFile) -> bool:
     """Whether our format reads the file: not where columns match by position."""
     return source.kind is SourceKind.ACID or (
         source.kind is SourceKind.RAW and not source.positional

@@ -34,7 +34,7 @@ from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
-from acid_platform.write.publishing import WriteTarget, Written
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import DELETES, INSERTS, RowKind
 
 ROWS_PER_WRITER = 1_000_000
@@ -44,7 +44,7 @@ _MATCHED_ROW = "__matched_sid"
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class SparkMerge:
     """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`."""
 
     spark: SparkSession
@@ -56,7 +56,7 @@ class Merge:
     alias: str = "t"
     source_alias: str = "s"
 
-    def write(self, source: DataFrame) -> tuple[list[Written], MergeCounts]:
+    def write(self, source: DataFrame) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events of the statement; returns its directories and counts.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
@@ -97,7 +97,7 @@ class Merge:
             raise
         return written, MergeCounts(received.updated, received.deleted, received.inserted)
 
-    def _comparable(self, source: DataFrame) -> Merge:
+    def _comparable(self, source: DataFrame) -> SparkMerge:
         """This statement without the blanks that don't count in its literals."""
         own = (*self.scan.columns, *self.scan.partition_columns)
         tables = {self.alias: own, self.source_alias: marked_columns(source)}

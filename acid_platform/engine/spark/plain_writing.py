@@ -13,7 +13,7 @@ from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import Column
 from acid_platform.orc.reader import finish_plain_file
 from acid_platform.storage.files import Files
@@ -93,11 +93,11 @@ def completed(
         if stored.name == "orc":
             finish_plain_file(files, path, columns)
         return str(
-            Contents((recorded_file(files, path, names[index], stored, rows=counts[index]),))
+            RecordedFiles((recorded_file(files, path, names[index], stored, rows=counts[index]),))
         )
 
     return [
         file
         for record in in_tasks(spark, len(paths), complete)
-        for file in Contents.parse(record).files
+        for file in RecordedFiles.parse(record).files
     ]

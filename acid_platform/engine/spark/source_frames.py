@@ -31,7 +31,7 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 
@@ -47,7 +47,7 @@ class Entity:
 COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Options of every read of files: whatever the session says, no file may be left out (P12)."""
 
-Found = tuple[int, Source]
+Found = tuple[int, SourceFile]
 """The ordinal of an entity, and one of its files."""
 
 
@@ -202,7 +202,7 @@ class SourceFrames:
         self,
         kind: SourceKind,
         positional: bool,
-        sources: Sequence[Source],
+        sources: Sequence[SourceFile],
         tests: Sequence[str],
         decoded: AcidColumns,
     ) -> DataFrame:
@@ -293,7 +293,7 @@ _NO_KEYS = tuple(
 )
 
 
-def _regular(source: Source) -> bool:
+def _regular(source: SourceFile) -> bool:
     """Whether the file is directly inside of a base or delta of its partition."""
     return bool(source.directory) and source.path.endswith(
         f"/{source.directory}/{source.path.rpartition('/')[2]}"

@@ -30,7 +30,7 @@ from acid_platform.engine.spark.source_frames import Entity, Found, SourceFrames
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.unread_keys import UnreadKeys
 
 UNION_LIMIT = 16
@@ -138,7 +138,7 @@ class SparkReaders:
             for frame in frames:
                 yield ReadRows(frame, have_keys, gone)
 
-    def _branch(self, entity: EntityScan, source: Source) -> _Branch:
+    def _branch(self, entity: EntityScan, source: SourceFile) -> _Branch:
         test_deletes = may_have_deleted_rows(entity.deletes, source)
         counted = source.kind is SourceKind.RAW and (self.keys or test_deletes)
         return _Branch(
@@ -153,7 +153,7 @@ class SparkReaders:
             and can_leave_out(self.spark),
         )
 
-    def _decoded(self, branch: _Branch, sources: Sequence[Source]) -> AcidColumns:
+    def _decoded(self, branch: _Branch, sources: Sequence[SourceFile]) -> AcidColumns:
         """The ACID columns that the rows of these files are tested by, or that are asked for."""
         if not branch.proven:
             return ALL

@@ -24,13 +24,13 @@ from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partitions import DEFAULT_PARTITION
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orc.writer import WRITTEN_CODECS, require_codec
 from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
-    Written,
+    WrittenDirectory,
     mark_version,
     staging,
     write_empty_base,
@@ -118,7 +118,7 @@ def write_statement(
     target: WriteTarget,
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
-) -> tuple[list[Written], Received]:
+) -> tuple[list[WrittenDirectory], Received]:
     """Writes the files of a statement in one Spark job and publishes them.
 
     Also returns how many rows became what. `overwrite` writes inserts into base directories;
@@ -142,7 +142,7 @@ def publish_files(
     files: Sequence[StagedFile],
     overwrite: bool = False,
     empty_partitions: Sequence[str] = (),
-) -> list[Written]:
+) -> list[WrittenDirectory]:
     """Publishes the finished files of a statement, which attempts of its tasks have written.
 
     As `write_statement`. Raises PublicationFailed, TxnAborted; then nothing was published.
@@ -212,7 +212,7 @@ def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:
 
 def _placed(
     target: WriteTarget, staged: Staging, files: Iterable[StagedFile], overwrite: bool
-) -> list[Written]:
+) -> list[WrittenDirectory]:
     """Moves the files to their names in the directories that will be published."""
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
     for file in files:
@@ -224,7 +224,7 @@ def _placed(
             )
         inside[file.entry.path] = file
 
-    def place(key: tuple[bool, str]) -> Written:
+    def place(key: tuple[bool, str]) -> WrittenDirectory:
         inserts, partition = key
         directory = target.base() if overwrite and inserts else target.delta(deletes=not inserts)
         ready = staged.ready(partition, directory)
@@ -234,7 +234,7 @@ def _placed(
             entries.append(file.entry)
         if target.plain is None:
             mark_version(target, ready)
-        return Written(partition, directory, not inserts, Contents(tuple(entries)))
+        return WrittenDirectory(partition, directory, not inserts, RecordedFiles(tuple(entries)))
 
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(place, sorted(directories)))

@@ -25,7 +25,7 @@ from acid_platform.scan.entities import open_entity
 from acid_platform.scan.event_keys import EventKeys, key_index_flaw, read_events
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
-from acid_platform.scan.source_files import Source, SourceKind
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.services.fsck.findings import Check, Findings
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
@@ -53,7 +53,7 @@ class EntityContents:
     format: FileFormat
     rows: bool
     _counted: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _spans: dict[Group, list[tuple[int, int, Source]]] = field(
+    _spans: dict[Group, list[tuple[int, int, SourceFile]]] = field(
         default_factory=lambda: defaultdict(list)
     )
     _deleted: DeleteKeys = NO_DELETES
@@ -115,7 +115,7 @@ class EntityContents:
 
     # --- one file ------------------------------------------------------------------------------
 
-    def _file(self, source: Source) -> None:
+    def _file(self, source: SourceFile) -> None:
         path = self._relative(source)
         if source.kind is not SourceKind.ACID:
             self._without_keys(source)
@@ -138,7 +138,7 @@ class EntityContents:
         if not deletes:
             self._collect(events, source)
 
-    def _without_keys(self, source: Source) -> None:
+    def _without_keys(self, source: SourceFile) -> None:
         """Counts the rows of files without ACID columns; notes the row ids that RAW rows have."""
         if source.kind is SourceKind.PLAIN:
             try:
@@ -176,7 +176,7 @@ class EntityContents:
                 _REWRITE,
             )
 
-    def _buckets_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
+    def _buckets_of(self, events: EventKeys, source: SourceFile, path: str, deletes: bool) -> None:
         parsed = parse_bucket_file(path.rpartition("/")[2])
         if parsed is None:
             return
@@ -205,7 +205,7 @@ class EntityContents:
                 _REWRITE,
             )
 
-    def _ids_of(self, events: EventKeys, source: Source, path: str, deletes: bool) -> None:
+    def _ids_of(self, events: EventKeys, source: SourceFile, path: str, deletes: bool) -> None:
         checked = [("currentTransaction", events.current)]
         if not deletes:
             checked.append(("originalTransaction", events.original))
@@ -221,7 +221,7 @@ class EntityContents:
                     _RESTORE,
                 )
 
-    def _index(self, events: EventKeys, source: Source, path: str) -> None:
+    def _index(self, events: EventKeys, source: SourceFile, path: str) -> None:
         if source.length is not None or not events.rows:
             return
         flaw = key_index_flaw(self.files, source.path, events)
@@ -253,7 +253,7 @@ class EntityContents:
 
     # --- over all files ------------------------------------------------------------------------
 
-    def _collect(self, events: EventKeys, source: Source) -> None:
+    def _collect(self, events: EventKeys, source: SourceFile) -> None:
         visible = _visible(events, source, self.write_ids)
         for group, row_ids in events.groups():
             self._match(group, row_ids)
@@ -286,7 +286,7 @@ class EntityContents:
                         "remove the file if it is a copy of the other; otherwise restore both",
                     )
 
-    def _row_ids(self, group: Group, source: Source) -> np.ndarray:
+    def _row_ids(self, group: Group, source: SourceFile) -> np.ndarray:
         if source.kind is SourceKind.RAW:
             return np.arange(source.first_row_id, source.first_row_id + (source.rows or 0))
         events = read_events(self.files, source, True)
@@ -342,7 +342,7 @@ class EntityContents:
         if self._counted[directory] >= 0:
             self._counted[directory] += rows
 
-    def _relative(self, source: Source) -> str:
+    def _relative(self, source: SourceFile) -> str:
         *_, directory, name = source.path.split("/")
         return f"{directory}/{name}" if source.directory else name
 
@@ -350,7 +350,7 @@ class EntityContents:
 _Part = TypeVar("_Part", VisibleBase, VisibleDelta)
 
 
-def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> np.ndarray:
+def _visible(events: EventKeys, source: SourceFile, write_ids: ValidWriteIdList) -> np.ndarray:
     """Mask (n,) of the events of the file that the snapshot sees (S15, F13)."""
     visible: np.ndarray = events.current > source.above
     if source.test_rows:
@@ -358,9 +358,11 @@ def _visible(events: EventKeys, source: Source, write_ids: ValidWriteIdList) -> 
     return visible
 
 
-def _overlapping(spans: Iterable[tuple[int, int, Source]]) -> Iterator[tuple[Source, Source]]:
+def _overlapping(
+    spans: Iterable[tuple[int, int, SourceFile]],
+) -> Iterator[tuple[SourceFile, SourceFile]]:
     """Pairs of files whose ranges of rowIds overlap; `spans` are in ascending order."""
-    before: list[tuple[int, Source]] = []
+    before: list[tuple[int, SourceFile]] = []
     for low, high, source in spans:
         before = [pair for pair in before if pair[0] >= low]
         yield from ((other, source) for _, other in before)

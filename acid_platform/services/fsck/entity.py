@@ -16,7 +16,7 @@ from acid_platform.layout.names import (
     BaseName,
     parse_directory,
 )
-from acid_platform.layout.recorded_files import Contents
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
@@ -140,7 +140,7 @@ class EntityLook:
             if entry.contents is None or name not in there or entry.directory.obsolete:
                 continue
             recorded = {
-                file.below(name).path: file for file in Contents.parse(entry.contents).files
+                file.below(name).path: file for file in RecordedFiles.parse(entry.contents).files
             }
             present = {file.path: file for file in there[name]}
             for path, file in sorted(recorded.items()):

@@ -20,7 +20,7 @@ from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import raise_as_ours, translated
 from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.queries import QueryTranslator
-from acid_platform.engine.local.scope import Scope
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.queries import TableRead
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
@@ -31,7 +31,7 @@ from tests.engine.local import values
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCOPE = Scope.of({"t": values.COLUMNS})
+SCOPE = NameScope.of({"t": values.COLUMNS})
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,13 @@ from pyarrow import parquet
 
 from acid_platform import NeedsSpark, PublicationFailed, Table, TxnAborted, Warehouse, WrongType
 from acid_platform.engine.local import event_files, running
-from acid_platform.engine.local.partition_texts import Places, fixed_value, places_of, text_of
-from acid_platform.engine.local.running import Statement
+from acid_platform.engine.local.partition_texts import (
+    RowPartitions,
+    fixed_value,
+    places_of,
+    text_of,
+)
+from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.stored_values import assigned
 from acid_platform.engine.results import ArrowResult
 from acid_platform.handles.transaction import TransactionTable
@@ -350,10 +355,10 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
     monkeypatch.setattr(event_files, "_PIECE", 100)
     table = warehouse.create_table("db.stopped", "id bigint")
     written = threading.Event()
-    stop = Statement.check
+    stop = RunningStatement.check
     checks = 0
 
-    def slow(statement: Statement) -> None:
+    def slow(statement: RunningStatement) -> None:
         nonlocal checks
         checks += 1
         if checks == 5:
@@ -546,4 +551,4 @@ def test_text_of_says_no_for_what_java_spells_in_its_own_way() -> None:
     for value in (0.1, -0.0, 1e7, float("nan"), float("inf")):
         with pytest.raises(NeedsSpark):
             text_of(value, parse_type("double"))
-    assert Places.ranked(["k=b", "k=a"], np.array([0, 1])).names == ("k=a", "k=b")
+    assert RowPartitions.ranked(["k=b", "k=a"], np.array([0, 1])).names == ("k=a", "k=b")
