@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.inputs import CompactionWork
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare

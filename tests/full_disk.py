@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.inputs import CompactionWork
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.layout.names import temporary_name
 

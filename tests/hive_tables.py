@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from acid_platform.layout.partitions import partition_name
+from acid_platform.layout.partition_names import partition_name
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.orc.pyorc_rows import orc_schema
 from acid_platform.scan.table_layout import TableLayout

@@ -88,7 +88,7 @@ def cat(session: Session, path: str, limit: int) -> None:
 
 
 def _is_entity(below: str, keys: list[str]) -> bool:
-    from acid_platform.layout.partitions import parse_partition
+    from acid_platform.layout.partition_names import parse_partition
 
     depth = below.count("/") + 1
     return not below or (depth <= len(keys) and parse_partition(below, keys[:depth]) is not None)

@@ -24,21 +24,21 @@ from acid_platform.base.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from acid_platform.compaction.inputs import (
+from acid_platform.compaction.key_sums import delete_checksum
+from acid_platform.compaction.opening import (
     CompactionSide,
     CompactionWork,
     open_inputs,
     rewrites,
 )
-from acid_platform.compaction.key_sums import delete_checksum
-from acid_platform.compaction.outputs import (
+from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
+from acid_platform.compaction.staging import (
     Records,
     finish,
     make_outputs,
     open_outputs,
 )
-from acid_platform.compaction.plan import CompactionPlan
-from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
 from acid_platform.layout import names

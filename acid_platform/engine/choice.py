@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark
 from acid_platform.engine.interface import Engine
-from acid_platform.engine.queries import TableRead
+from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame
 

@@ -9,7 +9,7 @@ from functools import partial
 from acid_platform.base.errors import CompactionRefused, NeedsSpark
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.compaction.execution import CompactionEngine
-from acid_platform.compaction.inputs import CompactionWork
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.local.compact import LocalCompaction

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.queries import Sources, Where
+from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.scan.scans import Scan

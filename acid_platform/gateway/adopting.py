@@ -23,7 +23,7 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.definitions import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name

@@ -18,7 +18,7 @@ from acid_platform.gateway.codes import INSERT_ONLY_TABLES
 from acid_platform.gateway.dropped_rows import require_cleaned
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics import counts_of
-from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition
+from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord, ViewRecord

@@ -24,7 +24,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
-from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published

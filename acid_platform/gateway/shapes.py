@@ -16,7 +16,7 @@ from acid_platform.base.table_properties import (
 from acid_platform.gateway.codes import ROLE, USER
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.partitions import DEFAULT_PARTITION, parse_partition, partition_name
+from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.metastore.places import absolute, is_uri, local_path
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

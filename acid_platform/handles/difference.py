@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.errors import UnknownColumn
-from acid_platform.engine.queries import TableRead
+from acid_platform.engine.reads import TableRead
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.engine.queries import TableRead
+from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.predicates.known_columns import require_columns

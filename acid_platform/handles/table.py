@@ -20,7 +20,7 @@ from acid_platform.handles.table_pasts import TablePasts
 from acid_platform.handles.table_snapshot import TableSnapshot
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.layout.formats import FileFormat
-from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf

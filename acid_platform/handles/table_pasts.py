@@ -110,7 +110,7 @@ class TablePasts(ABC):
         NotEnoughHistory (which says since when changes are kept), NoSuchPast, UnknownColumn,
         InvalidDefinition.
         """
-        from acid_platform.engine.spark.changes import changed_rows
+        from acid_platform.engine.spark.change_frames import changed_rows
 
         first, last = (None if past is None else AsOf.of(past) for past in (since, until))
         scan = self._warehouse.leases.changes(self.name, first, last)

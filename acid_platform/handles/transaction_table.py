@@ -19,12 +19,12 @@ from acid_platform.engine.merge_clauses import (
     merge_clauses,
     require_reachable,
 )
-from acid_platform.engine.queries import Condition, Where
+from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
 from acid_platform.handles.rollback import roll_back
 from acid_platform.handles.transaction_state import Shares, TransactionState
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import TableRecord
@@ -91,7 +91,7 @@ class TransactionTable:
         consumed once, together with what is made of it. If another transaction has moved it, the
         commit raises WriteConflict. Raises NotEnoughHistory.
         """
-        from acid_platform.engine.spark.changes import changed_rows
+        from acid_platform.engine.spark.change_frames import changed_rows
 
         return changed_rows(
             lambda: self._work.context.spark, self._change_scan(since, consumer), columns

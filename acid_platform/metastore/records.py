@@ -267,7 +267,6 @@ class RecordedDirectory:
     """A directory as a reader receives it, with its files (P26).
 
     `contents` is the text form of `RecordedFiles`; None if the files are not yet recorded.
-
     """
 
     directory: EntityDirectory

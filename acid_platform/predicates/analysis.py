@@ -18,7 +18,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.base.errors import InvalidExpression
 from acid_platform.base.nesting import shallow
-from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.sql_text import (
     canonical,
     quoted,

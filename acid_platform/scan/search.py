@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from acid_platform.base.errors import AcidError, UnsupportedLayout
 from acid_platform.layout import names, schema
-from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.partition_names import partition_segment
 from acid_platform.orc.reader import acid_columns, open_orc, read_stripe, reading
 from acid_platform.predicates.analysis import may_match
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate

@@ -14,7 +14,7 @@ from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.scan.source_files import EntitySources

@@ -23,7 +23,7 @@ from acid_platform.base.errors import (
 )
 from acid_platform.compaction.cleaning_plan import no_cleanup
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
-from acid_platform.layout.partitions import partition_name, partition_values
+from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate

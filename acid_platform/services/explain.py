@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.compaction.forecast import Forecast, forecast
-from acid_platform.compaction.inputs import select_compactable
+from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.services import cleaner, initiator

@@ -36,7 +36,7 @@ from acid_platform.base.table_properties import (
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.execution import StagedCompaction
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
-from acid_platform.compaction.inputs import CompactionWork, select_compactable
+from acid_platform.compaction.opening import CompactionWork, select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionState, Layout
 from acid_platform.compaction.validation import Measure, compare

@@ -33,7 +33,7 @@ from acid_platform.sql.text import Expression, Query, query
 from acid_platform.tables.context import columns_of_record
 
 if TYPE_CHECKING:
-    from acid_platform.engine.queries import Where
+    from acid_platform.engine.reads import Where
     from acid_platform.engine.results import Result
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
@@ -103,7 +103,7 @@ class Changes:
         }
 
     def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
-        from acid_platform.engine.queries import Condition
+        from acid_platform.engine.reads import Condition
 
         where = statement.where
         if where is None:

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from acid_platform.base.errors import InvalidExpression
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.statements import (
     Abort,

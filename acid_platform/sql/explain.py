@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.merge_clauses import MergeAction
-from acid_platform.engine.queries import ChangeRead
+from acid_platform.engine.reads import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import reading
 from acid_platform.sql.changes import rows_of, target_of
@@ -24,7 +24,7 @@ from acid_platform.transactions.locks import Statement as Locked
 from acid_platform.transactions.locks import lock_of
 
 if TYPE_CHECKING:
-    from acid_platform.engine.queries import TableRead
+    from acid_platform.engine.reads import TableRead
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
     from acid_platform.scan.change_scan import ChangeScan

@@ -34,7 +34,7 @@ from acid_platform.base.object_store import (
 )
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.partition_names import partition_segment
 
 _THREADS = 8
 _AT_ONCE = 8 << 20

@@ -19,7 +19,7 @@ from pyarrow import fs
 from acid_platform.base.errors import MalformedName
 from acid_platform.layout import names
 from acid_platform.layout.names import BaseName
-from acid_platform.layout.partitions import partition_segment
+from acid_platform.layout.partition_names import partition_segment
 from acid_platform.storage.files import Files, asking
 
 Recorded = Callable[[str], frozenset[str]]

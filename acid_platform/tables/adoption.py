@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import CorruptFile, InvalidDefinition
-from acid_platform.layout.declared import refuse_names
+from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.scan.footers import is_acid

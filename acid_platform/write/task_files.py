@@ -27,7 +27,7 @@ from acid_platform.base.object_store import store_fault
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import BucketFile
-from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name
+from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column

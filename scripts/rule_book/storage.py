@@ -46,7 +46,7 @@ GROUP = Group(
             "A partition's directory is called `column=value` for each partition column, escaped"
             " as Hive escapes; NULL and the empty string are `__HIVE_DEFAULT_PARTITION__`, and"
             " values are never normalised.",
-            ("layout.partitions",),
+            ("layout.partition_names",),
             ("test_F4_values_of_directories", "test_F4_escaped_characters"),
         ),
         Rule(
@@ -185,7 +185,7 @@ GROUP = Group(
             "F21",
             "A compaction leaves the identity and the write ids of every row as they are; a base"
             " is made even without rows, a delta only with some.",
-            ("compaction.rewrite:rewrite_bucket", "compaction.outputs:finish"),
+            ("compaction.rewrite:rewrite_bucket", "compaction.staging:finish"),
             (
                 "test_F21_a_minor_compaction_keeps_both_kinds_of_events",
                 "test_F21_a_major_compaction_keeps_live_rows_with_their_identity",

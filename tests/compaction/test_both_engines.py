@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 from acid_platform import CompactionFailed
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.execution import CompactionEngine, StagedCompaction
-from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.compaction.key_sums import MODULUS, row_id_checksum
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
-from acid_platform.compaction.inputs import CompactionWork
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.services.worker import CompactionRun

@@ -13,8 +13,8 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform import Table, Warehouse
-from acid_platform.compaction.outputs import Records
 from acid_platform.compaction.rewrite import Rewrite
+from acid_platform.compaction.staging import Records
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.layout.file_entries import FileEntry

@@ -672,9 +672,9 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
     in_memory = {
         "compaction/value_sums.py",
-        "engine/local/connection.py",
-        "engine/local/results.py",
-        "engine/local/views.py",
+        "engine/local/duckdb_connection.py",
+        "engine/local/duckdb_result.py",
+        "engine/local/duckdb_views.py",
     }
     assert connecting == in_memory | {
         "metastore/server/database.py",

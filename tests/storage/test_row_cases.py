@@ -13,7 +13,7 @@ import pytest
 from acid_platform import CorruptFile, NotEnoughHistory
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.layout.partitions import partition_name
+from acid_platform.layout.partition_names import partition_name
 from acid_platform.orc.reader import open_orc
 from acid_platform.scan.selection import select
 from acid_platform.storage.files import Files

@@ -9,8 +9,7 @@ from sqlglot import exp
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.decimals import quotient, quotient_type, unscaled
-from acid_platform.engine.local.failures import no_value
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     DOUBLE,
     FLOATING,
@@ -24,6 +23,7 @@ from acid_platform.engine.local.types import (
     spark_name,
     wider,
 )
+from acid_platform.engine.local.failures import no_value
 from acid_platform.layout.types import INTEGRAL, HiveType
 
 OPERATORS: dict[type[exp.Expr], str] = {

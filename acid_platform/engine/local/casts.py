@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from acid_platform.base.errors import InvalidExpression, NeedsSpark
-from acid_platform.engine.local.failures import needs_spark, wrong_type
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     DATE,
     DOUBLE,
@@ -22,6 +21,7 @@ from acid_platform.engine.local.types import (
     spark_name,
     text,
 )
+from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals
 

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.compaction.execution import rewritten
-from acid_platform.compaction.inputs import CompactionWork
 from acid_platform.compaction.key_sums import row_id_checksum
-from acid_platform.compaction.outputs import Records, records_of
+from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite
+from acid_platform.compaction.staging import Records, records_of
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.engine.local.plain_copy import copy_files, only_spark

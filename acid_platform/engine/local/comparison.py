@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from acid_platform.base.errors import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     BOOLEAN,
     DATE,

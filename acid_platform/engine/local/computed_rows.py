@@ -15,10 +15,10 @@ from acid_platform.engine.local.computation import (
     value_sql,
 )
 from acid_platform.engine.local.conditions import accepted_keys
+from acid_platform.engine.local.query_sources import ROW_ID
 from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.local.sources import ROW_ID
-from acid_platform.engine.queries import Condition, Where
+from acid_platform.engine.reads import Condition, Where
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of

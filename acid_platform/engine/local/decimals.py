@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.engine.local.types import MOST_DIGITS, decimal, duckdb_type
+from acid_platform.engine.local.duckdb_types import MOST_DIGITS, decimal, duckdb_type
 from acid_platform.layout.types import HiveType
 
 

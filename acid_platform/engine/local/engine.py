@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.running import Statements
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.queries import Sources, Where
+from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows
 from acid_platform.scan.scans import Scan

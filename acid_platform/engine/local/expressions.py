@@ -16,9 +16,7 @@ from acid_platform.base.errors import InvalidExpression, NeedsSpark, UnknownColu
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.comparison import common, compared
-from acid_platform.engine.local.functions import AGGREGATES, CONSTRUCTS, Function, Takes, calls_of
-from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -34,6 +32,8 @@ from acid_platform.engine.local.types import (
     text,
     widest,
 )
+from acid_platform.engine.local.functions import AGGREGATES, CONSTRUCTS, Function, Takes, calls_of
+from acid_platform.engine.local.scope import NameScope
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from acid_platform.base.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
-from acid_platform.engine.local.types import text
+from acid_platform.engine.local.duckdb_types import text
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")

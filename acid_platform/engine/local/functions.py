@@ -16,8 +16,7 @@ from sqlglot import exp
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
-from acid_platform.engine.local.failures import needs_spark, wrong_type
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -29,6 +28,7 @@ from acid_platform.engine.local.types import (
     decimal,
     duckdb_type,
 )
+from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.grammar import SparkSql
 

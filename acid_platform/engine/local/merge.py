@@ -21,6 +21,7 @@ from acid_platform.engine.local.computation import (
     numbered,
     value_sql,
 )
+from acid_platform.engine.local.duckdb_types import identifier
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -32,7 +33,6 @@ from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.stored_values import assigned, conform
-from acid_platform.engine.local.types import identifier
 from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous

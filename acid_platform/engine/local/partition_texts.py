@@ -11,7 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.errors import NeedsSpark
-from acid_platform.layout.partitions import DEFAULT_PARTITION, partition_name, partition_segment
+from acid_platform.layout.partition_names import (
+    DEFAULT_PARTITION,
+    partition_name,
+    partition_segment,
+)
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.storage.arrow_numpy import filled, scalar_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value

@@ -8,7 +8,7 @@ from functools import partial
 
 from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.compaction.inputs import (
+from acid_platform.compaction.opening import (
     PLAIN_FILE_BYTES,
     CompactionWork,
 )

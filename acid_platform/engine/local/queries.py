@@ -25,14 +25,14 @@ from acid_platform.engine.local.clauses import (
     require_parts,
     sortable,
 )
+from acid_platform.engine.local.column_names import column_name
+from acid_platform.engine.local.duckdb_types import VOID, of_value, wider
 from acid_platform.engine.local.expressions import Translator, as_condition
-from acid_platform.engine.local.names import column_name
+from acid_platform.engine.local.query_sources import columns_of
 from acid_platform.engine.local.relations import NOTHING, QueryBlock, Relation
 from acid_platform.engine.local.scope import NameScope, ScopeColumn
 from acid_platform.engine.local.select_expressions import Expressions
-from acid_platform.engine.local.sources import columns_of
-from acid_platform.engine.local.types import VOID, of_value, wider
-from acid_platform.engine.queries import Sources
+from acid_platform.engine.reads import Sources
 from acid_platform.layout.types import HiveType
 
 

@@ -9,14 +9,14 @@ from sqlglot import exp
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import cast
-from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.scope import NameScope, ScopeColumn
-from acid_platform.engine.local.types import (
+from acid_platform.engine.local.duckdb_types import (
     VOID,
     identifier,
     spark_name,
     widest,
 )
+from acid_platform.engine.local.expressions import Translator
+from acid_platform.engine.local.scope import NameScope, ScopeColumn
 from acid_platform.layout.types import Column, HiveType
 
 

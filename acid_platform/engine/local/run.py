@@ -12,13 +12,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.base.errors import NeedsSpark, UnknownColumn
-from acid_platform.engine.local.connection import reading
+from acid_platform.engine.local.duckdb_connection import reading
+from acid_platform.engine.local.duckdb_result import LocalResult
+from acid_platform.engine.local.duckdb_types import duckdb_type, of_value
 from acid_platform.engine.local.queries import QueryTranslator
+from acid_platform.engine.local.query_sources import QuerySource, columns_of
 from acid_platform.engine.local.relations import QueryBlock
-from acid_platform.engine.local.results import LocalResult
-from acid_platform.engine.local.sources import QuerySource, columns_of
-from acid_platform.engine.local.types import duckdb_type, of_value
-from acid_platform.engine.queries import Sources
+from acid_platform.engine.reads import Sources
 from acid_platform.engine.recent import Recent
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql

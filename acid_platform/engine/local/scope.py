@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from acid_platform.base.errors import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.types import identifier, of_value, text
+from acid_platform.engine.local.duckdb_types import identifier, of_value, text
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.known_columns import unresolved_column
 

@@ -11,9 +11,9 @@ from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import windows
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.clauses import window_term
+from acid_platform.engine.local.duckdb_types import BOOLEAN, duckdb_type, of_value, spark_name
 from acid_platform.engine.local.expressions import Translator, ordered
 from acid_platform.engine.local.functions import AGGREGATES, Function
-from acid_platform.engine.local.types import BOOLEAN, duckdb_type, of_value, spark_name
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.queries import Select

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from acid_platform.base.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.engine.arrow_values import fitted
+from acid_platform.engine.local.duckdb_types import of_value
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
-from acid_platform.engine.local.types import of_value
 from acid_platform.engine.refusals import (
     other_partition,
     refuse_other_partition,

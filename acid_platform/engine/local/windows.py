@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.types import INT, duckdb_type, wider
+from acid_platform.engine.local.duckdb_types import INT, duckdb_type, wider
 
 RANKS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",

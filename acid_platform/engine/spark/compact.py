@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from acid_platform.base.errors import StoreRefused, StoreUnavailable
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.compaction.inputs import (
+from acid_platform.compaction.opening import (
     PLAIN_FILE_BYTES,
     CompactionWork,
 )
-from acid_platform.compaction.outputs import Records, records_of
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
+from acid_platform.compaction.staging import Records, records_of
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs

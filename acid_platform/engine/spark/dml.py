@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import wanted_assignments
-from acid_platform.engine.queries import Condition, Where
+from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.spark.buckets import place_by_hash
 from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.few_calls import selected, types_of

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts
-from acid_platform.engine.queries import Sources, Where
+from acid_platform.engine.reads import Sources, Where
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.rows import Rows, is_spark_frame
 from acid_platform.engine.spark import jobs
@@ -17,7 +17,7 @@ from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_
 from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import SparkMerge
 from acid_platform.engine.spark.query import result_of
-from acid_platform.engine.spark.results import SparkResult
+from acid_platform.engine.spark.spark_result import SparkResult
 from acid_platform.engine.spark.write import write_statement
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory

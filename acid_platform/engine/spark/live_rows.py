@@ -19,7 +19,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from acid_platform.engine.spark.acid_format import has_acid_format, snapshot_files
 from acid_platform.engine.spark.cache import FILE_BYTES, kept
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
-from acid_platform.engine.spark.delete_test import ReadRows, may_have_deleted_rows
+from acid_platform.engine.spark.deleted_rows import ReadRows, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import parsed, passed, selected
 from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.spark_types import spark_schema

@@ -20,8 +20,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.base.errors import AcidError, InvalidExpression
-from acid_platform.engine.queries import ChangeRead, Sources, TableRead
-from acid_platform.engine.spark.changes import change_frame
+from acid_platform.engine.reads import ChangeRead, Sources, TableRead
+from acid_platform.engine.spark.change_frames import change_frame
 from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames

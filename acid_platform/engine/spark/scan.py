@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_format import has_acid_format
 from acid_platform.engine.spark.char_varchar import marked
-from acid_platform.engine.spark.delete_test import ReadRows
+from acid_platform.engine.spark.deleted_rows import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import filtered, selected
 from acid_platform.engine.spark.live_rows import LiveFiles, divided, readable

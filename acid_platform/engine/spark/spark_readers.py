@@ -20,7 +20,7 @@ from acid_platform.engine.spark.acid_columns import (
     some,
 )
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
-from acid_platform.engine.spark.delete_test import (
+from acid_platform.engine.spark.deleted_rows import (
     ReadRows,
     may_have_deleted_rows,
     valid_events,

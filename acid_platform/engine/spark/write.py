@@ -23,7 +23,7 @@ from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.layout.file_entries import FileEntry
-from acid_platform.layout.partitions import DEFAULT_PARTITION
+from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orc.writer import WRITTEN_CODECS, require_codec

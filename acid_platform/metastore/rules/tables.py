@@ -14,8 +14,8 @@ from acid_platform.base.errors import (
     NoSuchTable,
     TableExists,
 )
-from acid_platform.layout.declared import refuse_path_trouble
-from acid_platform.layout.partitions import parse_partition, partition_name
+from acid_platform.layout.declarable import refuse_path_trouble
+from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (

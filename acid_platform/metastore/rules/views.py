@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition, NoSuchTable, TableExists
-from acid_platform.layout.declared import refuse_path_trouble
+from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
     CreateView,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from acid_platform.base.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
-from acid_platform.layout.partitions import parse_partition
+from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.records import RecordedDirectory, TableRecord
 from acid_platform.services.fsck.entity import EntityLook, acid_name, span

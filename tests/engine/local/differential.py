@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.column_names import column_name
 from acid_platform.engine.local.expressions import translate_value
 from acid_platform.engine.local.failures import raise_as_ours, translated
-from acid_platform.engine.local.names import column_name
 from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.queries import TableRead
+from acid_platform.engine.reads import TableRead
 from acid_platform.engine.spark import failures as spark_failures
 from acid_platform.engine.spark.char_varchar import stripped
 from acid_platform.predicates.char_literals import comparable

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import CorruptFile, InvalidExpression, NeedsSpark, Warehouse, WrongType
-from acid_platform.engine.local.results import LocalResult
+from acid_platform.engine.local.duckdb_result import LocalResult
 from tests.conftest import temporary_warehouse
 
 if TYPE_CHECKING:

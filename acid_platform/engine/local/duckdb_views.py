@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import duckdb
 
-from acid_platform.engine.local.sources import QuerySource
-from acid_platform.engine.local.types import identifier
-from acid_platform.engine.queries import TableRead
+from acid_platform.engine.local.duckdb_types import identifier
+from acid_platform.engine.local.query_sources import QuerySource
+from acid_platform.engine.reads import TableRead
 from acid_platform.scan.scans import Scan
 
 

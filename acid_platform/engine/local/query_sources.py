@@ -23,7 +23,7 @@ from acid_platform.base.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
-from acid_platform.engine.queries import ChangeRead, TableRead
+from acid_platform.engine.reads import ChangeRead, TableRead
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from acid_platform.base.errors import CompactionFailed
-from acid_platform.compaction.inputs import CompactionSide, CompactionWork, open_directory
+from acid_platform.compaction.opening import CompactionSide, CompactionWork, open_directory
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import Layout

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
-from acid_platform.engine.spark.delete_files import deleted_in_files
 from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.source_frames import never_pushed
+from acid_platform.engine.spark.unread_deletes import deleted_in_files
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.scans import EntityScan, Scan

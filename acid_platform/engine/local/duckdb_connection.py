@@ -11,8 +11,8 @@ import duckdb
 import psutil
 
 from acid_platform.engine.local.failures import raise_as_ours
+from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
-from acid_platform.engine.local.sources import QuerySource
 from acid_platform.storage.per_process import PerProcess
 
 MEMORY_SHARE = 0.25
