@@ -39,7 +39,7 @@ DEMO := $(HOME_DIR)/demo
 
 PY := .venv/bin/python
 # Other directories may be missing: a project may start without assets.
-SOURCES := acid_platform pyspark_acid scripts $(patsubst %/__init__.py,%,$(wildcard assets/__init__.py resources/__init__.py benchmarks/__init__.py))
+SOURCES := acid_platform pyspark_acid definitions.py scripts $(patsubst %/__init__.py,%,$(wildcard assets/__init__.py resources/__init__.py benchmarks/__init__.py))
 
 export DAGSTER_DISABLE_TELEMETRY := 1
 export GX_ANALYTICS_ENABLED := false

@@ -316,7 +316,7 @@ def tell(console: Console, home: Path, place: str, weeks: int) -> int:
         loaded.result()  # two threads that import one package can see it half initialised
         import dagster as dg
 
-        from acid_platform import definitions
+        import definitions
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.fields[now]}"),
@@ -347,7 +347,7 @@ def load_ahead() -> None:
     """Does the slow imports in the background."""
     import great_expectations  # noqa: F401
 
-    from acid_platform import definitions  # noqa: F401
+    import definitions  # noqa: F401
 
 
 def start_spark() -> None:

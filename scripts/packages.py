@@ -27,8 +27,8 @@ from scripts.system import SetupFailed
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements.lock"
-ALWAYS = "dev"
-"""The extra that every environment has: linters, the test runner, uv."""
+ALWAYS = frozenset({"dagster", "dev", "gateway", "spark"})
+"""The extras that every environment has; `dev` are linters, the test runner, uv."""
 
 STORED = "--build-option=--compression=stored"
 """PySpark comes as source. Its wheel is used once, so to compress 450 MB of jars is wasted time."""
@@ -51,7 +51,7 @@ def chosen_extras(root: Path, env: Mapping[str, str]) -> tuple[str, ...]:
         if not named <= known:
             raise SetupFailed(
                 f"ACID_EXTRAS names {', '.join(sorted(named - known))}: pyproject.toml has "
-                f"{', '.join(sorted(known - {ALWAYS}))}"
+                f"{', '.join(sorted(known - ALWAYS))}"
             )
     else:
         named = set()
@@ -59,7 +59,7 @@ def chosen_extras(root: Path, env: Mapping[str, str]) -> tuple[str, ...]:
             named.add("demo")
         if any((root / "notebooks").glob("*.ipynb")):
             named.add("notebook")
-    return tuple(sorted({ALWAYS, *named} & known))
+    return tuple(sorted((ALWAYS | named) & known))
 
 
 def requirements(root: Path, extras: Sequence[str]) -> str:

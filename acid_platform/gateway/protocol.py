@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,7 @@ def load() -> Any:
         import thriftpy2
     except ImportError as error:
         raise UnsupportedStatement(
-            "the gateway needs the package thriftpy2: pip install 'acid-platform[gateway]', or in a"
-            " checkout `make setup ACID_EXTRAS=gateway`"
+            "the gateway needs the package thriftpy2: pip install 'acid-platform[gateway]'"
         ) from error
     return thriftpy2.load(str(_IDL), module_name="acid_hive_metastore_thrift")
 
@@ -134,6 +133,3 @@ class Call:
         body.write(protocol)
         protocol.write_message_end()
         return bytes(buffer.getvalue())
-
-
-Handler = Callable[..., Any]

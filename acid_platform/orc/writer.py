@@ -67,9 +67,10 @@ EMPTY_CODEC = "zlib"
 def require_codec(codec: str, path: str) -> None:
     """Raises UnsupportedLayout for a codec that can't be written here."""
     if codec not in _CODECS:
+        compressed = ", ".join(name for name in _CODECS if name != "uncompressed")
         raise UnsupportedLayout(
             f"{path}: the codec {codec} can't be written; set the table's"
-            f" orc.compress to none, {', '.join(_CODECS)[14:]}"
+            f" orc.compress to none, {compressed}"
         )
 
 

@@ -148,8 +148,20 @@ def test_sql_loads_duckdb_and_the_parser_but_no_pandas(small: Small) -> None:
 
 def test_the_code_location_of_the_services_loads_no_engine() -> None:
     _, loaded = process("""
-import acid_platform.definitions
+import definitions
 import acid_platform.orchestration
 """)
     engines = ("acid_platform.engine.spark.engine", "acid_platform.engine.local.engine")
     assert not loaded & {"pandas", "great_expectations", "duckdb", "sqlglot", *engines}
+
+
+def test_an_engine_without_its_package_names_the_extra() -> None:
+    printed, _ = process("""
+from acid_platform import UnsupportedStatement
+
+try:
+    import acid_platform.engine.spark.session
+except UnsupportedStatement as error:
+    print(error)
+""")
+    assert "pip install 'acid-platform[spark]'" in printed

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import definitions
+import definitions
 from acid_platform.metastore.client.metastore import Metastore
 from assets import flights_source
 from scripts import demo

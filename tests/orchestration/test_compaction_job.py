@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import definitions
+import definitions
 from acid_platform.compaction.validation import Invariant, Profile, measures
 from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
 from acid_platform.orchestration.compaction import invariants, measure_frame

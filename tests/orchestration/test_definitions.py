@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from acid_platform import definitions
+import definitions
 from tests.conftest import HAS_DEMO
 
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `owners`")  # Dagster's own copies

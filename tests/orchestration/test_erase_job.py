@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from acid_platform import definitions
+import definitions
 from acid_platform.cli.main import main
 from acid_platform.compaction.states import ErasureState
 from acid_platform.orchestration.sensors import erasure_sensor

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from acid_platform import definitions
+import definitions
 from acid_platform.base.clock import SystemClock
 from acid_platform.compaction.states import ErasureState
 from acid_platform.orchestration import ended_runs, sensors

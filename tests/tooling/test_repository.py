@@ -172,7 +172,7 @@ def test_dagster_accepts_its_configuration(tmp_path: Path, monkeypatch: pytest.M
 def test_the_workspace_names_the_composition_root() -> None:
     [origin] = location_origins_from_yaml_paths([str(ROOT / "workspace.yaml")])
     assert origin.location_name == "acid_platform"
-    assert origin.loadable_target_origin.module_name == "acid_platform.definitions"
+    assert origin.loadable_target_origin.module_name == "definitions"
     assert origin.loadable_target_origin.working_directory == "."
 
 
@@ -219,6 +219,18 @@ FORBIDDEN_IMPORTS = {
     ),
     "cli/a.py": ("import acid_platform.gateway", "acid_platform.cli.a -> acid_platform.gateway"),
     "cli/b.py": ("import thriftpy2", "acid_platform.cli.b -> thriftpy2"),
+    "services/b.py": (
+        "import acid_platform.spark_source",
+        "acid_platform.services.b -> acid_platform.spark_source",
+    ),
+    "engine/b.py": (
+        "import acid_platform.orchestration",
+        "acid_platform.engine.b -> acid_platform.orchestration",
+    ),
+    "spark_source/a.py": (
+        "import acid_platform.orchestration",
+        "acid_platform.spark_source.a -> acid_platform.orchestration",
+    ),
     "handles/a.py": (
         "import acid_platform.sql",
         "acid_platform.handles.a -> acid_platform.sql",
@@ -226,6 +238,7 @@ FORBIDDEN_IMPORTS = {
     "sql/a.py": ("import dagster", "acid_platform.sql.a -> dagster"),
     "storage/a.py": ("import great_expectations", "acid_platform.storage.a -> great_expectations"),
     "orchestration/a.py": ("import resources.spark", "acid_platform.orchestration.a -> resources"),
+    "orchestration/c.py": ("import definitions", "acid_platform.orchestration.c -> definitions"),
 }
 ALLOWED_IMPORTS = {
     "layout/b.py": "import acid_platform.base.errors",
@@ -237,7 +250,6 @@ ALLOWED_IMPORTS = {
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
     "cli/gateway.py": "import acid_platform.gateway.b",
     "orchestration/b.py": "import dagster, great_expectations, acid_platform.engine",
-    "definitions.py": "import dagster, assets, resources.spark, acid_platform.orchestration",
 }
 
 

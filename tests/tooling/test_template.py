@@ -59,7 +59,7 @@ def bare(tmp_path: Path) -> Path:
 
 LOADED = """
 import json
-from acid_platform import definitions
+import definitions
 repository = definitions.defs().get_repository_def()
 keys = repository.asset_graph.get_all_asset_keys()
 print(json.dumps([sorted(key.to_user_string() for key in keys),

@@ -1,1 +1,11 @@
-"""Spark: scans, writes, DML and compaction of ACID tables."""
+"""Spark: scans, writes, DML and compaction of ACID tables. Needs the extra `spark`."""
+
+from importlib.util import find_spec
+
+from acid_platform.base.errors import UnsupportedStatement
+
+if find_spec("pyspark") is None:
+    raise UnsupportedStatement(
+        "Spark needs the package pyspark: pip install 'acid-platform[spark]', or work with"
+        " engine='local'"
+    )
