@@ -223,9 +223,9 @@ FORBIDDEN_IMPORTS = {
         "import acid_platform.spark_source",
         "acid_platform.services.b -> acid_platform.spark_source",
     ),
-    "engine/b.py": (
+    "engine/c.py": (
         "import acid_platform.orchestration",
-        "acid_platform.engine.b -> acid_platform.orchestration",
+        "acid_platform.engine.c -> acid_platform.orchestration",
     ),
     "spark_source/a.py": (
         "import acid_platform.orchestration",
