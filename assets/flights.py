@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import pandas as pd
 
-from acid_platform import SourceMissing, Table
+from acid_platform import Table
 from acid_platform.orchestration import (
     Expectation,
     Finding,
@@ -21,7 +21,7 @@ from acid_platform.orchestration import (
     table_checks,
 )
 from assets import flights_source
-from assets.flights_source import KEY, Delivery
+from assets.flights_source import KEY, Delivery, SourceMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

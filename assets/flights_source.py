@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from acid_platform import SourceMissing
+from acid_platform import Terminal
 
 FIRST_DAY = datetime.date(2013, 1, 1)
 WEEKS = 53
@@ -33,6 +33,10 @@ CORRECTED_FLIGHTS = 40
 
 ERASURES = {26: ("N725MQ", "N722MQ", "N711MQ"), 52: ("N723MQ", "N258JB", "N328AA")}
 """By week, tail numbers whose flights the delivery asks to erase and not to load again."""
+
+
+class SourceMissing(Terminal):
+    """A file from which an asset reads its rows is missing."""
 
 
 def data_file(name: str) -> Path:

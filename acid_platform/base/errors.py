@@ -305,10 +305,6 @@ class CheckErrored(Terminal):
     """An expectation could not be evaluated, so it says nothing about the data."""
 
 
-class SourceMissing(Terminal):
-    """A file from which an asset reads its rows is missing."""
-
-
 def error_class(name: str) -> type[AcidError]:
     """The error class with this name; AcidError for an unknown name."""
     named = globals().get(name)

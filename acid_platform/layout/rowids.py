@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
-ROW_ID_MASK = (1 << 33) - 1
-"""The low 33 bits of Spark's monotonically_increasing_id number the rows of one task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,14 +32,6 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
     (TokenType.AMP, exp.BitwiseAnd),
 )
 """The last to bind first."""
-_PREDICATES = (
-    TokenType.BETWEEN,
-    TokenType.ILIKE,
-    TokenType.IN,
-    TokenType.IS,
-    TokenType.LIKE,
-    TokenType.RLIKE,
-)
 
 
 def _pattern(kind: type[exp.Binary]) -> Any:

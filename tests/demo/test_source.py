@@ -7,7 +7,6 @@ import datetime
 import pandas as pd
 import pytest
 
-from acid_platform import SourceMissing
 from assets import flights_source as source
 from assets.flights import WEEKLY, correction, days_predicate, week_of
 
@@ -93,5 +92,5 @@ def test_predicates_name_months_so_that_others_are_not_read() -> None:
 
 
 def test_a_missing_file_says_what_to_do() -> None:
-    with pytest.raises(SourceMissing, match="make setup"):
+    with pytest.raises(source.SourceMissing, match="make setup"):
         source.data_file("no_such_file.csv")

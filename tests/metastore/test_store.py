@@ -23,7 +23,6 @@ from acid_platform import (
     MetastoreWriteFailed,
     UnsupportedStatement,
 )
-from acid_platform.base.clock import ManualClock
 from acid_platform.metastore import Metastore, endpoint, schema
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.operations.tables import CreateDatabase
@@ -48,6 +47,7 @@ from acid_platform.metastore.server.server import Server
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import TxnState
 from acid_platform.transactions.row_sets import RowSet
+from tests.clocks import ManualClock
 from tests.metastore.processes import ask
 from tests.metastore.world import World
 

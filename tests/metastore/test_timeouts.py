@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acid_platform import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
-from acid_platform.base.clock import LONGEST_LOOK_AWAY, ManualClock, SystemClock
+from acid_platform.base.clock import LONGEST_LOOK_AWAY, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.codec import encode
@@ -25,6 +25,7 @@ from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.group_commit import Request as Asked
 from acid_platform.services import initiator
 from acid_platform.transactions import TxnType, ValidTxnList
+from tests.clocks import ManualClock
 from tests.metastore.local import local_metastore
 from tests.metastore.processes import until
 from tests.metastore.world import INSERT, E, W, Waits, World

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from acid_platform.base import errors
-from acid_platform.base.clock import ManualClock
 from acid_platform.metastore.codec import decode, encode
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.records import (
@@ -28,6 +27,7 @@ from acid_platform.transactions import (
     ValidWriteIdList,
 )
 from acid_platform.transactions.locks import LockType
+from tests.clocks import ManualClock
 
 R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
 X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE

@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.base.clock import ManualClock
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.server import state_rows
+from tests.clocks import ManualClock
 from tests.simulation.storage import Storage
 
 Json = dict[str, Any]

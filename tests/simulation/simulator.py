@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from acid_platform.base.clock import ManualClock
+from tests.clocks import ManualClock
 from tests.simulation.actors import Actor
 from tests.simulation.checks import check_fast, check_whole
 from tests.simulation.claims import Broken, claim

@@ -40,16 +40,11 @@ from acid_platform.predicates.analysis import parse
 from acid_platform.predicates.known_columns import is_word
 
 
-def translate_condition(condition: str, scope: NameScope) -> str:
-    """DuckDB's SQL of a condition over the columns of a scope.
+def translate_value(value: str, scope: NameScope) -> Typed:
+    """DuckDB's SQL of an expression over the columns of a scope.
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
-    return as_condition(translate_value(condition, scope), condition, null=True).sql
-
-
-def translate_value(value: str, scope: NameScope) -> Typed:
-    """An expression over the columns of a scope. Raises as `translate_condition`."""
     return Translator(scope).value(parse(value))
 
 
@@ -74,7 +69,7 @@ class Translator:
         self.scope = scope
 
     def value(self, node: exp.Expr) -> Typed:
-        """The translation of an expression. Raises as `translate_condition`."""
+        """The translation of an expression. Raises as `translate_value`."""
         if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == _CAST:
             return self._cast(node)  # sqlglot's class for Spark's CAST
         translate = _CONSTRUCTS.get(type(node))
