@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acid_platform.base.errors import *  # noqa: F403
+    from acid_platform.handles.snapshots import Snapshot
     from acid_platform.handles.table import Table
-    from acid_platform.handles.table_snapshot import Snapshot
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 __all__ = ["Snapshot", "Table", "Transaction", "ValidTxnList", "ValidWriteIdList", "Warehouse"]
 
 _MODULES = {
-    "Snapshot": "handles.table_snapshot",
+    "Snapshot": "handles.snapshots",
     "Table": "handles.table",
     "Transaction": "handles.transaction",
     "ValidTxnList": "transactions",

@@ -55,7 +55,8 @@ def best(work: Callable[[], int]) -> tuple[int, float]:
 def measure(warehouse: Warehouse, table: Table, commits: int) -> dict[str, Any]:
     last = 2 * commits
     scanned, scan_seconds = best(lambda: int(table.to_arrow().num_rows))
-    live = warehouse.leases.scan(table.name, None).read_bytes
+    with warehouse.leases.brief(table.name) as view:
+        live = view.scan(view.request(table.name)).read_bytes
     found: dict[str, Any] = {
         "rows": scanned,
         "scan": {"bytes": live, "cpu_seconds": round(scan_seconds, 4)},
@@ -73,7 +74,8 @@ def measure(warehouse: Warehouse, table: Table, commits: int) -> dict[str, Any]:
 
         rows, seconds = best(read)
         ends = AsOf(write_id=since), AsOf(write_id=until)
-        opened = warehouse.leases.changes(table.name, *ends).read_bytes
+        with warehouse.leases.brief(table.name) as view:
+            opened = view.changes(table.name, *ends).read_bytes
         found["changes"][name] = {
             "rows": rows,
             "bytes": opened,

@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-LONGEST_LOOK_AWAY = 2_000
-"""The most milliseconds that the steady clock advances between two reads: while a process is
-suspended, it can't receive heartbeats."""
+MAX_STEP_MS = 2_000
+"""The most that one reading may advance the steady clock: while a process is suspended, it can't
+receive heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SystemClock:
     """
 
     def __init__(self) -> None:
-        self._looked = self._monotonic()
+        self._read_at = self._monotonic()
         self._steady = 0
 
     def now_ms(self) -> int:
@@ -56,8 +56,8 @@ class SystemClock:
 
     def moment(self) -> Moment:
         now = self._monotonic()
-        self._steady += min(now - self._looked, LONGEST_LOOK_AWAY)
-        self._looked = now
+        self._steady += min(now - self._read_at, MAX_STEP_MS)
+        self._read_at = now
         return Moment(self.now_ms(), self._steady)
 
     @staticmethod

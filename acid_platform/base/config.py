@@ -337,12 +337,12 @@ REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_E
 
 def setting(name: str) -> Setting:
     """The registered setting. Raises SettingRefused for an unknown name."""
-    known = REGISTRY.get(name)
-    if known is None:
+    registered = REGISTRY.get(name)
+    if registered is None:
         raise SettingRefused(
             f"there is no setting {name!r}; `acid doctor` lists the {len(REGISTRY)} that exist"
         )
-    return known
+    return registered
 
 
 @lru_cache(maxsize=1024)

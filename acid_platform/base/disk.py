@@ -40,14 +40,14 @@ def sync_path(path: str | os.PathLike[str]) -> None:
 
 def sync_paths(paths: Iterable[str]) -> None:
     """Syncs each path once, several at a time, even if one fails. Raises the first OSError."""
-    wanted = list(dict.fromkeys(paths))
-    if len(wanted) < 2:
-        for path in wanted:
+    distinct = list(dict.fromkeys(paths))
+    if len(distinct) < 2:
+        for path in distinct:
             sync_path(path)
         return
-    with ThreadPoolExecutor(min(_THREADS, len(wanted))) as pool:
-        for done in [pool.submit(sync_path, path) for path in wanted]:
-            done.result()
+    with ThreadPoolExecutor(min(_THREADS, len(distinct))) as pool:
+        for syncing in [pool.submit(sync_path, path) for path in distinct]:
+            syncing.result()
 
 
 def nearest(path: str) -> str:
@@ -62,14 +62,14 @@ def make_directory(path: str | os.PathLike[str], mode: int = 0o777) -> None:
 
     `mode` applies to the directory itself. Raises OSError.
     """
-    wanted = os.path.abspath(path)
-    last = nearest(wanted)
-    if last == wanted and os.path.isdir(wanted):
+    directory = os.path.abspath(path)
+    last = nearest(directory)
+    if last == directory and os.path.isdir(directory):
         return
-    if above := os.path.dirname(wanted):
+    if above := os.path.dirname(directory):
         os.makedirs(above, exist_ok=True)
-    os.makedirs(wanted, mode, exist_ok=True)
-    sync_paths(_between(os.path.dirname(wanted), last))
+    os.makedirs(directory, mode, exist_ok=True)
+    sync_paths(_between(os.path.dirname(directory), last))
 
 
 def _between(low: str, high: str) -> list[str]:

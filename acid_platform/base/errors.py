@@ -266,6 +266,10 @@ class OutcomeUnknown(Transient):
     """The reply was lost and the outcome is unknown; it does not mean "not committed" (P3)."""
 
 
+class SnapshotOutdated(Transient):
+    """A transaction of one statement missed a commit: begin again with its locks (T40, P30)."""
+
+
 class SnapshotExpired(Transient):
     """A DataFrame's files are gone, because its read lease has ended: call read() again (P12)."""
 

@@ -112,12 +112,12 @@ def store_fault(error: BaseException, where: str) -> AcidError | None:
     A missing file is no fault of the store; a missing bucket is.
     """
     text = str(error)
-    found = _ERROR.search(text)
-    if found is None:
+    match = _ERROR.search(text)
+    if match is None:
         if "not found" in text and "Bucket" in text:
             return StoreRefused(f"{where}: {text}; make the bucket, or choose another one")
         return None
-    code, status, operation = found[1], int(found[2] or 0), found[3]
+    code, status, operation = match[1], int(match[2] or 0), match[3]
     if status == 400 and operation.startswith("Head"):  # its answer has no text: an expired token
         status = 401
     if code == "NO_SUCH_BUCKET" or "NoSuchBucket" in text:
@@ -133,18 +133,23 @@ def store_fault(error: BaseException, where: str) -> AcidError | None:
 
 
 def hadoop_fault(text: str) -> AcidError | None:
-    """The same for what Spark says of an exception of Hadoop's connector."""
-    found = _HADOOP.search(text)
-    if found is None:
+    """What an exception of Hadoop's connector, as Spark prints it, says about the store; None if it
+    is no fault of the store."""
+    match = _HADOOP.search(text)
+    if match is None:
         return None
-    said, where = found[0], "Spark"
-    status = int(code[1]) if (code := _STATUS.search(said)) else 0
-    if status == 404 and "NoSuchBucket" not in said:
+    exception, where = match[0], "Spark"
+    status = int(code[1]) if (code := _STATUS.search(exception)) else 0
+    if status == 404 and "NoSuchBucket" not in exception:
         return None
-    refused = status in (400, 401, 403, 404) or "NoAuthWithAWS" in said or "UnknownStore" in said
-    if refused or "AccessDenied" in said:
-        return _refused(where, said)
-    return _failed(where, said)
+    refused = (
+        status in (400, 401, 403, 404)
+        or "NoAuthWithAWS" in exception
+        or "UnknownStore" in exception
+    )
+    if refused or "AccessDenied" in exception:
+        return _refused(where, exception)
+    return _failed(where, exception)
 
 
 def _refused(where: str, text: str) -> StoreRefused:

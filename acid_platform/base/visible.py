@@ -39,8 +39,8 @@ class OneLine(logging.Formatter):
         return visible(super().formatMessage(record))
 
     def formatException(self, ei: object) -> str:
-        told = super().formatException(ei)  # type: ignore[arg-type]
-        return "\n".join(f"    {visible(line)}" for line in told.split("\n"))
+        trace = super().formatException(ei)  # type: ignore[arg-type]
+        return "\n".join(f"    {visible(line)}" for line in trace.split("\n"))
 
 
 def log_to(handler: logging.Handler, fields: str) -> None:

@@ -4,6 +4,8 @@ and who follows or writes them (P36, P39, P42)."""
 from __future__ import annotations
 
 import datetime
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from acid_platform.cli.files import ROWS
 from acid_platform.display.past import cursor_rows, sink_rows, tag_rows
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.pasts import past_named as as_of
+
+if TYPE_CHECKING:
+    from acid_platform.handles.comparison import ChangeCounts, RowDifference
 
 _AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
 
@@ -77,13 +82,8 @@ def diff(session: Session, table: str, before: str, after: str, limit: int) -> N
     """
     with session.open() as warehouse, session.working(f"comparing {table}"):
         then, later = (None if text == "now" else as_of(text) for text in (before, after))
-        found = warehouse.table(table).diff(then, later, limit)
-    if session.json:
-        session.say_json(found.as_json())
-        return
-    echo(str(found))
-    if found.rows:
-        session.show(found.rows)
+        difference = warehouse.table(table).diff(then, later, limit)
+    _say(session, difference)
 
 
 @click.command()
@@ -122,19 +122,23 @@ def changes(
             rows = cursor_rows(warehouse.metastore.cursors(handle.name))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
-        from acid_platform.handles.change_counts import change_counts  # Arrow takes long to import
+        from acid_platform.handles.comparison import change_counts  # Arrow takes long to import
 
         with session.working(f"reading the changes of {table}"):
             first, last = (None if text == "now" else as_of(text) for text in (since, until))
             if since == "now":
                 raise click.UsageError("SINCE has to be a snapshot of the past")
-            found = change_counts(handle, first, last, 0 if only_count else limit)
+            counts = change_counts(handle, first, last, 0 if only_count else limit)
+    _say(session, counts)
+
+
+def _say(session: Session, compared: RowDifference | ChangeCounts) -> None:
     if session.json:
-        session.say_json(found.as_json())
+        session.say_json(asdict(compared))
         return
-    echo(str(found))
-    if found.rows:
-        session.show(found.rows)
+    echo(str(compared))
+    if compared.rows:
+        session.show(compared.rows)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""A statement as a transaction of its own, which begins again if its snapshot is outdated (T40)."""
+"""A statement as a transaction of its own, which begins again if its snapshot is outdated."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.errors import LockTimeout
-from acid_platform.handles.transaction_state import SnapshotOutdated
+from acid_platform.base.errors import LockTimeout, SnapshotOutdated
 from acid_platform.metastore.records import LockRequest
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
 
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 
 
 def autocommit(
-    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Done]
-) -> _Done:
+    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Result]
+) -> _Result:
     """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
     (T40).
 
@@ -33,8 +32,8 @@ def autocommit(
         try:
             with txn:
                 return statement(txn)
-        except SnapshotOutdated as outdated:
-            locks = outdated.locks
-        if attempt >= txn.declared.in_force.integer("hive.txn.max.retrysnapshot.count"):
+        except SnapshotOutdated:
+            locks = txn.locks
+        if attempt >= txn.view.in_force.integer("hive.txn.max.retrysnapshot.count"):
             break
     raise LockTimeout(f"{table}: another writer committed during each attempt; try again")

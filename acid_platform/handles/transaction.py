@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.base.errors import (
     AcidError,
     InvalidDefinition,
 )
-from acid_platform.handles.transaction_state import TransactionState
-from acid_platform.handles.transaction_table import TransactionTable
+from acid_platform.handles.read_verbs import Reads
+from acid_platform.handles.row_statements import RowStatement
+from acid_platform.handles.snapshot_view import SnapshotView
+from acid_platform.handles.transaction_work import TransactionWork
+from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.transaction import UNDECIDED
-from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.scan.scans import Scan
-from acid_platform.tables.context import Context, ScanRequest
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.tables.context import Context
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
-
-__all__ = ["LentTransaction", "Transaction", "TransactionTable"]
+_Result = TypeVar("_Result")
 
 
 class Transaction:
@@ -44,7 +45,7 @@ class Transaction:
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:
-        self._work = TransactionState(context, begun, restart_if_stale, held)
+        self._work = TransactionWork(context, begun, restart_if_stale, held)
 
     @property
     def id(self) -> int:
@@ -58,7 +59,7 @@ class Transaction:
     @property
     def reports(self) -> tuple[WriteReport, ...]:
         """A report for each directory that this transaction has published (P8)."""
-        return tuple(self._work.reports)
+        return tuple(self._work.view.reports)
 
     @property
     def engines(self) -> tuple[tuple[str, str], ...]:
@@ -75,19 +76,25 @@ class Transaction:
         Changing a table that others have altered, dropped or made again raises DeclarationChanged.
         Raises NoSuchTable.
         """
-        return TransactionTable(self._work, self._work.table(name))
+        return TransactionTable(self._work, self._work.view.table(name).name)
+
+    def run(self, statement: RowStatement[_Result]) -> _Result:
+        """Runs a statement that changes rows; returns and raises what it says."""
+        return statement.run(self._work, self._work.view.table(statement.table))
 
     @property
-    def declared(self) -> TransactionState:
-        """The tables, views and partitions that its snapshot sees."""
-        return self._work
+    def view(self) -> SnapshotView:
+        """What the transaction sees: its snapshot, its own rows, and the columns that it added."""
+        return self._work.view
 
-    def scans(self, wanted: Sequence[ScanRequest]) -> list[Scan]:
-        """Scans at the snapshot, with the transaction's own writes, or of the past, without them.
+    @property
+    def locks(self) -> tuple[LockRequest, ...]:
+        """The locks that its statements have requested."""
+        return tuple(self._work.locks)
 
-        Raises SnapshotExpired, TxnAborted.
-        """
-        return self._work.scans(wanted)
+    def learn_settings(self) -> None:
+        """Takes over the settings in force now, with which its next statement runs."""
+        self._work.begun.settings = self._work.context.metastore.in_force
 
     def heartbeat(self) -> None:
         """Raises TxnAborted when the transaction was aborted."""
@@ -148,7 +155,7 @@ class Transaction:
 
 
 class LentTransaction(Transaction):
-    """The same transaction for code that may use it, but not end it."""
+    """A transaction for code that may use it, but not end it."""
 
     def __init__(self, txn: Transaction) -> None:
         self._work = txn._work
@@ -169,3 +176,30 @@ class LentTransaction(Transaction):
             f"transaction {self.id} is ended by the code that began it, after the checks: don't"
             f" {what} it; write with txn.table(…), and raise an error to have it aborted"
         )
+
+
+class TransactionTable(Reads, Writes):
+    """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
+
+    def __init__(self, work: TransactionWork, name: str) -> None:
+        super().__init__(work.context, name)
+        self._work = work
+
+    @property
+    def record(self) -> TableRecord:
+        return self._work.view.table(self.name)
+
+    def _lasting_view(self) -> AbstractContextManager[SnapshotView]:
+        return nullcontext(self._work.view)  # its scans and changes are checked
+
+    @contextmanager
+    def _brief_view(self) -> Iterator[SnapshotView]:
+        with self._work.view.checked():
+            yield self._work.view
+
+    def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
+        with self._work.context.engines.using(engine):
+            return statement.run(self._work, self.record)
+
+    def add_columns(self, columns: str) -> None:
+        self._work.add_columns(self.name, columns)

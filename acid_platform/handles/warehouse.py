@@ -20,10 +20,10 @@ from acid_platform.base.errors import (
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
-from acid_platform.handles.group_commit import GroupCommits
+from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.leases import Leases
+from acid_platform.handles.snapshots import Snapshot
 from acid_platform.handles.table import Table
-from acid_platform.handles.table_snapshot import Snapshot
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
@@ -38,11 +38,12 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.metastore.shown import Shown
 from acid_platform.scan.table_layout import TableLayout
+from acid_platform.services.lease import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.tables.context import ScanRequest, table_layout, worker_id
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -73,14 +74,14 @@ class Warehouse:
     ) -> None:
         self._files, self._path = Files.of(location)
         self._metastore = metastore
-        self._given = spark
+        self._spark_or_start = spark
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
         self._engines = Engines(lambda: self.spark, engine)
         self.leases = Leases(metastore, self.layout, self.info)
         """The read leases of the frames of this handle."""
-        self.groups = GroupCommits(self)
+        self.grouped_inserts = GroupedInserts(self)
         """The inserts of this handle's threads that wait to commit together (P44)."""
         self._session: SqlSession | None = None
 
@@ -115,8 +116,8 @@ class Warehouse:
             from acid_platform.display.progress import progress
             from acid_platform.tables.manifests import record_everything
 
-            with progress() as told:
-                record_everything(handle.metastore, told)
+            with progress() as report:
+                record_everything(handle.metastore, report)
         return handle
 
     # --- what it is made of --------------------------------------------------------------------
@@ -142,8 +143,9 @@ class Warehouse:
                 from acid_platform.engine.spark import session
                 from acid_platform.engine.spark.failures import install_expiry
 
-                given = self._given() if callable(self._given) else self._given
-                self._spark = session.check_session(given) if given else session.start_session()
+                caller = self._spark_or_start
+                own = caller() if callable(caller) else caller
+                self._spark = session.check_session(own) if own else session.start_session()
                 install_expiry(self._spark)
             return self._spark
 
@@ -215,8 +217,8 @@ class Warehouse:
         from acid_platform.tables.adoption import adopt
 
         full = table_name(name)
-        seen = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
-        with progress() as told:
+        write_ids = ValidWriteIdList.parse(snapshot) if isinstance(snapshot, str) else snapshot
+        with progress() as report:
             adopted = adopt(
                 self.metastore,
                 full,
@@ -224,12 +226,12 @@ class Warehouse:
                 None if schema is None else parse_columns(schema),
                 partitioned_by,
                 clustered_by,
-                seen,
+                write_ids,
                 properties,
-                progress=told,
+                progress=report,
             )
         highest = adopted.survey.write_id
-        if seen is None and highest:
+        if write_ids is None and highest:
             warnings.warn(
                 f"{full}: write ids 1 to {highest} were found and count as committed; if"
                 " some were open or aborted, drop the table and adopt it with snapshot=",
@@ -269,8 +271,8 @@ class Warehouse:
         """`with wh.transaction() as txn:` commits at the end of the block, or aborts.
 
         `restart_if_stale`: a lock that had to wait raises SnapshotOutdated if the snapshot misses a
-        commit (T40). A single statement then begins again with the `locks` of the error, so that
-        its snapshot is taken after they were granted. Raises LockTimeout.
+        commit (T40). A single statement then begins again with the `locks` of this transaction, so
+        that its snapshot is taken after they were granted. Raises LockTimeout.
         """
         begun = self.metastore.begin(locks=locks, info=self.info())
         return Transaction(self, begun, restart_if_stale, locks)
@@ -288,8 +290,8 @@ class Warehouse:
         from acid_platform.engine.local.duckdb_views import with_views
 
         names = self.tables()
-        with self.leases.fresh(*names) as read:
-            scans = read.scans([ScanRequest(read.table(name)) for name in names])
+        with self.leases.lasting(*names) as view:
+            scans = view.scans([view.request(name) for name in names])
         return with_views(dict(zip(names, scans, strict=True)))
 
     def release(self) -> None:
@@ -307,20 +309,20 @@ class Warehouse:
         """
         from acid_platform.services import worker
 
-        wanted: list[int] = []
+        ids: list[int] = []
         refused: AlreadyScheduled | None = None
         for partition in partitions:
             try:
-                wanted.append(
+                ids.append(
                     self.metastore.request_compaction(
                         table, partition, kind.value, initiator=worker_id()
                     )
                 )
             except AlreadyScheduled as error:
                 refused = error
-        if refused and not wanted:
+        if refused and not ids:
             raise refused
-        waiting = set(wanted)
+        waiting = set(ids)
         while wait and waiting:
             outcome = worker.work_once(self)
             if outcome is None:  # another worker has them
@@ -332,7 +334,7 @@ class Warehouse:
             waiting = {
                 request for request in waiting if not self.metastore.compaction_done(request)
             }
-        return [row for row in self.metastore.compactions() if row["compactionid"] in wanted]
+        return [row for row in self.metastore.compactions() if row["compactionid"] in ids]
 
     # --- showing -------------------------------------------------------------------------------
 
@@ -405,7 +407,7 @@ class Warehouse:
         self.close()
 
     def info(self) -> ClientInfo:
-        """Who we are, as SHOW TRANSACTIONS tells it."""
+        """Who we are, as SHOW TRANSACTIONS says it."""
         return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self._run_id)
 
     def __repr__(self) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias, Union
 
 from acid_platform.base.errors import WrongType
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+SnapshotName: TypeAlias = Union[int, datetime, str, "AsOf"]
+"""A past snapshot of a table: a write id, a time (UTC if it has no zone), a tag, or an AsOf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,11 @@ class AsOf:
     """A number of the metastore that an earlier answer about the table's changes has told."""
 
     @classmethod
-    def of(cls, past: int | datetime | str) -> AsOf:
+    def of(cls, past: SnapshotName) -> AsOf:
         """A write id, a time (UTC if it has no zone) or the name of a tag. Raises WrongType."""
         match past:
+            case AsOf():
+                return past
             case bool():
                 pass
             case int():

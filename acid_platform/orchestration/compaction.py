@@ -25,8 +25,8 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
+from acid_platform.services.lease import worker_id
 from acid_platform.services.worker import CompactionRun, job_entity, job_name
-from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,8 +27,10 @@ from acid_platform.layout.partition_names import partition_name, partition_value
 from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
+from acid_platform.services.lease import worker_id
 from acid_platform.services.worker import Outcome
-from acid_platform.tables.context import Context, columns_of_record, table_layout, worker_id
+from acid_platform.tables.context import Context
+from acid_platform.tables.record_layout import columns_of_record, table_layout
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.services import cleaner, initiator
-from acid_platform.tables.context import table_layout
+from acid_platform.tables.record_layout import table_layout
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore

@@ -24,8 +24,7 @@ from acid_platform.compaction.decision import (
 from acid_platform.compaction.states import Layout
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.records import EntityCounters
-from acid_platform.services.lease import leading
-from acid_platform.tables.context import worker_id
+from acid_platform.services.lease import leading, worker_id
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from acid_platform.tables.context import worker_id
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -30,3 +31,8 @@ def leading(metastore: Metastore, service: str) -> Iterator[Callable[[], object]
         yield renew
     finally:
         metastore.release_service(service, holder)
+
+
+def worker_id() -> str:
+    """`host-pid.thread`: unique among the Workers that run at the same time (C26)."""
+    return f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident() % 100_000}"

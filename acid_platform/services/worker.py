@@ -48,13 +48,10 @@ from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services import unpublishing
 from acid_platform.services.explain import reported_rows
+from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
-from acid_platform.tables.context import (
-    Context,
-    columns_of_record,
-    compression,
-    worker_id,
-)
+from acid_platform.tables.context import Context
+from acid_platform.tables.record_layout import columns_of_record, compression
 from acid_platform.transactions import Operation
 from acid_platform.write.publishing import WrittenDirectory
 

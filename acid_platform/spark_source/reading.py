@@ -29,7 +29,7 @@ from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.files import Files
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
 PART_BYTES = 64 << 20

@@ -44,8 +44,8 @@ from acid_platform.spark_source.options import Options, opened
 from acid_platform.spark_source.reading import PART_BYTES, files_of_snapshot, sized, typed
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
-from acid_platform.tables.context import columns_of_record
 from acid_platform.tables.open_changes import open_changes
+from acid_platform.tables.record_layout import columns_of_record
 
 _RENEW_SECONDS = 60.0
 """How long an idle stream keeps what its last lease needs."""

@@ -28,13 +28,12 @@ from acid_platform.base.errors import (
 from acid_platform.base.location import Location
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
-from acid_platform.handles.transaction_state import TransactionState
-from acid_platform.handles.transaction_table import TransactionTable
+from acid_platform.handles.row_statements import require_rows_fit
+from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.orc.writer import WRITTEN_CODECS
-from acid_platform.predicates.known_columns import require_columns
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy
@@ -94,14 +93,12 @@ def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") 
     abort_kept(given.place, key)  # of a query that this one goes on with
     begun = warehouse.metastore.begin(info=warehouse.info())
     try:
-        work = TransactionState(warehouse, begun, False, ())
-        record = work.table(given.table)
-        table = TransactionTable(work, record)
-        table.require_writable()
-        require_columns(names, table.all_columns, record.name)
+        work = TransactionWork(warehouse, begun)
+        record = work.view.table(given.table)
+        require_rows_fit(record, names)
         statement = Statement.INSERT_OVERWRITE if overwrite else Statement.INSERT
         work.lock(record, statement)
-        target = work.target(record, work.layout(record))
+        target = work.target(record, work.view.layout(record))
         _require_files_of_ours(target)
         hidden = f"{target.location}/{temporary_name(begun.id, uuid.uuid4().hex[:8])}"
         task = TaskTarget(
@@ -163,9 +160,9 @@ def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | N
     warehouse = opened(write.place)
     try:
         begun = warehouse.metastore.resume(write.txn)
-        work = TransactionState(warehouse, begun, False, ())
-        record = work.table(write.table)
-        layout = work.layout(record)
+        work = TransactionWork(warehouse, begun)
+        record = work.view.table(write.table)
+        layout = work.view.layout(record)
         target = work.target(record, layout)
         files = [StagedFile.unpacked(*file) for result in results for file in result.files]
         rows = sum(file.entry.footer.rows for file in files if file.entry.footer)
@@ -182,7 +179,7 @@ def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | N
         with staging(target, write.staging.rpartition("/")[2]) as staged:
             written = publish_files(target, staged, files, write.overwrite, empty)
         operation = Operation.UPDATE if write.overwrite else Operation.INSERT
-        work.record(
+        work.report(
             record, operation, written, write.overwrite, wrote=("spark", "the data source acid")
         )
         work.sinks += [batch] if batch else []

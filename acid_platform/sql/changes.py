@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from acid_platform.base.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
-from acid_platform.handles.group_commit import interval_ms
+from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import reading
@@ -30,7 +30,7 @@ from acid_platform.sql.statements import (
     When,
 )
 from acid_platform.sql.text import Expression, Query, query
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.engine.reads import Where
@@ -77,7 +77,8 @@ class Changes:
                 return Done("TRUNCATE")
 
     def _insert(self, statement: Insert, record: TableRecord) -> int:
-        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record, self.txn.scans)
+        scans = self.txn.view.scans
+        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record, scans)
         target = self.txn.table(record.name)
         if not statement.overwrite:
             return target.insert(rows, fixed)
@@ -90,7 +91,7 @@ class Changes:
         if statement.partition is None:
             target.truncate()
             return
-        for name in matching(self.txn.declared, record, statement.partition):
+        for name in matching(self.txn.view, record, statement.partition):
             target.truncate(name)
 
     def _assigned(
@@ -121,12 +122,12 @@ class Changes:
         return Condition(
             bound.text.removeprefix(_ONE),
             own.placeholder,
-            reading.reads_of(self.catalog, others, self.txn.scans),
+            reading.reads_of(self.catalog, others, self.txn.view.scans),
             own.where,
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
-        result = reading.run(self.warehouse, self.catalog, statement.source, self.txn.scans)
+        result = reading.run(self.warehouse, self.catalog, statement.source, self.txn.view.scans)
         target = _member(statement, record)
         database = statement.source_database
         source = Member(
@@ -212,11 +213,11 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     try:
         with warehouse.using("local"):
             fixed, rows = _inserted(warehouse, catalog, statement, record, _no_scans)
-            found = rows.to_arrow()
+            computed = rows.to_arrow()
     except AcidError:
         return None  # alone, it raises its error, or Spark computes it
-    done = warehouse.groups.insert(record, found, fixed, computed=True)
-    return None if done is None else Done.changed("INSERT", done)
+    count = warehouse.grouped_inserts.insert(record, computed, fixed, computed=True)
+    return None if count is None else Done.changed("INSERT", count)
 
 
 def _no_scans(wanted: Sequence[ScanRequest]) -> list[Scan]:

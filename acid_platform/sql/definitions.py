@@ -12,7 +12,6 @@ from acid_platform.base.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql import reading
 from acid_platform.sql.answers import Done
@@ -76,9 +75,8 @@ def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Don
             record = catalog.target(statement.table)
             metastore.alter_table(record.name, properties=statement.properties)
         case RollBack():
-            name = catalog.target(statement.table).name
-            as_of = statement.as_of
-            rows = autocommit(warehouse, name, lambda txn: txn.table(name).roll_back_to(as_of))
+            table = warehouse.table(catalog.target(statement.table).name)
+            rows = table.rollback_to(statement.as_of)
             return Done.changed(_NAMES[RollBack], rows)
         case CreateTag():
             _create_tag(warehouse, catalog, statement)
@@ -190,7 +188,7 @@ def _create_from_query(
         location=statement.location,
     )
     try:
-        rows = autocommit(warehouse, full, lambda txn: txn.table(full).insert(result))
+        rows = table.insert(result)
     except BaseException:
         warehouse.drop_table(table.name)
         raise
@@ -199,9 +197,9 @@ def _create_from_query(
 
 def _run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
-    with warehouse.leases.fresh(*reading.tables_of(catalog, query)) as read:
-        seen = Catalog(warehouse.metastore, catalog.current_database, read)
-        return reading.run(warehouse, seen, query, read.scans)
+    with warehouse.leases.lasting(*reading.tables_of(catalog, query)) as view:
+        seen = Catalog(warehouse.metastore, catalog.current_database, view)
+        return reading.run(warehouse, seen, query, view.scans)
 
 
 def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from acid_platform.base.errors import NoSuchPartition
 from acid_platform.layout.partition_names import as_written, parse_partition, partition_name
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.layout.types import Column

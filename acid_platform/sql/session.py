@@ -158,25 +158,25 @@ class SqlSession:
     ) -> Iterator[tuple[Catalog, reading.Scans]]:
         """Declarations and scans of one snapshot: the transaction's, or a new one (P28)."""
         if self._txn is not None:
-            yield self._catalog(self._txn), self._txn.scans
+            yield self._catalog(self._txn), self._txn.view.scans
             return
         named = reading.names_in(catalog, query) if query is not None else []
         leases = self._warehouse.leases
         with ExitStack() as stack:
-            read = None
+            view = None
             if not self._views & set(named):
                 try:
-                    read = stack.enter_context(leases.fresh(*named))
+                    view = stack.enter_context(leases.lasting(*named))
                 except NoSuchTable:  # a view, or misspelt
                     self._views |= set(named) & set(catalog.views)
-            if read is None:
+            if view is None:
                 tables = reading.tables_of(catalog, query) if query is not None else ()
-                read = stack.enter_context(leases.fresh(*tables))
-            seen = Catalog(self._warehouse.metastore, self.current_database, read, read.tables)
-            yield seen, read.scans
+                view = stack.enter_context(leases.lasting(*tables))
+            seen = Catalog(self._warehouse.metastore, self.current_database, view, view.tables)
+            yield seen, view.scans
 
     def _catalog(self, txn: Transaction) -> Catalog:
-        return Catalog(self._warehouse.metastore, self.current_database, txn.declared)
+        return Catalog(self._warehouse.metastore, self.current_database, txn.view)
 
     def _select(self, catalog: Catalog, statement: Query) -> Result:
         with self._reading(catalog, statement) as (seen, scans):
@@ -247,7 +247,7 @@ class SqlSession:
         known = setting(statement.name)
         self._warehouse.metastore.set(statement.name, statement.value)
         if self._txn is not None:
-            self._txn.declared.learn_settings()
+            self._txn.learn_settings()
         if known.treatment is Treatment.NO_EFFECT:
             return Done("SET", f"OK, but without effect: {known.reason}")
         return Done("SET")

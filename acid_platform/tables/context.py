@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
-from acid_platform.layout.bucketing import Bucketing
-from acid_platform.layout.file_entries import EntityListing
-from acid_platform.layout.formats import FileFormat, is_insert_only
-from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.records import (
     ClientInfo,
     PartitionRecord,
     PastTable,
     TableRecord,
 )
-from acid_platform.scan.open import open_scan
-from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import recorded_listings
+from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,17 +34,13 @@ class Layouts(Protocol):
 
 class ScanRequest(NamedTuple):
     """What a scan reads: a table as a snapshot declares it, the condition that prunes its
-    partitions and files, and, for a read of the past, how the table was then (P36)."""
+    partitions and files, and instead of the snapshot perhaps how the table was (P36), or a list of
+    write ids."""
 
     table: TableRecord
     where: str | None = None
     past: PastTable | None = None
-
-
-def past_scan(layouts: Layouts, txn: Transaction, past: PastTable, where: str | None) -> Scan:
-    """The scan of a table as it was, for a transaction that has pinned that snapshot (P36)."""
-    layout = layouts(past.table, txn, past.partitions)
-    return open_scan(layout, past.pin.write_ids, past.pin.txns, where, txn.settings)
+    write_ids: ValidWriteIdList | None = None
 
 
 class Context(Protocol):
@@ -74,76 +59,3 @@ class Context(Protocol):
     def layout(self) -> Layouts: ...
 
     def info(self) -> ClientInfo: ...
-
-
-def compression(record: TableRecord) -> str:
-    """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
-    codec = CODEC.text(record.properties)
-    return "uncompressed" if codec == "none" else codec
-
-
-def distributed(record: TableRecord) -> bool:
-    """Whether rows are brought together by partition before Spark writes them."""
-    return DISTRIBUTION.text(record.properties) == "partition"
-
-
-def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Table columns and partition columns as typed values."""
-    return (
-        tuple(Column(name, parse_type(kind)) for name, kind in record.columns),
-        tuple(Column(name, parse_type(kind)) for name, kind in record.partition_columns),
-    )
-
-
-def table_layout(
-    metastore: Metastore,
-    record: TableRecord,
-    txn: Transaction | None,
-    partitions: Sequence[PartitionRecord] | None = None,
-) -> TableLayout:
-    """Where a table is, and the partitions (P22, P28) and files (P26) that `txn` sees.
-
-    `txn` None: for callers that list the directories themselves. `partitions`: those of a past
-    snapshot (P36).
-    """
-    files, path = Files.of(record.location)
-    columns, partition_columns = columns_of_record(record)
-    if not record.partitioned:
-        partitions = ()
-    elif partitions is not None:
-        pass
-    elif txn is None:
-        partitions = metastore.partition_records(record.name)
-    else:
-        partitions = txn.partition_records(record.name)
-    floors = {partition.name: partition.floors for partition in partitions}
-    return TableLayout(
-        record.name,
-        files,
-        path,
-        columns,
-        partition_columns,
-        floors,
-        recorded_listings(metastore, record, txn) if txn else _no_snapshot,
-        record.floor,
-        is_insert_only(record.properties),
-        FileFormat.of(record.properties),
-        bucketing(record),
-    )
-
-
-def _no_snapshot(_partitions: Sequence[str]) -> list[EntityListing]:
-    raise AssertionError("this layout was made without a snapshot, so it has no files to read")
-
-
-def bucketing(record: TableRecord) -> Bucketing | None:
-    """The table's CLUSTERED BY; as in Hive, the bucketing version is 1 without the property."""
-    if not record.bucket_count:
-        return None
-    version = int(BUCKETING_VERSION.text(record.properties))
-    return Bucketing(record.bucket_columns, record.bucket_count, version)
-
-
-def worker_id() -> str:
-    """`host-pid.thread`: unique among the Workers that run at the same time (C26)."""
-    return f"{socket.gethostname()}-{os.getpid()}.{threading.get_ident() % 100_000}"

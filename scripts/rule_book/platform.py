@@ -597,8 +597,8 @@ GROUP = Group(
             " nothing that may be committed is written again. Without the property, each insert is"
             " a transaction.",
             (
-                "handles.group_commit",
-                "handles.transaction_state",
+                "handles.grouped_inserts",
+                "handles.transaction_work",
                 "metastore.rules.commits",
             ),
             (

@@ -216,7 +216,7 @@ class Actor:
                     txn.abort("an error")
 
     def statement(self, txn: Transaction, table: str, number: int) -> None:
-        record = txn.table(table)._record
+        record = txn.table(table).record
         partition = self.random.randrange(PARTITIONS) if record.partitioned else None
         kind = self.random.choices(("insert", "delete", "overwrite", "truncate"), (12, 6, 1, 0.3))[
             0
@@ -224,7 +224,7 @@ class Actor:
         name = "" if partition is None else f"m={partition}"
         work = txn._work
         if kind == "truncate":
-            if record.partitioned and name not in work.partitions(table):
+            if record.partitioned and name not in work.view.partitions(table):
                 return
             txn.table(table).truncate(name or None)
             self._told(txn, record, partition, "overwrite", [])
@@ -253,7 +253,7 @@ class Actor:
             "delete": Operation.DELETE,
             "overwrite": Operation.UPDATE,
         }[kind]
-        work.record(
+        work.report(
             record,
             operation,
             [WrittenDirectory(name, directory, kind == "delete", contents)],

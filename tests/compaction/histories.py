@@ -39,7 +39,7 @@ from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
-from acid_platform.tables.context import table_layout
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of

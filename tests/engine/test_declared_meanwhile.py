@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform import Table, Warehouse
-    from acid_platform.handles.table_snapshot import SnapshotTable
+    from acid_platform.handles.snapshots import SnapshotTable
     from acid_platform.handles.transaction import TransactionTable
 
 
@@ -95,14 +95,14 @@ def test_P28_a_change_of_a_column_keeps_what_others_add(
 def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> None:
     """Commits an insert without Spark."""
     with warehouse.transaction() as txn:
-        record = txn.table(table)._record
+        record = txn.table(table).record
         txn._work.lock(record, Statement.INSERT)
         write_id = txn.write_ids[table]
         AcidTable(Path(record.location, partition), "id int").inserts(
             f"d{write_id}.0", [(write_id, P, number, value) for number, value in enumerate(ids)]
         )
         directory = full(f"d{write_id}.0").partition("/")[0]
-        txn._work.record(
+        txn._work.report(
             record,
             Operation.INSERT,
             [

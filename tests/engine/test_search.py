@@ -13,7 +13,7 @@ from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.scan.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
-from acid_platform.tables.context import table_layout
+from acid_platform.tables.record_layout import table_layout
 from tests.cli.small import BUCKET, Small, write_delta, write_events
 
 ANN = (7, "Ann")

@@ -20,7 +20,7 @@ def rows(warehouse: Warehouse, table: str) -> list[dict[str, Any]]:
 
 def put(table: Any, *given: tuple[Any, ...]) -> None:
     """Inserts rows: the values of all columns."""
-    declared = getattr(table, "record", None) or table._record
+    declared = table.record
     names = [name for name, _ in (*declared.columns, *declared.partition_columns)]
     table.insert([dict(zip(names, row, strict=True)) for row in given])
 

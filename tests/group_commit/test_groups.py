@@ -27,8 +27,7 @@ from acid_platform import (
     WrongType,
 )
 from acid_platform.engine.rows import Rows
-from acid_platform.handles.transaction_state import Shares
-from acid_platform.handles.transaction_table import TransactionTable
+from acid_platform.handles.row_statements import InsertRows
 from acid_platform.services.fsck import examine
 from acid_platform.transactions.locks import LockType
 from tests.conftest import temporary_warehouse
@@ -141,19 +140,18 @@ def test_P44_what_fails_while_the_group_is_written_fails_alone(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No such rows are known: the fault is injected."""
-    insert = TransactionTable.insert
+    insert = InsertRows.run
 
-    def fails(
-        self: TransactionTable, rows: Any, fixed: Any = None, shares: Shares | None = None
-    ) -> int:
-        given = (
+    def fails(self: InsertRows, work: Any, record: Any) -> int:
+        rows: Any = self.rows
+        inserted = (
             rows["id"].to_pylist() if isinstance(rows, pa.Table) else [row["id"] for row in rows]
         )
-        if 13 in given:
+        if 13 in inserted:
             raise InvalidDefinition("13 can't be written")
-        return insert(self, rows, fixed, shares)
+        return insert(self, work, record)
 
-    monkeypatch.setattr(TransactionTable, "insert", fails)
+    monkeypatch.setattr(InsertRows, "run", fails)
     told = at_once(*(inserting(table, some(n, 1)) for n in (12, 13, 14)))
     assert (told[0], told[2]) == (1, 1)
     assert isinstance(told[1], InvalidDefinition)
@@ -268,7 +266,7 @@ def test_P44_the_interval_is_a_time(warehouse: Warehouse, table: Table) -> None:
 def test_P44_an_interrupted_caller_that_still_waits_writes_nothing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = table._warehouse.groups
+    groups = table._warehouse.grouped_inserts
     waiting = groups._prepared(table.record, some(1, 1), None, False)
     assert waiting is not None
 
@@ -276,7 +274,7 @@ def test_P44_an_interrupted_caller_that_still_waits_writes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(groups, "_prepared", lambda *_: waiting)
-    monkeypatch.setattr(waiting.done, "result", interrupted)
+    monkeypatch.setattr(waiting.committed, "result", interrupted)
     with pytest.raises(KeyboardInterrupt):
         table.insert(some(1, 1))
     monkeypatch.undo()
@@ -339,7 +337,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 def test_P44_a_forked_process_makes_groups_of_its_own(table: Table) -> None:
     """The thread that commits the parent's groups does not live in the child."""
-    groups = table._warehouse.groups
+    groups = table._warehouse.grouped_inserts
 
     def inserted() -> bool:
         signal.alarm(30)  # whoever waits for a thread of the parent waits for ever

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from acid_platform.handles.transaction_state import TransactionState
+from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.orchestration import TableDeclaration, TableInput, acid_asset
 from resources import WarehouseResource
 from tests.orchestration.conftest import quiet
@@ -51,15 +51,15 @@ def materialize(warehouse: WarehouseResource, **options: Any) -> dg.ExecuteInPro
 
 
 def main(path: str, when: str) -> None:
-    commit = TransactionState.commit
+    commit = TransactionWork.commit
 
-    def killed(self: TransactionState) -> None:
+    def killed(self: TransactionWork) -> None:
         if when == "after":
             commit(self)
         os.kill(os.getpid(), signal.SIGKILL)
 
     if when != "never":
-        TransactionState.commit = killed  # type: ignore[method-assign]
+        TransactionWork.commit = killed  # type: ignore[method-assign]
     assert materialize(WarehouseResource(path=path, engine="local")).success
 
 

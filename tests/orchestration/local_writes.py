@@ -30,7 +30,7 @@ class Staged:
 
 
 def stage(txn: Transaction, table: str, statement: int, values: Sequence[str]) -> Staged:
-    record = txn.table(table)._record
+    record = txn.table(table).record
     txn._work.lock(record, Statement.INSERT)
     write_id = txn.write_ids[table]
     name = f"d{write_id}.{statement}"
@@ -46,8 +46,8 @@ def publish(staged: Staged) -> None:
     contents = contents_of(source)
     source.rename(staged.staging.parent / staged.directory)
     staged.staging.rmdir()
-    staged.txn._work.record(
-        staged.txn.table(staged.table)._record,
+    staged.txn._work.report(
+        staged.txn.table(staged.table).record,
         Operation.INSERT,
         [WrittenDirectory("", staged.directory, False, contents)],
     )

@@ -15,7 +15,7 @@ from random import Random
 from acid_platform import Warehouse, WriteConflict
 from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.scan.open import arrow_scan
-from acid_platform.tables.context import table_layout
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import Operation
 from tests.acid_files import AcidTable, P, contents_of
 

@@ -173,8 +173,8 @@ def test_P29_a_process_that_slept_under_a_lease_that_is_used_again_asks_again(
     assert answer(warehouse, SUM) == 45
     now = [0.0]
     monkeypatch.setattr(leases, "elapsed_seconds", lambda: now[0])
-    with pytest.raises(SnapshotExpired), warehouse.leases.fresh(table.name) as read:
-        warehouse.abort_transactions([read.lease.id])  # as after its timeout
+    with pytest.raises(SnapshotExpired), warehouse.leases.lasting(table.name) as read:
+        warehouse.abort_transactions([read.transaction.id])  # as after its timeout
         now[0] = 3600.0
 
 
@@ -258,7 +258,7 @@ def test_a_script_is_read_in_the_database_of_its_session(warehouse: Warehouse) -
 def test_P33_spark_gets_other_names_for_the_tables_of_a_plan_each_time(
     warehouse: Warehouse, table: Table
 ) -> None:
-    with warehouse.leases.fresh("db.r", "db.t") as read:
+    with warehouse.leases.lasting("db.r", "db.t") as read:
         catalog = Catalog(warehouse.metastore, "default", read, read.tables)
         query = parse("SELECT r.id, 'acid_' AS a FROM db.r JOIN db.t ON r.id = t.id")
         assert isinstance(query, Query)

@@ -1,26 +1,30 @@
-"""The rows that differ between two snapshots of a table, compared by value (P36)."""
+"""What differs between two snapshots of a table: its rows by value, or how many changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
+from acid_platform.base.config import Settings
 from acid_platform.base.errors import UnknownColumn
+from acid_platform.engine.choice import Engines
 from acid_platform.engine.reads import TableRead
+from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 
 if TYPE_CHECKING:
-    from acid_platform.engine.results import Result
+    from acid_platform.handles.read_verbs import Reads
+    from acid_platform.metastore.pasts import SnapshotName
     from acid_platform.scan.scans import Scan
 
 _COUNT = "acid_count"
 
-Query = Callable[[str, "Mapping[str, TableRead]"], "Result"]
-"""Runs a SELECT in Spark's SQL whose tables are the keys of the mapping."""
-
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """Rows that only one of two snapshots has; a row that occurs n times more counts n times.
 
     A changed row counts as removed and as added.
@@ -29,11 +33,11 @@ class Difference:
     table: str
     added: int
     removed: int
+    only_before: tuple[str, ...]
+    """Columns that only the earlier declaration has; they are not compared."""
+    only_after: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
     """Some of them: `change` (`+` or `-`), the columns, and `times`."""
-    only_before: tuple[str, ...] = ()
-    """Columns that only the earlier declaration has; they are not compared."""
-    only_after: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.table}: {self.added} rows added, {self.removed} removed"
@@ -42,18 +46,32 @@ class Difference:
                 text += f"; only {which}, and not compared: {', '.join(names)}"
         return text
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "table": self.table,
-            "added": self.added,
-            "removed": self.removed,
-            "only_before": list(self.only_before),
-            "only_after": list(self.only_after),
-            "rows": list(self.rows),
-        }
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """Rows that were inserted, updated and deleted; `rows` are some of the changes."""
+
+    table: str
+    inserted: int
+    updated: int
+    deleted: int
+    rows: tuple[dict[str, Any], ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table}: {self.inserted} rows inserted, {self.updated} updated,"
+            f" {self.deleted} deleted"
+        )
 
 
-def difference(query: Query, table: str, before: Scan, after: Scan, limit: int) -> Difference:
+def row_difference(
+    engines: Engines,
+    settings: Settings,
+    before: Scan,
+    after: Scan,
+    table: str,
+    limit: int,
+) -> RowDifference:
     """Compares the columns that both snapshots have; `limit`: how many rows to show.
 
     Raises UnknownColumn without such a column, and as a GROUP BY of the columns does.
@@ -73,21 +91,22 @@ def difference(query: Query, table: str, before: Scan, after: Scan, limit: int) 
         f" UNION ALL SELECT {columns}, -1 AS {_COUNT} FROM acid_before) AS d"
         f" GROUP BY {columns} HAVING sum({_COUNT}) <> 0"
     )
-    counts = query(
+    counts = engines.select(
         f"SELECT sum(CASE WHEN {_COUNT} > 0 THEN {_COUNT} ELSE 0 END) AS added,"
         f" sum(CASE WHEN {_COUNT} < 0 THEN -{_COUNT} ELSE 0 END) AS removed"
         f" FROM ({differing}) AS e",
         reads,
+        settings,
     )
     ((added, removed),) = counts.collect()
-    rows = query(differing, reads).to_arrow(limit).to_pylist() if limit else []
-    return Difference(
+    rows = engines.select(differing, reads, settings).to_arrow(limit).to_pylist() if limit else []
+    return RowDifference(
         table,
         int(added or 0),
         int(removed or 0),
-        tuple(_shown(row, common) for row in rows),
         tuple(name for name in others if name not in names),
         tuple(name for name in names if name not in others),
+        tuple(_shown(row, common) for row in rows),
     )
 
 
@@ -99,3 +118,18 @@ def _shown(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     times = row[_COUNT]
     values = {name: row[name] for name in columns}
     return {"change": "+" if times > 0 else "-", **values, "times": abs(times)}
+
+
+def change_counts(
+    table: Reads, since: SnapshotName | None, until: SnapshotName | None, limit: int
+) -> ChangeCounts:
+    """Counts all changes; `limit`: how many to show. Raises as `Reads.changes_arrow`."""
+    counts: Counter[str] = Counter()
+    rows: list[dict[str, Any]] = []
+    columns = None if limit else [CHANGE_TYPE]
+    with table.changes_arrow(since, until, columns) as reader:
+        for batch in reader:
+            for counted in pc.value_counts(batch.column(CHANGE_TYPE)).to_pylist():
+                counts[counted["values"]] += counted["counts"]
+            rows += batch.slice(0, limit - len(rows)).to_pylist()
+    return ChangeCounts(table.name, counts[INSERT], counts[POSTIMAGE], counts[DELETE], tuple(rows))

@@ -28,16 +28,17 @@ from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.handles.autocommit import autocommit
-from acid_platform.handles.transaction_state import Shares
+from acid_platform.handles.row_statements import InsertRows
+from acid_platform.handles.transaction_work import InsertShares
 from acid_platform.metastore.records import TableRecord
-from acid_platform.tables.context import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
 
 _MOST_BYTES = 16 << 20
-"""Of the rows of a group; an insert with more commits alone."""
+"""The size of the rows of a group, at most. A larger insert commits alone."""
 
 
 def interval_ms(record: TableRecord) -> int:
@@ -55,11 +56,11 @@ class _Waiting:
     counts: Mapping[str, int]
     """Its rows by partition, '' without partitions."""
     arrived: float = field(default_factory=elapsed_seconds)
-    done: Future[bool] = field(default_factory=Future)
+    committed: Future[bool] = field(default_factory=Future)
     """Whether its rows are committed; if not, it has to commit alone."""
 
 
-class GroupCommits:
+class GroupedInserts:
     """The inserts of a warehouse handle that wait for others. Thread-safe."""
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -82,7 +83,7 @@ class GroupCommits:
         """Commits the rows with those of other threads and returns their number.
 
         None: nothing was written, and they have to be inserted alone. `record` is the declaration
-        that the caller knows; `fixed` as in TransactionTable.insert; `computed`: the rows are an
+        that the caller knows; `fixed` as in Writes.insert; `computed`: the rows are an
         Arrow table with the result of a query. Raises what a commit raises.
         """
         interval = interval_ms(record) / 1000
@@ -103,9 +104,9 @@ class GroupCommits:
             queue.append(waiting)
             self._arrived.notify_all()
         try:
-            return waiting.rows.num_rows if waiting.done.result() else None
+            return waiting.rows.num_rows if waiting.committed.result() else None
         except BaseException:
-            waiting.done.cancel()  # an interrupted caller that still waits writes nothing
+            waiting.committed.cancel()  # an interrupted caller that still waits writes nothing
             raise
 
     def _prepared(
@@ -126,9 +127,9 @@ class GroupCommits:
         try:
             own, keys = columns_of_record(record)
             columns = (*own, *keys)
-            given = rows if computed else local_table(rows, columns, record.name)
-            assert isinstance(given, pa.Table)
-            stored = conform(given, columns, record.name, fixed, own)
+            table = rows if computed else local_table(rows, columns, record.name)
+            assert isinstance(table, pa.Table)
+            stored = conform(table, columns, record.name, fixed, own)
             places = places_of(stored, keys)
         except AcidError:
             return None
@@ -142,7 +143,7 @@ class GroupCommits:
     def _serve(self, table: str, interval: float) -> None:
         """Commits one group after the other, until nobody waits."""
         while group := self._next(table, interval):
-            self._commit(table, [each for each in group if _begins(each)])
+            self._commit(table, [each for each in group if _claim(each)])
 
     def _next(self, table: str, interval: float) -> list[_Waiting]:
         """The next group, when its time is over or it is full; empty if nobody waits."""
@@ -168,46 +169,46 @@ class GroupCommits:
         def together(txn: Transaction) -> list[_Waiting]:
             nonlocal written
             written = False
-            seen = txn.declared.table(table)
-            fitting = [each for each in group if _same(each.record, seen)]
+            record = txn.view.table(table)
+            fitting = [each for each in group if _same(each.record, record)]
             if fitting:
                 rows = pa.concat_tables([each.rows for each in fitting])
-                shares = Shares([each.counts for each in fitting])
-                txn.table(table).insert(rows, shares=shares)
+                shares = InsertShares([each.counts for each in fitting])
+                txn.run(InsertRows(table, rows, shares=shares))
             written = True
             return fitting
 
         try:
             with self._warehouse.using("local"):
-                committed = autocommit(self._warehouse, table, together)
+                inserted = autocommit(self._warehouse, table, together)
         except BaseException as error:
             # Before the commit, an error may be that of a single insert: the others go on alone.
             alone = not written and not isinstance(error, Transient)
             for each in group:
                 if alone:
-                    each.done.set_result(False)
+                    each.committed.set_result(False)
                 else:
-                    each.done.set_exception(error)
+                    each.committed.set_exception(error)
         else:
             for each in group:
-                each.done.set_result(each in committed)
+                each.committed.set_result(each in inserted)
 
 
-def _begins(waiting: _Waiting) -> bool:
-    """Whether its caller still waits, who can't give up any more then."""
-    return waiting.done.set_running_or_notify_cancel()
+def _claim(waiting: _Waiting) -> bool:
+    """Claims the insert: its caller can't cancel it any more. False if the caller gave up."""
+    return waiting.committed.set_running_or_notify_cancel()
 
 
-def _same(known: TableRecord, seen: TableRecord) -> bool:
+def _same(one: TableRecord, other: TableRecord) -> bool:
     """Whether it is the same declaration of the same table."""
-    return (known.table_id, known.version) == (seen.table_id, seen.version)
+    return (one.table_id, one.version) == (other.table_id, other.version)
 
 
 def _bytes(waiting: Sequence[_Waiting]) -> int:
     return sum(each.rows.nbytes for each in waiting)
 
 
-_handles: WeakSet[GroupCommits] = WeakSet()
+_handles: WeakSet[GroupedInserts] = WeakSet()
 
 
 def _after_fork() -> None:

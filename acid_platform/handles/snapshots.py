@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
+from acid_platform.handles.leases import HeldLease, LeaseView
+from acid_platform.handles.read_verbs import Reads
+from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
-from acid_platform.scan.open import arrow_scan, open_scan
 from acid_platform.scan.selection import AcidDirectory
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.tables.context import Context
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Transaction as Lease
 
 
@@ -36,9 +34,9 @@ class TableSnapshot:
 
     def __str__(self) -> str:
         lines = [str(self.write_ids)]
-        for partition, seen in self.directories.items():
-            names = [seen.base.directory] if seen.base else []
-            names += [delta.directory for delta in seen.deltas]
+        for partition, directory in self.directories.items():
+            names = [directory.base.directory] if directory.base else []
+            names += [delta.directory for delta in directory.deltas]
             lines.append(f"  {partition or self.table}: {' '.join(names) or 'empty'}")
         return "\n".join(lines)
 
@@ -56,9 +54,10 @@ class TableSnapshot:
 class Snapshot:
     """A snapshot of all tables; its frames are valid until the block ends."""
 
-    def __init__(self, warehouse: Warehouse, lease: Lease) -> None:
-        self._warehouse = warehouse
+    def __init__(self, context: Context, lease: Lease) -> None:
+        self._context = context
         self._lease = lease
+        self._view = LeaseView(context.layout, HeldLease(lease))
 
     def table(self, name: str) -> SnapshotTable:
         """The table as it was declared at the snapshot, whatever others do later (P28).
@@ -72,7 +71,7 @@ class Snapshot:
                 f"{name}: the block of this snapshot has ended; take a new one by"
                 " Warehouse.snapshot"
             ) from error
-        return SnapshotTable(self._warehouse, self._lease, record)
+        return SnapshotTable(self._context, self._view, record.name)
 
     def close(self) -> None:
         with suppress(SnapshotExpired):
@@ -90,44 +89,24 @@ class Snapshot:
         self.close()
 
 
-class SnapshotTable:
-    """A table as one snapshot sees it."""
+class SnapshotTable(Reads):
+    """A table as one snapshot sees it, also as it was before; get one by `Snapshot.table`.
 
-    def __init__(self, warehouse: Warehouse, lease: Lease, record: TableRecord) -> None:
-        self._warehouse = warehouse
-        self._lease = lease
-        self._record = record
+    Every verb raises SnapshotExpired after the block, or if the snapshot was not read for
+    `acid.read.lease.max` (P12).
+    """
 
-    def read(
-        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
-    ) -> DataFrame:
-        """As Table.read, at this snapshot.
+    def __init__(self, context: Context, view: SnapshotView, name: str) -> None:
+        super().__init__(context, name)
+        self._view = view
 
-        Raises SnapshotExpired after the block, or if the snapshot was not read for
-        `acid.read.lease.max` (P12).
-        """
-        from acid_platform.engine.spark.read import filtered
+    @property
+    def record(self) -> TableRecord:
+        return self._view.table(self.name)
 
-        with self._lease.checked():
-            write_ids, layout = self._seen()
-            lease = self._lease
-            scan = open_scan(layout, write_ids, lease.valid_txns, where, lease.settings)
-        return filtered(
-            lambda: self._warehouse.spark, scan, columns, where, row_id, self._record.name
-        )
+    @contextmanager
+    def _brief_view(self) -> Iterator[SnapshotView]:
+        with self._view.checked():
+            yield self._view
 
-    def to_arrow(
-        self, columns: Sequence[str] | None = None, where: str | None = None, row_id: bool = False
-    ) -> pa.Table:
-        """As Table.to_arrow, at this snapshot. Raises SnapshotExpired as `read`."""
-        with self._lease.checked():
-            write_ids, layout = self._seen()
-            return arrow_scan(
-                layout, write_ids, self._lease.valid_txns, columns, where, row_id
-            ).table()
-
-    def _seen(self) -> tuple[ValidWriteIdList, TableLayout]:
-        return (
-            self._lease.valid_write_ids(self._record.name),
-            self._warehouse.layout(self._record, self._lease),
-        )
+    _lasting_view = _brief_view

@@ -1,0 +1,280 @@
+"""The statements that change rows, as values: what each checks, locks, writes and reports.
+
+Writes says what each does, returns and raises.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    InvalidExpression,
+    NoSuchPartition,
+    UnsupportedStatement,
+)
+from acid_platform.engine.merge_clauses import (
+    MergeAction,
+    MergeClause,
+    MergeCounts,
+    require_reachable,
+)
+from acid_platform.engine.reads import Condition, Where
+from acid_platform.engine.rows import Rows, column_names
+from acid_platform.handles.transaction_work import InsertShares, TransactionWork
+from acid_platform.layout.formats import is_insert_only
+from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.layout.types import UNNAMED, Column
+from acid_platform.predicates.known_columns import require_columns, require_names
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import write_truncation
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.scan.scans import Scan
+
+Partition = Mapping[str, Any] | str | None
+"""A partition: its name (`"month=3"`), or the values of all partition columns."""
+
+_Result = TypeVar("_Result", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowStatement(ABC, Generic[_Result]):
+    """A statement that changes the rows of a table, inside a transaction."""
+
+    table: str
+
+    @abstractmethod
+    def run(self, work: TransactionWork, record: TableRecord) -> _Result:
+        """Writes and reports the change; `record` is the table as the transaction sees it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InsertRows(RowStatement[int]):
+    """Writes.insert; `shares`: of the inserts whose rows these are (P44)."""
+
+    rows: Rows
+    fixed: Mapping[str, str | None] = field(default_factory=dict)
+    shares: InsertShares | None = None
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        require_rows_fit(record, column_names(self.rows))
+        work.lock(record, Statement.INSERT)
+        work.refuse_after_overwrite(record)
+        written = work.run(
+            record,
+            lambda engine, target: engine.insert(self.rows, target, self.fixed),
+            self.rows,
+        )
+        count = work.report(record, Operation.INSERT, written, shares=self.shares)
+        work.count(record.name, inserted=count)
+        return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OverwriteRows(RowStatement[int]):
+    """Writes.overwrite."""
+
+    rows: Rows
+    partition: Partition = None
+    fixed: Mapping[str, str | None] = field(default_factory=dict)
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        _, keys = columns_of_record(record)
+        whole = {} if self.partition is None else partition_values(self.partition, keys, self.table)
+        require_rows_fit(record, column_names(self.rows))
+        name = partition_name(whole) if whole else None
+        work.lock(record, Statement.INSERT_OVERWRITE, name)
+        emptied = [name] if name else [] if keys else [""]
+        work.refuse_after_overwrite(record, emptied)
+        fixed = whole or self.fixed
+        written = work.run(
+            record,
+            lambda engine, target: engine.overwrite(self.rows, target, fixed, emptied),
+            self.rows,
+        )
+        count = work.report(record, Operation.UPDATE, written, overwrite=True)
+        work.count(record.name, overwritten=count)
+        return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UpdateRows(RowStatement[int]):
+    """Writes.update."""
+
+    assignments: Mapping[str, str]
+    where: Where = None
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        _refuse_insert_only(record, "UPDATE")
+        require_writable(record)
+        own, keys = columns_of_record(record)
+        key_names = {column.name for column in keys}
+        require_columns(
+            (name for name in self.assignments if name.lower() not in key_names), own, record.name
+        )
+        for text in self.assignments.values():
+            require_names(text, (*own, *keys), record.name)
+        _require_predicate(self.where, record)
+        work.lock(record, Statement.UPDATE)
+        work.refuse_after_overwrite(record)
+        scan = _scan(work, record, self.where)
+        written = work.run(
+            record,
+            lambda engine, target: engine.update(scan, target, self.assignments, self.where),
+            read_bytes=scan.read_bytes,
+        )
+        count = work.report(record, Operation.UPDATE, written)
+        work.count(record.name, updated=count)
+        return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteRows(RowStatement[int]):
+    """Writes.delete."""
+
+    where: Where = None
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        _refuse_insert_only(record, "DELETE")
+        _require_predicate(self.where, record)
+        work.lock(record, Statement.DELETE)
+        work.refuse_after_overwrite(record)
+        scan = _scan(work, record, self.where)
+        written = work.run(
+            record,
+            lambda engine, target: engine.delete(scan, target, self.where),
+            read_bytes=scan.read_bytes,
+        )
+        work.report(record, Operation.DELETE, written)
+        count = sum(directory.rows for directory in written)
+        work.count(record.name, deleted=count)
+        return count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeRows(RowStatement[MergeCounts]):
+    """Writes.merge."""
+
+    source: Rows
+    on: str
+    clauses: Sequence[MergeClause]
+    aliases: tuple[str, str] = ("t", "s")
+
+    def run(self, work: TransactionWork, record: TableRecord) -> MergeCounts:
+        if not self.clauses:
+            raise InvalidExpression(
+                f"MERGE into {record.name} has no WHEN clause: say what happens to rows that match,"
+                " or to those that don't"
+            )
+        require_reachable(self.clauses)
+        only_inserts = all(clause.action is MergeAction.INSERT for clause in self.clauses)
+        _refuse_insert_only(record, "MERGE")
+        require_writable(record)
+        work.lock(record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
+        work.refuse_after_overwrite(record)
+        scan = _scan(work, record, None)
+        written, counts = work.run(
+            record,
+            lambda engine, target: engine.merge(
+                scan, target, self.source, self.on, self.clauses, self.aliases
+            ),
+            self.source,
+            scan.read_bytes,
+        )
+        operation = Operation.INSERT if only_inserts else Operation.UPDATE
+        work.report(record, operation, written, unmatched=counts.inserted > 0)
+        work.count(
+            record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
+        )
+        return counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TruncateRows(RowStatement[None]):
+    """Writes.truncate."""
+
+    partition: Partition = None
+
+    def run(self, work: TransactionWork, record: TableRecord) -> None:
+        work.lock(record, Statement.TRUNCATE)
+        _, keys = columns_of_record(record)
+        layout = work.view.layout(record)
+        partitions = sorted(layout.partitions) if keys else [""]
+        if self.partition is not None:
+            values = partition_values(self.partition, keys, record.name, partitions)
+            name = partition_name(values)
+            if name not in partitions:
+                raise NoSuchPartition(f"{record.name} has no partition {name}")
+            partitions = [name]
+        work.refuse_after_overwrite(record, partitions)
+        with work.begun.checked(again=False):
+            written = write_truncation(work.target(record, layout), partitions)
+        work.report(record, Operation.UPDATE, written, overwrite=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HideDeletedRows(RowStatement[None]):
+    """Empties a table without rows, so that no reader opens the files of its deleted ones.
+
+    A commit that the snapshot misses makes it begin again, as every overwrite (P30). Raises
+    InvalidDefinition, which says `why`, if the table has rows.
+    """
+
+    why: str
+
+    def run(self, work: TransactionWork, record: TableRecord) -> None:
+        scan = _scan(work, record, None)
+        if ArrowScan(scan, ()).count():
+            raise InvalidDefinition(self.why)
+        if scan.may_hold_rows:
+            TruncateRows(self.table).run(work, record)
+
+
+def require_writable(record: TableRecord) -> None:
+    """Raises UnsupportedStatement for partition columns whose directories can't be named."""
+    for column in columns_of_record(record)[1]:
+        if column.type.kind in UNNAMED:
+            raise UnsupportedStatement(
+                f"{record.name} is partitioned by {column}, whose directories this"
+                " platform reads, but does not write; write with Hive, or copy into a table"
+                " partitioned by a string"
+            )
+
+
+def require_rows_fit(record: TableRecord, names: Sequence[str]) -> None:
+    """Raises UnsupportedStatement as `require_writable`, UnknownColumn for a column of the rows
+    that the table lacks."""
+    require_writable(record)
+    require_columns(names, _all_columns(record), record.name)
+
+
+def _all_columns(record: TableRecord) -> tuple[Column, ...]:
+    own, keys = columns_of_record(record)
+    return (*own, *keys)
+
+
+def _require_predicate(where: Where, record: TableRecord) -> None:
+    if isinstance(where, str):
+        require_names(where, _all_columns(record), record.name)
+
+
+def _refuse_insert_only(record: TableRecord, statement: str) -> None:
+    if is_insert_only(record.properties):
+        raise UnsupportedStatement(
+            f"{statement} needs rows with row ids, and {record.name} is insert-only:"
+            " overwrite its partitions, or make a table without transactional_properties"
+        )
+
+
+def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
+    pruning = where.pruning if isinstance(where, Condition) else where
+    (scan,) = work.view.scans([work.view.request(record.name, pruning)])
+    return scan

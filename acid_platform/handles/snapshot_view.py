@@ -1,0 +1,196 @@
+"""What one snapshot sees of all tables, and a transaction of its own writes; each handle and SQL
+read through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from acid_platform.base.config import Settings
+from acid_platform.layout.file_entries import EntityListing
+from acid_platform.metastore.pasts import AsOf, CursorMove
+from acid_platform.metastore.records import (
+    PastTable,
+    TableChanges,
+    TableRecord,
+    ViewRecord,
+    WriteReport,
+)
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import Scan
+from acid_platform.scan.table_layout import TableLayout
+from acid_platform.tables.context import Layouts, ScanRequest
+from acid_platform.tables.manifests import directory_listing
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.scan.change_scan import ChangeScan
+
+
+class SnapshotView:
+    """Declarations, scans and changes at the snapshot of a transaction, which may be a read lease.
+
+    Scans and changes keep the snapshot's files only as long as the transaction is open. The caller
+    looks files up inside `checked`. All methods raise SnapshotExpired or TxnAborted once it is not.
+    """
+
+    def __init__(self, layouts: Layouts, transaction: MetastoreTransaction) -> None:
+        self._layouts = layouts
+        self._transaction = transaction
+        self._records: dict[str, TableRecord] = {}
+
+    @property
+    def transaction(self) -> MetastoreTransaction:
+        """The metastore's transaction that holds the snapshot."""
+        return self._transaction
+
+    def table(self, name: str) -> TableRecord:
+        """The table as the snapshot sees it, whatever others declare later. Raises NoSuchTable."""
+        record = self._records.get(name.lower()) or self.transaction.table(name)
+        return self._records.setdefault(record.name, record)
+
+    def views(self) -> list[ViewRecord]:
+        return self.transaction.views()
+
+    def partitions(self, name: str) -> list[str]:
+        """The names of a table's partitions, sorted. Raises NoSuchTable."""
+        return sorted(self.layout(self.table(name)).partitions)
+
+    @property
+    def in_force(self) -> Settings:
+        """The settings with which the next statement runs."""
+        return self.transaction.settings
+
+    def past(self, name: str, as_of: AsOf) -> PastTable:
+        """The table as it was. Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
+        return self.transaction.past(name, as_of)
+
+    def checked(self) -> AbstractContextManager[None]:
+        """A block that reads files of the snapshot; raises at its end unless they are still kept.
+
+        It takes no file for damaged that is gone because the transaction has ended.
+        """
+        return self.transaction.checked()
+
+    def check(self) -> None:
+        """Raises SnapshotExpired or TxnAborted unless the files must still be there."""
+        self.transaction.check()
+
+    def lists(self, name: str) -> tuple[ValidWriteIdList, ValidTxnList]:
+        return self.transaction.valid_write_ids(name), self.transaction.valid_txns
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        """Where the table is, with the partitions and files that the snapshot sees."""
+        return self._layouts(record, self.transaction)
+
+    def request(
+        self,
+        name: str,
+        where: str | None = None,
+        write_ids: ValidWriteIdList | None = None,
+        as_of: AsOf | None = None,
+    ) -> ScanRequest:
+        """What to read of a table: the snapshot itself, a write id list (P13) or a past snapshot.
+
+        Raises as `table` and `past`.
+        """
+        if as_of is not None:
+            past = self.past(name, as_of)
+            return ScanRequest(past.table, where, past)
+        return ScanRequest(self.table(name), where, None, write_ids)
+
+    def source(self, request: ScanRequest) -> tuple[TableLayout, ValidWriteIdList, ValidTxnList]:
+        """Where the requested rows are: the table's layout, and the lists that select its files."""
+        past = request.past
+        if past is not None:
+            layout = self._layouts(past.table, self.transaction, past.partitions)
+            return layout, past.pin.write_ids, past.pin.txns
+        if request.write_ids is not None:
+            layout = self._layouts(request.table, self.transaction)
+            return layout, request.write_ids, self.transaction.valid_txns
+        return self.layout(request.table), *self.lists(request.table.name)
+
+    def scan(self, request: ScanRequest) -> Scan:
+        """The opened files of a table. Raises NotEnoughHistory, CorruptFile, UnsupportedLayout."""
+        scan = open_scan(*self.source(request), request.where, self.in_force)
+        return replace(scan, still_open=self.check)
+
+    def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
+        """Scans of several tables, in their order. Raises as `scan`."""
+        return [self.scan(request) for request in requests]
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """The changes of a table after `since`, without it all rows, up to `until` or the snapshot.
+
+        Raises NoSuchTable, NoSuchPast, NotEnoughHistory, InvalidDefinition, CorruptFile.
+        """
+        return self.open_changes(self.transaction.changes(name, since, until))
+
+    def open_changes(self, changes: TableChanges) -> ChangeScan:
+        from acid_platform.tables.open_changes import open_changes
+
+        layout = self._layouts(changes.table, self.transaction, changes.entities)
+        return replace(open_changes(layout, changes), still_open=self.check)
+
+
+class TransactionView(SnapshotView):
+    """Scans at the snapshot have the transaction's own rows; those of the past and changes do not.
+
+    `scans` and `changes` check that the transaction is open after they have opened files.
+    """
+
+    def __init__(self, layouts: Layouts, transaction: MetastoreTransaction) -> None:
+        super().__init__(layouts, transaction)
+        self.reports: list[WriteReport] = []
+        """What the transaction has published so far."""
+        self.cursors: dict[tuple[str, str], CursorMove] = {}
+        """The moves of consumers of changes that its commit makes, by consumer and table."""
+
+    def declare(self, record: TableRecord) -> None:
+        """From now on the transaction sees this declaration of the table."""
+        self._records[record.name] = record
+
+    def layout(self, record: TableRecord) -> TableLayout:
+        return with_own(super().layout(record), self.reports)
+
+    def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
+        with self.checked():
+            return super().scans(requests)
+
+    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan:
+        """As SnapshotView.changes; the commit moves the cursor of a consumer that is `since`."""
+        with self.checked():
+            scan = super().changes(name, since, until)
+        if since is not None and since.consumer is not None:
+            move = CursorMove(since.consumer, self.table(name).name, scan.before, scan.after)
+            self.cursors[since.consumer, move.table] = move
+        return scan
+
+
+def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout:
+    """The layout with the files and partitions that the transaction itself has written.
+
+    A partition that the snapshot does not see has only these: the recorded files of one that was
+    dropped are kept for older snapshots (P22).
+    """
+    own = [report for report in reports if report.table == layout.name]
+    if not own:
+        return layout
+
+    def listings(partitions: Sequence[str]) -> list[EntityListing]:
+        recorded = [name for name in partitions if not name or name in layout.partitions]
+        by_name = dict(zip(recorded, layout.listings(recorded), strict=True))
+        return [
+            by_name.get(name, EntityListing(layout.place(name), ())).joined(
+                directory_listing(layout.place(name), report.directory, report.contents)
+                for report in own
+                if report.partition == (name or None) and report.contents
+            )
+            for name in partitions
+        ]
+
+    partitions = {report.partition: () for report in own if report.partition}
+    return replace(layout, partitions={**partitions, **layout.partitions}, listings=listings)

@@ -1,0 +1,246 @@
+"""What the statements of a transaction share: locks, write targets, and what was written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from acid_platform.base.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
+from acid_platform.engine.choice import LOCAL_BYTES, Choice
+from acid_platform.engine.interface import Engine
+from acid_platform.engine.rows import Rows
+from acid_platform.handles.snapshot_view import TransactionView
+from acid_platform.metastore.pasts import SinkBatch
+from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.scan.table_layout import TableLayout
+from acid_platform.tables.context import Context
+from acid_platform.tables.declaration import widened
+from acid_platform.tables.record_layout import compression, distributed
+from acid_platform.tables.row_reports import RowReports
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement, lock_of
+from acid_platform.write.publishing import WriteTarget, WrittenDirectory
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class InsertShares:
+    """The rows of several inserts that one statement writes (P44): for each, by partition."""
+
+    inserts: Sequence[Mapping[str, int]]
+
+    def of(self, partition: str) -> list[int]:
+        """The rows in a partition ('' without partitions) of each insert that has some there."""
+        return [rows[partition] for rows in self.inserts if partition in rows]
+
+    @property
+    def reason(self) -> str:
+        return f"a group of {len(self.inserts)} inserts"
+
+
+class TransactionWork:
+    """A transaction between its statements; `begun` is the metastore's transaction.
+
+    `restart_if_stale`: it has one statement, which begins again with SnapshotOutdated if the
+    snapshot misses a commit. `held`: the locks with which it began.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        begun: MetastoreTransaction,
+        restart_if_stale: bool = False,
+        held: Sequence[LockRequest] = (),
+    ) -> None:
+        self.context, self.begun = context, begun
+        self.view = TransactionView(context.layout, begun)
+        self.row_counts: dict[str, Counter[str]] = {}
+        self.choices: list[Choice] = []
+        """The engine of each statement, and why it was chosen."""
+        self.sinks: list[SinkBatch] = []
+        """The batches of streaming queries that it writes (P42)."""
+        self._added_columns: dict[str, list[tuple[str, str]]] = {}
+        self._restart_if_stale = restart_if_stale
+        self.locks = list(held)
+        """The locks that it has requested."""
+        self._lock_settings = begun.settings.lock_settings
+        self._changed = RowReports(begun.settings)
+        self._number = 0
+        self._overwritten: set[tuple[str, str]] = set()
+        self._chosen: Choice | None = None
+        """The engine of the statement whose directories are reported next."""
+
+    @property
+    def id(self) -> int:
+        return int(self.begun.id)
+
+    def add_columns(self, name: str, columns: str) -> None:
+        """Others see the columns after the commit. Raises UnknownColumn for one that exists."""
+        record = self.view.table(name)
+        wide = widened(record, columns)
+        new = wide.columns[len(record.columns) :]
+        self._added_columns.setdefault(record.name, []).extend(new)
+        self.view.declare(wide)
+
+    def lock(self, record: TableRecord, statement: Statement, partition: str | None = None) -> None:
+        """Requests the lock of a statement.
+
+        Raises LockTimeout, TxnAborted, and SnapshotOutdated or WriteConflict if the statement can't
+        be committed any more (T40, P30).
+        """
+        lock, operation = lock_of(statement, self._lock_settings)
+        dynamic = record.partitioned and partition is None
+        if statement in (Statement.UPDATE, Statement.DELETE):
+            if not dynamic:
+                self._changed.begun(record, partition, operation)
+        elif operation in (Operation.UPDATE, Operation.DELETE):
+            self._changed.unknown(record, partition, operation)
+        request = LockRequest(record.name, lock, operation, partition, dynamic)
+        if request not in self.locks:
+            # Requesting a held lock again would wait for those that wait for it.
+            self.begun.lock([request])
+            self.locks.append(request)
+        if self._restart_if_stale:
+            if self.begun.stale:
+                raise SnapshotOutdated(
+                    f"transaction {self.id} waited for a lock and missed a commit"
+                )
+        elif reason := self.begun.lost_overwrite:
+            self.begun.abort(f"write conflict on {reason}")
+            raise WriteConflict(f"{reason}; transaction {self.id} was aborted, begin again")
+
+    def commit(self) -> None:
+        """Raises WriteConflict, or SnapshotOutdated for a single overwrite that may begin again."""
+        try:
+            self.begun.commit(
+                self.view.reports,
+                self._added_columns,
+                self._changed.reports(),
+                tuple(self.view.cursors.values()),
+                self.sinks,
+            )
+        except WriteConflict as conflict:
+            if self._restart_if_stale and self._overwritten:
+                raise SnapshotOutdated(str(conflict)) from conflict
+            raise
+
+    def target(self, record: TableRecord, layout: TableLayout) -> WriteTarget:
+        """The write target of the next statement."""
+        number = self._number
+        self._number += 1  # a failed statement's id is not used again (P19)
+        return WriteTarget(
+            record.name,
+            layout.files,
+            layout.path,
+            layout.columns,
+            tuple(layout.partition_columns),
+            self.id,
+            self.begun.write_ids[record.name],
+            number,
+            compression(record),
+            self.begun.heartbeat,
+            layout.buckets,
+            layout.format if layout.insert_only else None,
+            self.view.in_force.integer(LOCAL_BYTES),
+            distributed(record),
+            self.begun.abort,
+        )
+
+    def run(
+        self,
+        record: TableRecord,
+        write: Callable[[Engine, WriteTarget], _Result],
+        rows: Rows | None = None,
+        read_bytes: int = 0,
+    ) -> _Result:
+        """Writes the next statement into a table; returns what `write` returns.
+
+        The engine is chosen by the rows that are written and the bytes that are read. A transaction
+        that is lost stops it (P4). Raises NeedsSpark, and what the engine raises.
+        """
+        if self._number == 0:
+            self.begun.when_lost(lambda _reason: self.stop())
+        target = self.target(record, self.view.layout(record))
+
+        def attempt(choice: Choice) -> _Result:
+            with choice.engine.statement(self.id):
+                result = write(choice.engine, target)
+            self.choices.append(choice)
+            self._chosen = choice
+            return result
+
+        with self.begun.checked(again=False):
+            return self.context.engines.run(attempt, self.view.in_force, rows, read_bytes)
+
+    def stop(self) -> None:
+        """Stops what the transaction's statements are computing."""
+        self.context.engines.cancel(self.id)
+
+    def report(
+        self,
+        record: TableRecord,
+        operation: Operation,
+        written: Sequence[WrittenDirectory],
+        overwrite: bool = False,
+        unmatched: bool = False,
+        wrote: tuple[str, str] = ("", ""),
+        shares: InsertShares | None = None,
+    ) -> int:
+        """Adds what a statement published to the commit, with the engine of `run`.
+
+        Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. `wrote`: who wrote
+        and why, if it was not `run`. `shares`: of the inserts that wrote it together (P44). Raises
+        OverwriteThenWrite, CorruptFile.
+        """
+        chosen, self._chosen = self._chosen, None
+        engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
+        if not overwrite and operation is not Operation.INSERT:
+            self._changed.add(record, operation, written, unmatched)
+        for published in written:
+            entity = (record.name, published.partition)
+            if entity in self._overwritten:
+                raise self._overwritten_before(*entity)
+            if overwrite:
+                self._overwritten.add(entity)
+            self.view.reports.append(
+                WriteReport.of(
+                    record.name,
+                    published.partition or None,
+                    operation,
+                    published.directory,
+                    published.contents,
+                    overwrite,
+                    engine=engine,
+                    reason=shares.reason if shares else reason,
+                    shares=shares.of(published.partition) if shares else (),
+                )
+            )
+        return sum(directory.rows for directory in written if not directory.deletes)
+
+    def count(self, table: str, **rows: int) -> None:
+        self.row_counts.setdefault(table, Counter()).update(rows)
+
+    def refuse_after_overwrite(
+        self, record: TableRecord, partitions: Sequence[str] = ("",)
+    ) -> None:
+        """Raises OverwriteThenWrite before anything is written, if the partitions are known by
+        then.
+
+        '' stands for an unpartitioned table. Partitions that come with the rows are refused by
+        `report`.
+        """
+        for partition in partitions:
+            if (record.name, partition) in self._overwritten:
+                raise self._overwritten_before(record.name, partition)
+
+    def _overwritten_before(self, table: str, partition: str) -> OverwriteThenWrite:
+        return OverwriteThenWrite(
+            f"transaction {self.id} overwrote {table} {partition}".rstrip()
+            + ": its base hides everything else that the transaction writes there; commit first"
+        )

@@ -1,0 +1,144 @@
+"""How the rows of a table can be changed: the verbs of every handle that writes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeVar
+
+from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
+from acid_platform.engine.reads import Where
+from acid_platform.engine.rows import Rows
+from acid_platform.handles.rollback import RollBackRows
+from acid_platform.handles.row_statements import (
+    DeleteRows,
+    InsertRows,
+    MergeRows,
+    OverwriteRows,
+    Partition,
+    RowStatement,
+    TruncateRows,
+    UpdateRows,
+)
+from acid_platform.metastore.pasts import AsOf, SnapshotName
+
+_Result = TypeVar("_Result")
+
+
+class Writes(ABC):
+    """Each verb is a statement: of its own transaction for a Table, which is all or nothing, else
+    of the transaction that the handle belongs to.
+
+    `engine` of a verb is as of Warehouse.using. All raise NoSuchTable, LockTimeout, WriteConflict,
+    TxnAborted, PublicationFailed, NeedsSpark, and OverwriteThenWrite for what the transaction has
+    overwritten before.
+    """
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result: ...
+
+    def insert(
+        self,
+        rows: Rows,
+        fixed: Mapping[str, str | None] | None = None,
+        *,
+        engine: str | None = None,
+    ) -> int:
+        """Appends rows; columns match by name, missing ones become NULL. Returns how many.
+
+        Makes the partitions that the rows need. `fixed`: values of partition columns that the rows
+        lack. With the table's property `acid.group.commit.interval`, small inserts of several
+        threads into a Table share a transaction (P44). Raises UnknownColumn, WrongType.
+        """
+        return self._run(InsertRows(self.name, rows, fixed or {}), engine)
+
+    def overwrite(
+        self,
+        rows: Rows,
+        partition: Partition = None,
+        fixed: Mapping[str, str | None] | None = None,
+        *,
+        engine: str | None = None,
+    ) -> int:
+        """Replaces the whole table, or those partitions of a partitioned table that occur in the
+        rows.
+
+        With `partition` (`"month=3"` or a dict of all partition columns) exactly that partition is
+        replaced, even by no rows. `fixed`: values of partition columns that the rows lack. Returns
+        the number of rows. Raises UnknownColumn, WrongType, NoSuchPartition.
+        """
+        return self._run(OverwriteRows(self.name, rows, partition, fixed or {}), engine)
+
+    def update(
+        self, assignments: Mapping[str, str], where: Where = None, *, engine: str | None = None
+    ) -> int:
+        """Sets columns to SQL expressions where the predicate holds; returns the rows changed.
+
+        Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType,
+        InvalidExpression, UnsupportedStatement for an insert-only table.
+        """
+        return self._run(UpdateRows(self.name, assignments, where), engine)
+
+    def delete(self, where: Where = None, *, engine: str | None = None) -> int:
+        """Deletes the rows that match the predicate, or all; returns the number of rows.
+
+        Raises UnknownColumn, InvalidExpression, UnsupportedStatement for an insert-only table.
+        """
+        return self._run(DeleteRows(self.name, where), engine)
+
+    def merge(
+        self,
+        source: Rows,
+        on: str,
+        when_matched_update: Mapping[str, str] | None = None,
+        when_matched_delete: str | None = None,
+        when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
+        clauses: Sequence[MergeClause] | None = None,
+        aliases: tuple[str, str] = ("t", "s"),
+        *,
+        engine: str | None = None,
+    ) -> MergeCounts:
+        """MERGE INTO this table `t` USING `source` `s` ON `on`.
+
+        `when_matched_update={"v": "s.v"}` sets columns of matched rows, except for rows that the
+        condition `when_matched_delete` (`"true"` for all) deletes. `when_not_matched_insert` adds
+        source rows without a match (`"*"`: all columns by name). `clauses` is any list of
+        conditional clauses, of which the first that applies to a row is used. `aliases`: other
+        names for the table and the source.
+
+        Raises SourceRowsAmbiguous if several source rows change one row, PartitionColumnUpdate,
+        BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression, UnsupportedStatement for an
+        insert-only table.
+        """
+        short = merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert)
+        statement = MergeRows(self.name, source, on, [*(clauses or ()), *short], aliases)
+        return self._run(statement, engine)
+
+    def truncate(self, partition: Partition = None) -> None:
+        """Removes all rows of the table, or of one partition, whose directory stays.
+
+        Raises NoSuchPartition.
+        """
+        self._run(TruncateRows(self.name, partition), None)
+
+    def rollback_to(self, as_of: SnapshotName, *, engine: str | None = None) -> int:
+        """Makes the rows those of a past snapshot: overwrites what has changed since; columns that
+        were added since stay, and are NULL.
+
+        `as_of`: see `read`. Returns the number of rows written. It conflicts like an overwrite
+        (P30). Raises NoSuchPast, NotEnoughHistory, UnknownColumn for a column that the table has no
+        more, UnsupportedStatement for timestamps with nanoseconds.
+        """
+        return self._run(RollBackRows(self.name, AsOf.of(as_of)), engine)
+
+    @abstractmethod
+    def add_columns(self, columns: str) -> None:
+        """Adds columns, such as `"note string"`; existing rows have NULL there. No file changes.
+
+        Those of a transaction are there for others after its commit. Columns that others add at the
+        same time stay. Raises UnknownColumn for a column that exists, DeclarationChanged.
+        """
