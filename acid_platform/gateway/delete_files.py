@@ -16,7 +16,7 @@ import numpy as np
 from acid_platform.base.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
-from acid_platform.layout.rowids import bucket_numbers
+from acid_platform.layout.rowids import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.orc.ranges import column_ranges
 from acid_platform.orc.reader import BATCH_ROWS, acid_columns, open_strange_orc, reading
@@ -100,7 +100,7 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
         else:
             properties = np.array([known.low, known.high])
     # Between two properties of one version are only those of the bucket numbers between.
-    one_version = len(set((properties >> 29).tolist())) == 1
+    one_version = len(set(codec_versions(properties).tolist())) == 1
     return one_version and bool((bucket_numbers(properties) == number).all())
 
 

@@ -15,7 +15,7 @@ from acid_platform.base.errors import (
     OutcomeUnknown,
     SnapshotExpired,
 )
-from acid_platform.engine.recent import Recent
+from acid_platform.base.recent import Recent
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name

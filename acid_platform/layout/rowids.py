@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
+_VERSION_SHIFT = 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Bucket:
                 f"bucket {self.number}, statement {self.statement}: both must be 0 to 4095; use at"
                 " most 4096 partitions per write and 4096 statements per transaction"
             )
-        return (1 << 29) | (self.number << 16) | self.statement
+        return (1 << _VERSION_SHIFT) | (self.number << 16) | self.statement
 
 
 def decode_bucket(prop: int) -> Bucket:
@@ -37,7 +38,7 @@ def decode_bucket(prop: int) -> Bucket:
 
     Raises CorruptFile.
     """
-    version = (prop >> 29) & 7
+    version = (prop >> _VERSION_SHIFT) & 7
     if version == 0:
         return Bucket(prop)
     if version == 1:
@@ -47,9 +48,25 @@ def decode_bucket(prop: int) -> Bucket:
     )
 
 
+def codec_versions(properties: np.ndarray) -> np.ndarray:
+    """The codec version of each property, (n,); 0 and 1 are known."""
+    return (properties >> _VERSION_SHIFT) & 7
+
+
+def codec_in_sql(column: str) -> str:
+    """Spark's SQL of `codec_versions`."""
+    return f"(shiftright({column}, {_VERSION_SHIFT}) & 7)"
+
+
+def number_in_sql(column: str) -> str:
+    """Spark's SQL of `bucket_numbers`."""
+    number = f"shiftright({column}, 16) & 4095"
+    return f"CAST(CASE WHEN {codec_in_sql(column)} = 1 THEN {number} ELSE {column} END AS int)"
+
+
 def bucket_numbers(properties: np.ndarray) -> np.ndarray:
     """The bucket number in each property, (n,), of either version, int64 (n,)."""
     import numpy as np  # late: commands that read no rows start without it
 
-    coded = ((properties >> 29) & 7) == 1
+    coded = codec_versions(properties) == 1
     return np.where(coded, (properties >> 16) & 0xFFF, properties).astype(np.int64)

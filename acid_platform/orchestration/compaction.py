@@ -26,7 +26,7 @@ from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
 from acid_platform.services.lease import worker_id
-from acid_platform.services.worker import CompactionRun, job_entity, job_name
+from acid_platform.services.worker import CompactionRun, job_entity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def plan(
     attempt = Attempt(opened, run, before)
     with _failing(attempt):
         context.instance.add_run_tags(
-            context.run_id, {f"acid/compaction-{run.task.id}": job_name(run.task)}
+            context.run_id, {f"acid/compaction-{run.task.id}": run.task.job}
         )
         chosen = run.prepare()
     if isinstance(chosen, NothingToDo):
@@ -141,7 +141,7 @@ def plan(
             "kind": chosen.kind.value,
             "reason": chosen.reason,
             "outputs": ", ".join(map(str, chosen.outputs)),
-            "job": job_name(run.task),
+            "job": run.task.job,
         },
     )
 
@@ -244,7 +244,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
                 "kind": task.kind.value,
                 "engine": choice.engine.name,
                 "partition": task.partition or "(unpartitioned)",
-                "job": job_name(task),
+                "job": task.job,
                 "outputs": ", ".join(output.directory for output in outputs),
                 "rows": after.rows,
                 **attempt.before.metadata("before: "),

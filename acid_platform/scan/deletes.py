@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,15 +10,14 @@ import numpy as np
 
 from acid_platform.base.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
-from acid_platform.layout.rowids import decode_bucket
+from acid_platform.layout.rowids import codec_versions, decode_bucket
 from acid_platform.orc.reader import BATCH_ROWS, acid_columns, read_batches, reading
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
 
-_THREADS = 8
 _SMALL_BYTES = 1 << 17
 
 
@@ -122,8 +120,7 @@ def load_keys(
     if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
         parts = list(map(events, sources))  # to start threads would take longer
     else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            parts = list(pool.map(events, sources))
+        parts = in_threads(events, sources)
     *keys, own_events = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
     del parts  # there may be tens of millions of keys: hold at most two copies at a time
     order = np.lexsort(keys[::-1])
@@ -180,9 +177,12 @@ def _counted(
     own: bool,
     buckets: np.ndarray | None,
 ) -> tuple[np.ndarray, ...]:
-    """Of the keys and write ids of events: the keys of those that count, and whether each event
-    has the write id of its row."""
-    codecs = (keys[1] >> 29) & 7
+    """Filters delete events to those that apply.
+
+    `keys` holds the key columns and the write ids of the events. Returns the key columns, and a
+    mask of the events whose write id is that of their row.
+    """
+    codecs = codec_versions(keys[1])
     if len(codecs) and int(codecs.max()) > 1:
         raise CorruptFile(
             f"{path} has a bucket property of codec version {int(codecs.max())}, and"
@@ -221,7 +221,7 @@ def wrong_operation(operation: int, expected: int, path: str) -> AcidError:
 
 
 _MOST_RUNS = 256
-"""Of equal (write id, bucket) in a batch, to test one after another."""
+"""The most runs of equal (write id, bucket) in a batch that are tested one after another."""
 
 
 class DeletedRows:

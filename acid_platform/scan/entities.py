@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 from pyarrow import fs
 
 from acid_platform.base.errors import CorruptFile
+from acid_platform.layout.rowids import codec_versions
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.footers import resolve
 from acid_platform.scan.selection import AcidDirectory
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
-from acid_platform.storage.files import Files, asking
+from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.transactions import ValidWriteIdList
-
-_THREADS = 8
 
 
 def open_entity(
@@ -49,7 +47,7 @@ def numbered_as_deleted(sources: EntitySources, keys: DeleteKeys) -> EntitySourc
     if not raw or not len(keys):
         return sources
     meant = keys.buckets[np.isin(keys.write_ids, np.array(sorted(raw), np.int64))]
-    codecs = set(((meant >> 29) & 7).tolist())
+    codecs = set(codec_versions(meant).tolist())
     if len(codecs) > 1:
         raise CorruptFile(
             f"{sources.location}: delete events identify rows of files without ACID columns by two"
@@ -102,7 +100,6 @@ def _committed(source: SourceFile) -> str:
 
 def _infos(files: Files, paths: Sequence[str]) -> list[fs.FileInfo]:
     """File infos, in order; in parallel for stores, where each call is a round trip."""
-    if files.local or len(paths) < 2:
+    if files.local:
         return list(files.system.get_file_info(list(paths)))
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(files.system.get_file_info, paths))
+    return in_threads(files.system.get_file_info, paths)

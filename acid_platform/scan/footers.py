@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from pyarrow import orc
 
 from acid_platform.layout import schema
@@ -18,9 +16,8 @@ from acid_platform.scan.source_files import (
     missing_footers,
     side_files,
 )
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, in_threads
 
-_THREADS = 8
 _POSITIONAL = "_col"
 
 
@@ -31,10 +28,7 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
     """
     footers: dict[str, Footer] = {}
     while paths := missing_footers(directory, footers):
-        with ThreadPoolExecutor(_THREADS) as pool:
-            opened = list(
-                pool.map(lambda path: read_footer(files, f"{directory.location}/{path}"), paths)
-            )
+        opened = in_threads(lambda path: read_footer(files, f"{directory.location}/{path}"), paths)
         footers |= zip(paths, opened, strict=True)
     lengths = {}
     for path, side in side_files(directory):

@@ -6,12 +6,9 @@ recorded path never change (P18), so what was decoded stays true.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-import numpy as np
-
+from acid_platform.base.recent import Recent
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, load_keys
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
@@ -20,8 +17,7 @@ from acid_platform.transactions import ValidWriteIdList
 MAX_BYTES = 32 << 20
 """The limit for all kept keys together."""
 
-_kept: OrderedDict[Hashable, DeleteKeys] = OrderedDict()
-_guard = threading.Lock()
+_kept: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
 
 
 def kept_keys(
@@ -34,26 +30,12 @@ def kept_keys(
     if not sources:
         return NO_DELETES
     key = (tuple((files.uri(source.path), source) for source in sources), write_ids)
-    with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-            return _kept[key]
-    keys = load_keys(files, sources, write_ids)
-    for array in _arrays(keys):
-        array.flags.writeable = False
-    if _bytes(keys) > MAX_BYTES // 2:  # it would evict all others
-        return keys
-    with _guard:
-        _kept[key] = keys
-        while sum(map(_bytes, _kept.values())) > MAX_BYTES:
-            _kept.popitem(last=False)
+    keys = _kept.get(key)
+    if keys is None:
+        keys = load_keys(files, sources, write_ids)
+        arrays = [keys.write_ids, keys.buckets, keys.row_ids]
+        arrays += [] if keys.own is None else [keys.own]
+        for array in arrays:
+            array.flags.writeable = False
+        _kept.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
-
-
-def _arrays(keys: DeleteKeys) -> list[np.ndarray]:
-    arrays = [keys.write_ids, keys.buckets, keys.row_ids]
-    return arrays if keys.own is None else [*arrays, keys.own]
-
-
-def _bytes(keys: DeleteKeys) -> int:
-    return sum(array.nbytes for array in _arrays(keys)) + 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 
@@ -15,9 +14,10 @@ from acid_platform.scan.kept_keys import kept_keys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.table_layout import TableLayout, pruning, select_entities
 from acid_platform.scan.unread_keys import keys_up_to
+from acid_platform.storage.files import in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
-_THREADS, _BLOCKS = 8, 64
+_BLOCKS = 64
 DELETE_KEYS = "acid.delete.keys.max"
 """The setting of how many delete events of an entity are loaded; Spark's tasks read more."""
 
@@ -53,9 +53,8 @@ def open_scan(
     else:  # a task for several of many partitions: a task costs more than a look at a local file
         names, size = list(selected), 1 + len(selected) // _BLOCKS
         blocks = [names[first : first + size] for first in range(0, len(names), size)]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            opened = pool.map(lambda block: [entity(name) for name in block], blocks)
-            entities = tuple(chain.from_iterable(opened))
+        opened = in_threads(lambda block: [entity(name) for name in block], blocks)
+        entities = tuple(chain.from_iterable(opened))
     return Scan(
         table.files,
         table.path,

@@ -148,7 +148,7 @@ class CompactionRun:
             compression(record),
             int(setting(MOST_DELTAS).parse(of_job(MOST_DELTAS))),
             layout.format if layout.insert_only else None,
-            job_name(self.task),
+            self.task.job,
             of_job(*QUEUES),
         )
         self._local_bytes = int(
@@ -392,8 +392,3 @@ def revoke_dead(metastore: Metastore) -> list[int]:
 
 def job_entity(task: CompactionTask) -> str:
     return f"{task.table}.{task.partition}" if task.partition else task.table
-
-
-def job_name(task: CompactionTask) -> str:
-    """`<worker>-compactor-<db>.<table>[.<partition>]` (C26)."""
-    return f"{task.worker}-compactor-{job_entity(task)}"

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.config import Settings
+from acid_platform.base.recent import Recent
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
-from acid_platform.engine.recent import Recent
 from acid_platform.engine.results import ArrowResult, Result
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column

@@ -16,7 +16,7 @@ from acid_platform.base.errors import (
     UnsupportedStatement,
 )
 from acid_platform.base.nesting import shallow
-from acid_platform.engine.recent import Recent
+from acid_platform.base.recent import Recent
 from acid_platform.engine.results import Result
 from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.shown import Shown

@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 from urllib.parse import quote, urlparse
 
 import pyarrow as pa
@@ -36,7 +37,10 @@ from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.partition_names import partition_segment
 
+_Item = TypeVar("_Item")
+_Done = TypeVar("_Done")
 _THREADS = 8
+"""How many calls wait for a file system at a time."""
 _AT_ONCE = 8 << 20
 """The largest file, in bytes, that is fetched from an object store by one request."""
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -156,10 +160,7 @@ class Files:
 
     def entities(self, paths: list[str]) -> list[EntityListing]:
         """`entity` for each path, in order; several are listed in parallel."""
-        if len(paths) < 2:
-            return [self.entity(path) for path in paths]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            return list(pool.map(self.entity, paths))
+        return in_threads(self.entity, paths)
 
     def _data_format(self, path: str) -> str:
         try:
@@ -289,3 +290,11 @@ def asking(where: str) -> Iterator[None]:
         if fault is None:
             raise
         raise fault from error
+
+
+def in_threads(work: Callable[[_Item], _Done], items: Collection[_Item]) -> list[_Done]:
+    """What `work` returns for each item, in order; several wait for the file system at a time."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(work, items))

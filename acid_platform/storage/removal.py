@@ -12,7 +12,6 @@ import errno
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyarrow import fs
 
@@ -20,12 +19,11 @@ from acid_platform.base.errors import MalformedName
 from acid_platform.layout import names
 from acid_platform.layout.names import BaseName
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.storage.files import Files, asking
+from acid_platform.storage.files import Files, asking, in_threads
 
 Recorded = Callable[[str], frozenset[str]]
 """The files that commits recorded in a partition ('' without partitions), relative to it."""
 
-_THREADS = 8
 _STAYS = (errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 """Errors of an empty directory that can't be removed, as of one where a disk is mounted."""
 
@@ -267,8 +265,7 @@ def _remove_remote(files: Files, where: str, parts: tuple[str, ...], ours: Ours)
         files.delete_directory(where)  # every key in it is ours: one request for a thousand
         return []
     mine = [f"{where}/{'/'.join(inside)}" for inside in keys if inside not in left]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(files.delete_file, mine))
+    in_threads(files.delete_file, mine)
     return ["/".join(path) for path in left.values()]
 
 

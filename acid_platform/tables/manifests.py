@@ -7,7 +7,6 @@ their files and records them; they have to match what the commits counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from acid_platform.layout.names import (
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
 from acid_platform.scan.source_files import flush_length
-from acid_platform.storage.files import Files
+from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import Operation
 from acid_platform.write.file_records import recorded_file
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done and the total."""
-_THREADS = 8
 
 
 def recorded_listings(
@@ -248,5 +246,4 @@ def _looked_into(
         return recorded_file(files, path, name, stored, deletes, length=length)
 
     data = [one for one in entries if not one.path.endswith(FLUSH_LENGTH_SUFFIX)]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return RecordedFiles(tuple(pool.map(look, data)))
+    return RecordedFiles(tuple(in_threads(look, data)))

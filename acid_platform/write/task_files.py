@@ -41,6 +41,13 @@ from acid_platform.write.file_records import record_as_written
 DELETES, INSERTS = 1, 2
 """The bits of a row's kind: it becomes a delete event, an insert event, or both."""
 
+_ROWS_PER_FILE, _MOST_FILES = 1_000_000, 64
+
+
+def files_needed(rows: int) -> int:
+    """Into how many files an unbucketed table gets that many new rows, by either engine."""
+    return max(1, min(rows // _ROWS_PER_FILE + 1, _MOST_FILES))
+
 
 class RowKind(Enum):
     """What the rows of a statement become."""

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile
+from acid_platform.base.recent import Recent
 from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
 from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
@@ -277,7 +278,7 @@ def test_F24_without_a_proof_or_an_orc_that_takes_the_names_all_columns_are_deco
     )
     assert sorted(map(len, decoded(read(spark, mixed)))) == [3, 5]
     assert rows(read(spark, mixed, row_id=True)) == rows(read(spark, scan, row_id=True))
-    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     monkeypatch.setattr(acid_columns, "_recognised", lambda spark: False)
     monkeypatch.setattr(acid_columns, "_LEAVES_OUT", type(acid_columns._LEAVES_OUT)())
     assert [len(names) for names in decoded(read(spark, scan))] == [5]

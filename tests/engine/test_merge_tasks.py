@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import AcidError, Table, Warehouse
-from acid_platform.engine.spark import merge, write
+from acid_platform.engine.spark import write
 from acid_platform.storage import durability
+from acid_platform.write import task_files
 from acid_platform.write.publishing import Staging
 from tests.conftest import temporary_warehouse
 
@@ -34,7 +35,7 @@ def warehouse(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Warehouse]:
     """Writes with many tasks: one for each eight rows that a MERGE inserts."""
-    monkeypatch.setattr(merge, "ROWS_PER_WRITER", 8)
+    monkeypatch.setattr(task_files, "_ROWS_PER_FILE", 8)
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", str(TASKS))
     with temporary_warehouse(tmp_path / "wh", spark) as opened:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import PublicationFailed, SparkMisconfigured, Table, Warehouse
+from acid_platform.base.recent import Recent
 from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, write
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
@@ -72,7 +73,7 @@ def test_P16_P14_every_way_to_scan_gives_the_same_rows(
     reader: str,
     way: str,
 ) -> None:
-    monkeypatch.setattr(cache, "_kept", type(cache._kept)())
+    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     monkeypatch.setenv(READER_VARIABLE, reader.partition("-")[0])
     monkeypatch.setattr(spark_readers, "UNION_BYTES", 0 if reader == "spark-union" else 1 << 60)
     monkeypatch.setattr(spark_readers, "UNION_LIMIT", 100)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from acid_platform.base.recent import Recent
 from acid_platform.scan import kept_keys as module
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.footers import resolve
@@ -34,7 +35,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return load_keys(files, sources, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "load_keys", counting)
-    monkeypatch.setattr(module, "_kept", type(module._kept)())
+    monkeypatch.setattr(module, "_kept", Recent(100, module.MAX_BYTES))
     return calls
 
 
@@ -77,11 +78,15 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     keys = kept_keys(files, seen.deletes, write_ids("9:M::"))
     with pytest.raises(ValueError, match="read-only"):
         keys.row_ids[0] = 7
-    monkeypatch.setattr(module, "MAX_BYTES", module._bytes(keys) * 2)
+    assert keys.own is not None
+    arrays = (keys.write_ids, keys.buckets, keys.row_ids, keys.own)
+    size = sum(array.nbytes for array in arrays) + 1000
+    recent: Recent[object, DeleteKeys] = Recent(100, 2 * size)
+    monkeypatch.setattr(module, "_kept", recent)
     for write_id in range(10, 20):
         assert rows(table, f"{write_id}:M::") == [2, 3, 4]
-        assert sum(map(module._bytes, module._kept.values())) <= module.MAX_BYTES
-    monkeypatch.setattr(module, "MAX_BYTES", 10)
+        assert len(recent._values) <= 2 and recent._bytes == size * len(recent._values)
+    monkeypatch.setattr(module, "_kept", Recent(100, 10))
     before = len(loaded)
     assert rows(table, "30:M::") == rows(table, "30:M::") == [2, 3, 4]
     assert len(loaded) == before + 2

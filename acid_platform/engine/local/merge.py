@@ -33,7 +33,7 @@ from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.stored_values import assigned, conform
-from acid_platform.engine.local.write import ROWS_PER_FILE, buckets_of, counted
+from acid_platform.engine.local.write import buckets_of, counted
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
@@ -45,9 +45,9 @@ from acid_platform.scan.scans import Scan
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
+from acid_platform.write.task_files import files_needed
 
 _CLAUSE = "__clause"
-_MOST_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class LocalMerge:
             ):
                 raise NeedsSpark("rows in more buckets than the table declares")
             return buckets_of(fresh, self.target)
-        needed = min(fresh.num_rows // ROWS_PER_FILE + 1, _MOST_FILES)
+        needed = files_needed(fresh.num_rows)
         return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
 
 

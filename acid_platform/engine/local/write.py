@@ -17,10 +17,7 @@ from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
-
-ROWS_PER_FILE = 1_000_000
-"""Rows of an unbucketed table to put into one file, as Spark's tasks do."""
-_MOST_FILES = 64
+from acid_platform.write.task_files import files_needed
 
 
 def write_rows(
@@ -88,7 +85,7 @@ def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray:
     """
     rows = values.num_rows
     if target.buckets is None:
-        files = max(1, min(_MOST_FILES, rows // ROWS_PER_FILE + 1))
+        files = files_needed(rows)
         return np.asarray(np.arange(rows) * files // max(rows, 1))
     kinds = {column.name: column.type for column in target.columns}
     names = target.buckets.columns

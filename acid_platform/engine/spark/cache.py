@@ -7,12 +7,12 @@ holds plans, file sizes and bitmaps, never rows.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
+
+from acid_platform.base.recent import Recent
 
 MAX_ENTRIES = 128
 MAX_BYTES = 64 << 20
@@ -21,8 +21,7 @@ FILE_BYTES = 1000
 """An estimate of the memory that the JVM needs for a file: its status and paths."""
 
 _Part = TypeVar("_Part")
-_kept: OrderedDict[Hashable, tuple[tuple[SparkSession, Any], int]] = OrderedDict()
-_guard = threading.Lock()
+_kept: Recent[Hashable, tuple[SparkSession, Any]] = Recent(MAX_ENTRIES, MAX_BYTES)
 
 
 def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
@@ -32,16 +31,9 @@ def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part
     bytes.
     """
     key = (id(spark), key)  # the entry holds the session, so no other session gets its id
-    with _guard:
-        if key in _kept:
-            _kept.move_to_end(key)
-            cached: _Part = _kept[key][0][1]
-            return cached
-    made = make()
-    if size > MAX_BYTES // 2:  # it would evict all others
-        return made
-    with _guard:
-        _kept[key] = (spark, made), size
-        while len(_kept) > MAX_ENTRIES or sum(one for _, one in _kept.values()) > MAX_BYTES:
-            _kept.popitem(last=False)
-    return made
+    entry = _kept.get(key)
+    if entry is None:
+        entry = spark, make()
+        _kept.put(key, entry, size)
+    part: _Part = entry[1]
+    return part

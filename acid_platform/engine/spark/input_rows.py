@@ -24,8 +24,7 @@ from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_types import declared_columns
-
-ROWS_PER_LOCAL_TASK = 1_000_000
+from acid_platform.write.task_files import files_needed
 
 
 def conform(
@@ -124,5 +123,5 @@ def as_frame(
     frame = spark.createDataFrame(
         local, schema=spark_schema([known[name] for name in local.column_names])
     )
-    frame = frame.coalesce(max(1, min(64, local.num_rows // ROWS_PER_LOCAL_TASK + 1)))
+    frame = frame.coalesce(files_needed(local.num_rows))
     return stripped(frame, [known[name] for name in local.column_names])

@@ -35,9 +35,8 @@ from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
-from acid_platform.write.task_files import DELETES, INSERTS, RowKind
+from acid_platform.write.task_files import DELETES, INSERTS, RowKind, files_needed
 
-ROWS_PER_WRITER = 1_000_000
 _SOURCE_ROW, _CLAUSE = "__sid", "__clause"
 _MATCHED_ROW = "__matched_sid"
 """The number of the source row that a row of the table matched; NULL for one without a match."""
@@ -121,7 +120,7 @@ class SparkMerge:
         """The number of tasks that write, if rows are inserted."""
         if self.target.buckets:
             return self.target.buckets.count
-        return max(writers(self.scan), min(source_rows // ROWS_PER_WRITER + 1, 64))
+        return max(writers(self.scan), files_needed(source_rows))
 
     def _kept_once(self, frame: DataFrame) -> tuple[DataFrame, int]:
         """The rows, computed once and kept on the executors, and their number."""

@@ -13,6 +13,7 @@ from acid_platform.engine.spark.failures import NO_DELETE
 from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
 from acid_platform.engine.spark.source_frames import COMPLETE
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import codec_in_sql
 from acid_platform.layout.sql_text import sql_string
 
 
@@ -30,7 +31,7 @@ def deleted_in_files(
     keys = " | ".join(schema.ACID_COLUMNS[1:5])
     # Refers to all six columns, as every scan of these files must; see `AcidColumns.tests`.
     whole = f"coalesce({schema.OPERATION} | (({keys}) & 0), -1) = {schema.DELETE_EVENT}"
-    codec = f"(shiftright({schema.BUCKET}, 29) & 7) <= 1"
+    codec = f"{codec_in_sql(schema.BUCKET)} <= 1"
     wrong = f"if({schema.OPERATION} <> {schema.DELETE_EVENT}, {schema.OPERATION}, -1)"
     error = f"concat({sql_string(f'{NO_DELETE} {where}: ')}, {wrong})"
     tests = [

@@ -8,7 +8,6 @@ through it. Only formats that Spark alone can write take another way (`plain_wri
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from pyarrow import fs
@@ -25,8 +24,10 @@ from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.layout.rowids import number_in_sql
 from acid_platform.layout.sql_text import quoted
 from acid_platform.orc.writer import WRITTEN_CODECS, require_codec
+from acid_platform.storage.files import in_threads
 from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
@@ -39,9 +40,6 @@ from acid_platform.write.task_files import Received, RowKind, StagedFile, TaskTa
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
-
-
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +65,7 @@ class StatementRows:
         return selected(frame, list(map(quoted, self.names))) if self.more else frame
 
 
-BUCKET_NUMBER = (
-    f"CAST(CASE WHEN (shiftright({BUCKET}, 29) & 7) = 1 THEN shiftright({BUCKET}, 16) & 4095"
-    f" ELSE {BUCKET} END AS int)"
-)
+BUCKET_NUMBER = number_in_sql(BUCKET)
 """SQL of the bucket number, decoded from a bucket property of either codec version (F10)."""
 
 
@@ -236,5 +231,4 @@ def _placed(
             mark_version(target, ready)
         return WrittenDirectory(partition, directory, not inserts, RecordedFiles(tuple(entries)))
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(place, sorted(directories)))
+    return in_threads(place, sorted(directories))

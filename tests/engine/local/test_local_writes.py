@@ -122,8 +122,9 @@ def test_P15_row_ids_count_over_the_partitions_of_a_statement(warehouse: Warehou
 
 def test_rows_beyond_a_million_go_into_several_files(monkeypatch: pytest.MonkeyPatch) -> None:
     from acid_platform.engine.local import write
+    from acid_platform.write import task_files
 
-    monkeypatch.setattr(write, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(task_files, "_ROWS_PER_FILE", 10)
     target = WriteTarget("db.t", *Files.of("/"), (), (), 1, 1, 0, "zlib", lambda: None)
     buckets = write.buckets_of(pa.table({"a": np.arange(25)}), target)
     assert np.bincount(buckets).tolist() == [9, 8, 8]
@@ -369,7 +370,7 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
                 time.sleep(0.01)
         stop(statement)
 
-    monkeypatch.setattr(running.Statement, "check", slow)
+    monkeypatch.setattr(running.RunningStatement, "check", slow)
     txn = warehouse.transaction()
 
     def abort() -> None:

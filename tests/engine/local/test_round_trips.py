@@ -18,7 +18,7 @@ from acid_platform import (
     Table,
     Warehouse,
 )
-from acid_platform.engine.recent import Recent
+from acid_platform.base.recent import Recent
 from acid_platform.handles import leases
 from acid_platform.handles.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
