@@ -217,18 +217,18 @@ def _filtered(candidate: Candidate, thresholds: Thresholds) -> Decision | None:
         return Decision(None, "C7", f"insert-only table and {INSERT_ONLY} is false")
     if candidate.needs_partition and not _old_abort(candidate, thresholds):
         return Decision(None, "C8", "partitioned table, but the candidate names no partition")
-    wanted = thresholds.failed_compactions
+    most_failures = thresholds.failed_compactions
     latest = [
         past for past in candidate.history if past.state is not CompactionState.DID_NOT_INITIATE
-    ][:wanted]
-    failed = len(latest) == wanted and all(p.state is CompactionState.FAILED for p in latest)
+    ][:most_failures]
+    failed = len(latest) == most_failures and all(p.state is CompactionState.FAILED for p in latest)
     # As in Hive, a retry is allowed only after the retry time; <= 0 never allows it.
     retry = thresholds.failed_retry_ms
     if failed and not 0 < retry < min(past.age_ms for past in latest):
         return Decision(
             None,
             "C9",
-            f"the last {wanted} compactions failed; request a compaction yourself, or"
+            f"the last {most_failures} compactions failed; request a compaction yourself, or"
             f" set {FAILED_COMPACTIONS}",
             did_not_initiate=True,
         )

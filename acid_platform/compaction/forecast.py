@@ -86,9 +86,9 @@ def forecast(plan: CompactionPlan, rows: Mapping[str, int]) -> Forecast:
     events = sum((share.amount for share in inputs if share.deletes), Amount())
     files = len(plan.inputs_by_bucket())
     if plan.kind is CompactionKind.MAJOR:
-        kept = max(0, data.rows - events.rows)
-        size = data.bytes * kept // data.rows if data.rows else data.bytes
-        return Forecast(inputs, (Share(str(plan.output_base), Amount(kept, size, files)),))
+        live = max(0, data.rows - events.rows)
+        size = data.bytes * live // data.rows if data.rows else data.bytes
+        return Forecast(inputs, (Share(str(plan.output_base), Amount(live, size, files)),))
     outputs = []
     if plan.output_delete_delta:
         outputs.append(

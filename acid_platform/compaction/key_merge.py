@@ -93,11 +93,11 @@ def event_batches(
     with reading(input_file.path):
         file = open_orc(files, input_file.path, input_file.length)
         names = list(file.schema.names)
-        wanted = names[:1] if input_file.first and keys_only else names
+        columns = names[:1] if input_file.first and keys_only else names
         if input_file.first is None:
-            wanted = acid_columns(file, input_file.path)[: 5 if keys_only else 6]
+            columns = acid_columns(file, input_file.path)[: 5 if keys_only else 6]
     operation = schema.DELETE_EVENT if decoding.delete_events else schema.INSERT_EVENT
-    decoded = _decoded(files, input_file, file, wanted, decoding.timestamps)
+    decoded = _decoded(files, input_file, file, columns, decoding.timestamps)
     start = 0
     while True:
         with reading(input_file.path):

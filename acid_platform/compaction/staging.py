@@ -45,14 +45,14 @@ def finish(
     """
     for name in plan.outputs:
         where = f"{staging}/{name}"
-        found = {
+        infos = {
             info.path: info
             for info in work.files.children(where)
             if not names.is_hidden(info.base_name)
         }
         for path, file in records.items():
             if path.startswith(f"{where}/") and (
-                path not in found or found[path].size != file.size
+                path not in infos or infos[path].size != file.size
             ):
                 raise CompactionFailed(
                     f"{path} is not here as its task wrote it; the inputs were kept: see that all"
@@ -63,13 +63,13 @@ def finish(
             tuple(
                 records.get(path)
                 or recorded_file(work.files, path, info.base_name, work.plain or ORC, deletes)
-                for path, info in found.items()
+                for path, info in infos.items()
             )
         )
-        if not found and isinstance(name, DeltaName):
+        if not infos and isinstance(name, DeltaName):
             work.files.delete_directory(where)
             continue
-        if not found:
+        if not infos:
             contents = write_empty_file(
                 work.files, where, work.columns, work.compression, work.plain
             )

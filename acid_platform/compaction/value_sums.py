@@ -132,7 +132,7 @@ def _sum_of_hashes(*words: np.ndarray) -> int:
 
 
 def _hashable(array: pa.Array) -> pa.Array:
-    """The same values in a type in which DuckDB accepts any of them."""
+    """The values in a type in which DuckDB accepts any of them."""
     if pa.types.is_string(array.type):
         return array.view(pa.binary())  # files may hold invalid UTF-8
     target = _without_maps(array.type)

@@ -59,10 +59,10 @@ class Result(ABC):
 
     @abstractmethod
     def renamed(self, names: Sequence[str]) -> Result:
-        """The same rows under other names, as many as there are columns."""
+        """These rows under other names, as many as there are columns."""
 
     def or_else(self, make: Callable[[str], Result]) -> Result:  # noqa: ARG002
-        """The same rows; if this engine finds that it can't compute one, `make` computes all.
+        """These rows; if this engine finds that it can't compute one, `make` computes all.
 
         `make` takes the reason.
         """
@@ -76,7 +76,7 @@ class Result(ABC):
         return self.to_arrow()
 
     def in_one_file(self) -> Result:
-        """The same rows, which a write puts into one file; for a few rows."""
+        """These rows, which a write puts into one file; for a few rows."""
         return self
 
     @abstractmethod

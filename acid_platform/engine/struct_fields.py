@@ -29,7 +29,7 @@ class Unfit(Exception):
         self.unknown_field = unknown_field
 
     def below(self, part: str, row: int | None) -> Unfit:
-        """The same fault as the type around it sees it: one step longer, at a row of its own."""
+        """The fault as the type around it sees it: one step longer, at a row of that type."""
         self.path = part + self.path
         self.row = row
         return self

@@ -78,9 +78,9 @@ def bucket_hashes(
 
 def refuse_unhashable(kind: HiveType) -> None:
     """Raises InvalidDefinition for a type that can't be a bucket column."""
-    known = (*_FLOATS, *_WHOLE, *_TEXT, "boolean", "date", "array", "map", "struct")
+    hashed = (*_FLOATS, *_WHOLE, *_TEXT, "boolean", "date", "array", "map", "struct")
     for part in kind.walk():
-        if part.kind not in known:
+        if part.kind not in hashed:
             raise InvalidDefinition(
                 f"{part} can't be part of a bucket column, because Hive hashes its own serialised"
                 " form of it; cluster by another column"

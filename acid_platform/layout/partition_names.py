@@ -94,18 +94,21 @@ def partition_values(
     than `as_written`. Raises NoSuchPartition.
     """
     names = [column.name for column in columns]
-    given: dict[str, Any] = {}
+    values_by_name: dict[str, Any] = {}
     if isinstance(partition, str):
         values = parse_partition(partition, names)
-        given = dict(zip(names, values or (), strict=False))
-        if partition in known and set(given) == set(names):
-            return given
+        values_by_name = dict(zip(names, values or (), strict=False))
+        if partition in known and set(values_by_name) == set(names):
+            return values_by_name
     else:
-        given = {str(key).lower(): value for key, value in partition.items()}
-    if names and set(given) == set(names):
-        return {column.name: as_written(given[column.name], column, table) for column in columns}
-    wanted = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
-    raise NoSuchPartition(f"{partition!r} is not a partition of {table}; use the form {wanted}")
+        values_by_name = {str(key).lower(): value for key, value in partition.items()}
+    if names and set(values_by_name) == set(names):
+        return {
+            column.name: as_written(values_by_name[column.name], column, table)
+            for column in columns
+        }
+    expected = "/".join(f"{name}=…" for name in names) or "none: it is not partitioned"
+    raise NoSuchPartition(f"{partition!r} is not a partition of {table}; use the form {expected}")
 
 
 def as_written(value: Any, column: Column, table: str) -> str | None:
@@ -141,9 +144,9 @@ def _whole(value: Any) -> str:
 
 def _decimal(value: Any, precision: int, scale: int) -> str:
     with localcontext(prec=2 * precision + 2):
-        given = Decimal(str(value).strip())
-        exact = given.quantize(Decimal(1).scaleb(-scale))
-        if exact != given or len(exact.as_tuple().digits) > precision:
+        number = Decimal(str(value).strip())
+        exact = number.quantize(Decimal(1).scaleb(-scale))
+        if exact != number or len(exact.as_tuple().digits) > precision:
             raise ValueError(value)
     return f"{exact if exact else abs(exact):f}"
 

@@ -113,7 +113,7 @@ def _keys(low: int, high: int, bucket: int, last: int, first_row: int, last_row:
 
 
 def _range(kind: str, low: Any, high: Any, nulls: int, values: int) -> ColumnRange:
-    known = RangeKind(kind)
-    if known is RangeKind.DECIMAL:
+    range_kind = RangeKind(kind)
+    if range_kind is RangeKind.DECIMAL:
         low, high = (None if bound is None else Decimal(bound) for bound in (low, high))
-    return ColumnRange(known, low, high, nulls, bool(values))
+    return ColumnRange(range_kind, low, high, nulls, bool(values))

@@ -167,16 +167,16 @@ def _end_of_comment(text: str, start: int) -> int:
 
 def _allowed(piece: re.Match[str]) -> str:
     """The piece as it is, or a name of other letters in the quotes that Spark wants for it."""
-    found = _whole(piece[0])
-    if piece["word"] and not found.isascii():
-        return quoted(found)
+    token = _whole(piece[0])
+    if piece["word"] and not token.isascii():
+        return quoted(token)
     if piece["other"] in ("'", '"', "`"):
         raise InvalidExpression(f"a quote is not closed: {piece.string[piece.start() :]!r}")
-    if piece["other"] and found in _WITHOUT_MEANING:
+    if piece["other"] and token in _WITHOUT_MEANING:
         if piece.string.startswith("${", piece.start()):
             raise InvalidExpression(
                 f"{piece.string[piece.start() :]!r} begins with a variable, and no variable is"
                 " replaced in SQL; write its value"
             )
-        raise InvalidExpression(f"{found!r} has no meaning in SQL outside of quotes")
-    return found
+        raise InvalidExpression(f"{token!r} has no meaning in SQL outside of quotes")
+    return token

@@ -154,7 +154,7 @@ class _Rule:
 
     month: int
     day: int
-    """Of the month; negative: from its end."""
+    """The day of the month; negative: from its end."""
     weekday: int
     """1: Monday; the first one not before the day, or not after a negative day. 0: any."""
     time: int

@@ -48,18 +48,18 @@ def key_ranges(footer: bytes) -> KeyRanges | None:
         columns = unpacked(types[0], SUBTYPES) if types else []
         if len(columns) != len(schema.ACID_COLUMNS) or not rows:
             return None
-        known = [_range(statistics[column], _LONG, rows) for column in columns[:5]]
+        of_keys = [_range(statistics[column], _LONG, rows) for column in columns[:5]]
     except (IndexError, ValueError):
         return None
     bounds = [
         (each.low, each.high)
-        for each in known
+        for each in of_keys
         if each is not None
         and not each.nulls
         and isinstance(each.low, int)
         and isinstance(each.high, int)
     ]
-    if len(bounds) < len(known) or bounds[0] != (schema.INSERT_EVENT, schema.INSERT_EVENT):
+    if len(bounds) < len(of_keys) or bounds[0] != (schema.INSERT_EVENT, schema.INSERT_EVENT):
         return None
     if min(low for low, _ in bounds) < 0:  # scans take a negative number for a missing key
         return None
@@ -94,9 +94,9 @@ def _ranges(footer: bytes, acid: bool) -> Iterator[tuple[str, ColumnRange]]:
     columns = unpacked(types[root], SUBTYPES)
     for name, column in [*zip(names, columns, strict=True)][:MOST_COLUMNS]:
         kind = next((field.value for field in fields(types[column]) if field.number == KIND), 0)
-        known = _range(statistics[column], kind, rows)
-        if known is not None:
-            yield name.lower(), known
+        column_range = _range(statistics[column], kind, rows)
+        if column_range is not None:
+            yield name.lower(), column_range
 
 
 def _count(statistics: bytes) -> int | None:

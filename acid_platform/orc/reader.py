@@ -182,9 +182,9 @@ def read_stripe(
     """
     alone, zone = None, ""
     if _with_wall_clocks(file.schema, names):
-        found = stripe_in_utc(files, path, length, file, index)
-        if found is not None:
-            alone, zone = found
+        in_utc = stripe_in_utc(files, path, length, file, index)
+        if in_utc is not None:
+            alone, zone = in_utc
             file, index = orc.ORCFile(pa.BufferReader(alone)), 0
     try:
         batch = file.read_stripe(index, columns=list(names))

@@ -246,9 +246,9 @@ class OrcWriter:
         for at in range(0, len(content), _BLOCK):
             block = content[at : at + _BLOCK]
             small = self._compress(block)
-            kept = len(small) >= len(block)  # the lowest bit says: stored uncompressed
-            body = block if kept else small
-            parts += [(len(body) << 1 | kept).to_bytes(3, "little"), body]
+            stored = len(small) >= len(block)  # the lowest bit says: stored uncompressed
+            body = block if stored else small
+            parts += [(len(body) << 1 | stored).to_bytes(3, "little"), body]
             starts.append(starts[-1] + 3 + len(body))
         return _Blocks(b"".join(parts), tuple(starts))
 

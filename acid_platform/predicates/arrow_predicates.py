@@ -114,9 +114,9 @@ class _Builder:
 
     def _is(self, node: exp.Is) -> Evaluate:
         if isinstance(node.expression, exp.Boolean):
-            wanted = bool(node.expression.this)
+            expected = bool(node.expression.this)
             inner = self.condition(node.this)
-            constant = scalar_of(wanted, pa.bool_())
+            constant = scalar_of(expected, pa.bool_())
             return lambda values: pc.fill_null(pc.equal(inner(values), constant), _FALSE)
         if not isinstance(node.expression, exp.Null):
             raise self._unsupported(node)
@@ -245,8 +245,8 @@ class _Builder:
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
         """Refuses flags such as SAFE, which the parser sets on a node and this
         translation ignores."""
-        known = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
-        if any(part and name not in known for name, part in node.args.items()):
+        parts = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
+        if any(part and name not in parts for name, part in node.args.items()):
             raise self._unsupported(node)
 
     def _unsupported(self, node: exp.Expr) -> UnsupportedStatement:

@@ -90,11 +90,11 @@ def is_word(column: exp.Column) -> bool:
 
 def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownColumn:
     """The error for a name that is not a column; it suggests a similar one."""
-    known = [column.name for column in columns]
-    near = difflib.get_close_matches(name.lower(), known, n=1)
+    names = [column.name for column in columns]
+    near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return UnknownColumn(
-        f"{table} has no column {name!r}; its columns are {', '.join(known)}{hint}"
+        f"{table} has no column {name!r}; its columns are {', '.join(names)}{hint}"
     )
 
 

@@ -144,9 +144,9 @@ def _following(events: _Events, own: np.ndarray) -> np.ndarray:
         low, high = np.searchsorted(buckets, [bucket, bucket + 1])
         mine = updated[events.new_buckets[updated] == bucket]
         at = low + np.searchsorted(rows[low:high], events.new_rows[mine])
-        found = at < high
-        found[found] = rows[at[found]] == events.new_rows[mine][found]
-        following[mine[found]] = order[at[found]]
+        present = at < high
+        present[present] = rows[at[present]] == events.new_rows[mine][present]
+        following[mine[present]] = order[at[present]]
     return following
 
 
@@ -284,9 +284,9 @@ class MarkedKeys:
 
 def places(keys: DeleteKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
     """The place of each row key (n,) among sorted keys; -1 if it is not there."""
-    found = np.full(len(r), -1)
+    found_at = np.full(len(r), -1)
     if not len(keys) or not len(r):
-        return found
+        return found_at
     order = np.lexsort((b, w))
     ws, bs = w[order], b[order]
     starts = np.flatnonzero(
@@ -302,5 +302,5 @@ def places(keys: DeleteKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.
         at = low + np.searchsorted(keys.row_ids[low:high], r[mine])
         inside = at < high
         inside[inside] = keys.row_ids[at[inside]] == r[mine][inside]
-        found[mine[inside]] = at[inside]
-    return found
+        found_at[mine[inside]] = at[inside]
+    return found_at

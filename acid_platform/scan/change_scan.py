@@ -61,11 +61,11 @@ class ChangeScan:
         return sum(part.source.size for entity in self.entities for part in entity.parts)
 
     def wanting(self, columns: Sequence[str] | None) -> ChangeScan:
-        """The same with these columns, in their order; None: all. Raises UnknownColumn."""
+        """The changes with these columns, in their order; None: all. Raises UnknownColumn."""
         names = [column.name for column in self.columns]
-        wanted = tuple(names if columns is None else (name.lower() for name in columns))
-        require_columns(wanted, self.columns, self.table)
-        return replace(self, reader=replace(self.reader, wanted=wanted))
+        column_names = tuple(names if columns is None else (name.lower() for name in columns))
+        require_columns(column_names, self.columns, self.table)
+        return replace(self, reader=replace(self.reader, wanted=column_names))
 
     @property
     def schema(self) -> pa.Schema:

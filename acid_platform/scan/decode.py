@@ -144,8 +144,8 @@ class FileRead:
                 for column in columns
                 if column.name in stored_names
             }
-            found = self._decode(file, index, [*keys, *there.values()])
-            return found, {name: found[inside] for name, inside in there.items()}
+            arrays = self._decode(file, index, [*keys, *there.values()])
+            return arrays, {name: arrays[inside] for name, inside in there.items()}
 
         early, late = self._phases()
         found, stored = fields(early, *(roots[i] for i in tested))
@@ -176,9 +176,9 @@ class FileRead:
                 for column in columns
                 if column.name in stored_names
             }
-            found = self._decode(file, index, list(there.values()) or names[:1])
-            rows = len(next(iter(found.values())))
-            return rows, {name: found[inside] for name, inside in there.items()}
+            arrays = self._decode(file, index, list(there.values()) or names[:1])
+            rows = len(next(iter(arrays.values())))
+            return rows, {name: arrays[inside] for name, inside in there.items()}
 
         early, late = self._phases()
         rows, stored = fields(early)
@@ -212,10 +212,10 @@ class FileRead:
                 )
                 for share in others
             ]
-            found = self._decoded(file, index, first)
+            arrays = self._decoded(file, index, first)
             for part in parts:
-                found |= part.result()
-        return found
+                arrays |= part.result()
+        return arrays
 
     def _decoded(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         batch = read_stripe(

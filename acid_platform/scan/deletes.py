@@ -112,10 +112,10 @@ def load_keys(
     """
     if not sources:
         return NO_DELETES
-    wanted = None if buckets is None else np.array(sorted(buckets), np.int64)
+    properties = None if buckets is None else np.array(sorted(buckets), np.int64)
 
     def events(source: SourceFile) -> tuple[np.ndarray, ...]:
-        return _events(files, source, write_ids, own, wanted)
+        return _events(files, source, write_ids, own, properties)
 
     if files.local and sum(source.size for source in sources) <= _SMALL_BYTES:
         parts = list(map(events, sources))  # to start threads would take longer

@@ -70,10 +70,10 @@ def require_recorded(files: Files, sources: Iterable[SourceFile], what: str) -> 
     `what` names the table in the error. Raises CorruptFile for the first file that does not,
     StoreRefused, StoreUnavailable.
     """
-    wanted = [*sources]
+    every = [*sources]
     with asking(what):
-        infos = _infos(files, [source.path for source in wanted])
-    for source, info in zip(wanted, infos, strict=True):
+        infos = _infos(files, [source.path for source in every])
+    for source, info in zip(every, infos, strict=True):
         if info.type != fs.FileType.File:
             raise CorruptFile(
                 f"{what}: {source.path} is gone, though {_committed(source)} it; restore it from a"

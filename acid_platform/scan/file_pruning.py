@@ -77,11 +77,11 @@ class _Ranges:
 
     def comparable(self, node: exp.Expr) -> ColumnRange | None:
         """The range of a column whose declared type compares like the range's type."""
-        known = self.any(node)
-        if known is None or not known.values:
-            return known
+        column_range = self.any(node)
+        if column_range is None or not column_range.values:
+            return column_range
         kind = self._kinds[node.name.lower()]
-        return known if kind in _KINDS.get(known.kind, ()) else None
+        return column_range if kind in _KINDS.get(column_range.kind, ()) else None
 
 
 def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
@@ -100,13 +100,13 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
                 exp.LTE, node.this, node.args["high"], ranges
             )
         case exp.Is() if isinstance(node.expression, exp.Null):
-            known = ranges.any(node.this)
-            return known is None or known.nulls > 0
+            column_range = ranges.any(node.this)
+            return column_range is None or column_range.nulls > 0
         case exp.Not() if isinstance(node.this, exp.Is) and isinstance(
             node.this.expression, exp.Null
         ):
-            known = ranges.any(node.this.this)
-            return known is None or known.values
+            column_range = ranges.any(node.this.this)
+            return column_range is None or column_range.values
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             if isinstance(node.left, exp.Column):
                 return _compared(type(node), node.left, node.right, ranges)
@@ -115,15 +115,18 @@ def _may_hold(node: exp.Expr, ranges: _Ranges) -> bool:
 
 
 def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges: _Ranges) -> bool:
-    known = ranges.comparable(column)
-    if known is None:
+    column_range = ranges.comparable(column)
+    if column_range is None:
         return True
-    if not known.values:  # no comparison with NULL is true
+    if not column_range.values:  # no comparison with NULL is true
         return False
-    value = _literal(literal, known.kind)
+    value = _literal(literal, column_range.kind)
     if value is None:
         return True
-    low, high = _trusted(known.low, known.kind), _trusted(known.high, known.kind)
+    low, high = (
+        _trusted(column_range.low, column_range.kind),
+        _trusted(column_range.high, column_range.kind),
+    )
     above_low = low is None or _at_most(low, value)
     below_high = high is None or _at_most(value, high)
     if kind is exp.EQ:

@@ -82,14 +82,14 @@ def arrow_scan(
     """
     all_columns = (*table.columns, *table.partition_columns)
     names = [column.name for column in all_columns]
-    wanted = tuple(names if columns is None else (name.lower() for name in columns))
-    require_columns(wanted, all_columns, table.name)
+    column_names = tuple(names if columns is None else (name.lower() for name in columns))
+    require_columns(column_names, all_columns, table.name)
     predicate = None
     if where is not None:  # the parser of predicates takes long to import
         from acid_platform.predicates.arrow_predicates import arrow_predicate
 
         predicate = arrow_predicate(where, all_columns, table.name)
-    return ArrowScan(open_scan(table, write_ids, txns, where), wanted, predicate, row_id)
+    return ArrowScan(open_scan(table, write_ids, txns, where), column_names, predicate, row_id)
 
 
 def require_files(scan: Scan, what: str) -> None:

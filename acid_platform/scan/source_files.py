@@ -122,15 +122,15 @@ def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tu
     """
     if directory.insert_only:
         return ()
-    wanted = [*directory.originals]
+    needed = [*directory.originals]
     for source in _inserts(directory):
         if _undecided(source):
             first, *others = source.files
-            wanted.append(first)
+            needed.append(first)
             footer = _footer(first, known)
             if footer is not None and not footer.acid:
-                wanted += others
-    return tuple(entry.path for entry in wanted if _footer(entry, known) is None)
+                needed += others
+    return tuple(entry.path for entry in needed if _footer(entry, known) is None)
 
 
 def _footer(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer | None:

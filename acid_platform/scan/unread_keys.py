@@ -69,9 +69,9 @@ def keys_up_to(
     """
     load = partial(kept_keys, files, sources, write_ids)
     counts = [source.rows for source in sources]
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts) or any(source.length is not None for source in sources):
+    counted = [count for count in counts if count is not None]
+    if len(counted) < len(counts) or any(source.length is not None for source in sources):
         return load()
-    if sum(known) <= most:
+    if sum(counted) <= most:
         return load()
-    return UnreadKeys(sum(known), max(source.high for source in sources), load)
+    return UnreadKeys(sum(counted), max(source.high for source in sources), load)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 _DECIMAL_DIGITS = 28
-"""Of Python's default context, in which a value is scaled without rounding."""
+"""The digits of Python's default context, in which a value is scaled without rounding."""
 _FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
 
 

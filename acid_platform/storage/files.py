@@ -125,8 +125,8 @@ class Files:
         roots = [path] if only is None else [f"{path}/{name}" for name in only]
         selectors = (fs.FileSelector(root, allow_not_found=True, recursive=True) for root in roots)
         with asking(path):
-            found = [*chain.from_iterable(map(self.system.get_file_info, selectors))]
-        for info in found:
+            infos = [*chain.from_iterable(map(self.system.get_file_info, selectors))]
+        for info in infos:
             relative = info.path[prefix:]
             parts = relative.split("/")
             if len(parts) == 2 and parts[1] == names.METADATA_FILE:

@@ -142,9 +142,9 @@ def remove_at_once(files: Files, location: str, directory: str, txn_id: int) -> 
     left = _removed(files, hidden, (directory,), Ours())
     if not left:
         return ()
-    kept = f"{location}/.left_{directory}_{uuid.uuid4().hex[:8]}"
-    files.system.move(hidden, kept)
-    return tuple(f"{kept}{name.removeprefix(directory)}" for name in left)
+    aside = f"{location}/.left_{directory}_{uuid.uuid4().hex[:8]}"
+    files.system.move(hidden, aside)
+    return tuple(f"{aside}{name.removeprefix(directory)}" for name in left)
 
 
 def remove_if_empty(files: Files, location: str, path: str) -> None:
@@ -229,10 +229,10 @@ def _clear(opened: int, parts: tuple[str, ...], ours: Ours) -> list[str]:
 
 def _look_local(where: str, ours: Ours | None, parts: tuple[str, ...] = ()) -> Iterator[str]:
     try:
-        found = sorted(os.scandir(where), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(where), key=lambda entry: entry.name)
     except FileNotFoundError:
         return
-    for entry in found:
+    for entry in entries:
         inside = (*parts, entry.name)
         if ours and entry.is_dir(follow_symlinks=False) and ours.directory(inside):
             yield from _look_local(entry.path, ours, inside)
@@ -247,9 +247,9 @@ def _listed(files: Files, where: str) -> list[tuple[tuple[str, ...], bool]]:
     """Everything below a path, relative to it, and whether it is a file."""
     selector = fs.FileSelector(where, allow_not_found=True, recursive=True)
     with asking(where):
-        found = files.system.get_file_info(selector)
+        infos = files.system.get_file_info(selector)
     prefix = len(where) + 1
-    return [(tuple(info.path[prefix:].split("/")), info.is_file) for info in found]
+    return [(tuple(info.path[prefix:].split("/")), info.is_file) for info in infos]
 
 
 def _remove_remote(files: Files, where: str, parts: tuple[str, ...], ours: Ours) -> list[str]:

@@ -79,8 +79,9 @@ class Declaration:
 
 
 NEW_CODEC = "ZSTD"
-"""Of new tables, unless their layout is Hive 3's: it is written as fast as ZLIB, and read in half
-of the time. Tables that state no codec, as those of Hive, Trino and older versions, have ZLIB."""
+"""The codec of new tables, unless their layout is Hive 3's: it is written as fast as ZLIB, and
+read in half of the time. Tables that state none, as those of Hive, Trino and older versions, have
+ZLIB."""
 
 
 def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:

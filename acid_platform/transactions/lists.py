@@ -33,14 +33,14 @@ def _ids(text: str, whole: str) -> tuple[int, ...]:
         raise MalformedList(f"{whole!r} has an id that is not a number: {text!r}") from error
 
 
-def _within(ids: tuple[int, ...], low: int, high: int) -> int:
+def _count_between(ids: tuple[int, ...], low: int, high: int) -> int:
     """The number of the sorted ids in low..high."""
     return bisect_left(ids, high + 1) - bisect_left(ids, low)
 
 
-def _contains(ids: tuple[int, ...], wanted: int) -> bool:
-    at = bisect_left(ids, wanted)
-    return at < len(ids) and ids[at] == wanted
+def _contains(ids: tuple[int, ...], id_: int) -> bool:
+    at = bisect_left(ids, id_)
+    return at < len(ids) and ids[at] == id_
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _IdList:
         if low > self.high_watermark:
             return RangeResponse.NONE
         top = min(high, self.high_watermark)
-        invalid = _within(self.open, low, top) + _within(self.aborted, low, top)
+        invalid = _count_between(self.open, low, top) + _count_between(self.aborted, low, top)
         invalid += high - top
         if invalid == 0:
             return RangeResponse.ALL
@@ -76,7 +76,7 @@ class _IdList:
 
     def range_aborted(self, low: int, high: int) -> RangeResponse:
         """How many of low..high are aborted (S6, S14)."""
-        count = _within(self.aborted, low, high)
+        count = _count_between(self.aborted, low, high)
         if count == 0:
             return RangeResponse.NONE
         return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME

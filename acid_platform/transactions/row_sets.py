@@ -41,7 +41,7 @@ class RowSet:
         return cls(text)
 
     def checked(self) -> RowSet:
-        """The same set. Raises MalformedRows if its runs do not ascend, or overlap."""
+        """Returns the set itself. Raises MalformedRows if its runs do not ascend, or overlap."""
         for body in _groups(self.text).values():
             firsts, lengths = _runs(body)
             if lengths and len(lengths) != len(firsts):

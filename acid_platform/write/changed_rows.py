@@ -70,10 +70,14 @@ class ChangedRows:
         if groups > runs:
             return None
         gaps = np.where(news, np.iinfo(np.int64).max, self.firsts - np.roll(self.lasts, 1))
-        kept = np.sort(np.argpartition(-gaps, runs - 1)[:runs])
-        lasts = self.lasts[np.append(kept[1:], len(self)) - 1]
+        widest_gaps = np.sort(np.argpartition(-gaps, runs - 1)[:runs])
+        lasts = self.lasts[np.append(widest_gaps[1:], len(self)) - 1]
         return ChangedRows(
-            self.buckets[kept], self.write_ids[kept], self.firsts[kept], lasts, False
+            self.buckets[widest_gaps],
+            self.write_ids[widest_gaps],
+            self.firsts[widest_gaps],
+            lasts,
+            False,
         )
 
     def row_set(self, limit: int) -> RowSet | None:
@@ -116,13 +120,13 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
 
     Raises CorruptFile.
     """
-    found = NO_ROWS
+    rows = NO_ROWS
     for entry in contents.files:
         for part in _read(files, f"{directory}/{entry.path}"):
-            found = ChangedRows.union([found, part])
-            if len(found) > _MOST_RUNS:
-                found = found.shortened(_MOST_RUNS // 2) or found
-    return found
+            rows = ChangedRows.union([rows, part])
+            if len(rows) > _MOST_RUNS:
+                rows = rows.shortened(_MOST_RUNS // 2) or rows
+    return rows
 
 
 def _read(files: Files, path: str) -> Iterator[ChangedRows]:

@@ -152,7 +152,7 @@ class TaskFiles:
         self._next_id = 0
         self._count = 0
         self._last_key: tuple[int, ...] | None = None
-        """Of the partition, if several rows may have one key."""
+        """The keys of the partition so far, if several rows may have one key."""
 
     def write(self, batch: pa.RecordBatch) -> Iterator[StagedFile]:
         """Writes the rows; yields the files of partitions that are complete.
@@ -228,8 +228,10 @@ class TaskFiles:
             bits = values_of(rest.pop(3))
             gone, fresh = (_where(bits & bit != 0) for bit in (DELETES, INSERTS))
             updated = bits[bits & DELETES != 0] & INSERTS != 0
-            found = np.bincount(bits, minlength=4).tolist()
-            self.received += Received(found[INSERTS], found[DELETES], found[DELETES | INSERTS])
+            per_kind = np.bincount(bits, minlength=4).tolist()
+            self.received += Received(
+                per_kind[INSERTS], per_kind[DELETES], per_kind[DELETES | INSERTS]
+            )
         else:
             self.received += Received(**{_COUNTED[kind]: end - start})
         if kind is not RowKind.INSERT:

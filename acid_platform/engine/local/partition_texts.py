@@ -34,7 +34,7 @@ class RowPartitions:
 
     @classmethod
     def ranked(cls, names: Sequence[str], index: np.ndarray) -> RowPartitions:
-        """The same partitions, with their names in order."""
+        """The partitions with their names in order."""
         order = sorted(range(len(names)), key=lambda i: _texts_in(names[i]))
         rank = np.empty(len(names), np.int64)
         rank[order] = np.arange(len(names))

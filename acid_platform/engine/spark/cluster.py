@@ -74,7 +74,7 @@ def check_executors(session: SparkSession) -> None:
     """
 
     def hash_of_files(package: str) -> str:
-        """Of the paths and contents of the Python files."""
+        """A hash of the paths and contents of the Python files."""
         found = hashlib.sha256()
         for directory, below, names in os.walk(package):
             below.sort()

@@ -133,7 +133,7 @@ class DeleteBitmap:
         return F.expr(f"CAST(CASE {' '.join(cases)} ELSE -1 END AS int)")
 
     def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
-        """The same by a table with an entry for every (entity, write id, property)."""
+        """SQL that tests rows by a table with an entry for every (entity, write id, property)."""
         high = self.low_write_id + self.write_id_span - 1
         properties = ", ".join(map(str, self.properties))
         place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"

@@ -281,7 +281,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def analysed(frame: DataFrame) -> DataFrame:
-    """The same frame, after its analysis errors were raised, as a classic session does by itself.
+    """Returns the frame after its analysis errors were raised, as a classic session does by itself.
 
     Spark Connect analyses a frame only when it runs.
     """

@@ -35,7 +35,7 @@ PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
 """Flags of a file, as in `AcidFile.java`."""
 
 TIME_ZONE = "UTC"
-"""Of timestamps in partition values; every session has it (P17)."""
+"""The time zone of timestamps in partition values, which every session has (P17)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.scan.scans import Scan
 
 _KEY_BYTES = 24
-"""Of a deleted key, in a join; a bitmap takes less."""
+"""Memory of a deleted key in a join; a bitmap needs less."""
 
 
 def prepared(

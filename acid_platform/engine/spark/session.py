@@ -168,7 +168,7 @@ _REQUIRED = {
 
 
 def check_session(session: SparkSession) -> SparkSession:
-    """The same session, after a check that its results will be correct.
+    """Returns the session after a check that its results will be correct.
 
     Raises SparkMisconfigured.
     """

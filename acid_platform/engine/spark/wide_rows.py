@@ -34,7 +34,7 @@ _wide: set[str] = set()
 """Locations of tables to which a row with more than WIDEST bytes of text was written."""
 _guard = threading.Lock()
 _unlimited: WeakKeyDictionary[SparkSession, tuple[int, str]] = WeakKeyDictionary()
-"""Of each session: how many statements run without a limit, and the limit before them."""
+"""For each session, how many statements run without a limit, and the limit before them."""
 
 
 def in_large_batches(

@@ -49,7 +49,7 @@ class StatementRows:
     frame: DataFrame
     kind: RowKind
     names: Sequence[str]
-    """Of the columns that are written, as in TaskTarget."""
+    """The names of the columns that are written, as in TaskTarget."""
     sort: Sequence[str] = ()
     """The columns by which the rows of a partition have yet to be sorted."""
     more: bool = False
