@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from acid_platform.base.errors import *  # noqa: F403
-    from acid_platform.handles.snapshots import Snapshot
+    from acid_platform.handles.held_snapshot import Snapshot
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 __all__ = ["Snapshot", "Table", "Transaction", "ValidTxnList", "ValidWriteIdList", "Warehouse"]
 
 _MODULES = {
-    "Snapshot": "handles.snapshots",
+    "Snapshot": "handles.held_snapshot",
     "Table": "handles.table",
     "Transaction": "handles.transaction",
     "ValidTxnList": "transactions",

@@ -16,7 +16,7 @@ from acid_platform.metastore import show_columns
 from acid_platform.metastore.pasts import past_named as as_of
 
 if TYPE_CHECKING:
-    from acid_platform.handles.comparison import ChangeCounts, RowDifference
+    from acid_platform.handles.snapshot_comparison import ChangeCounts, RowDifference
 
 _AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
 
@@ -122,7 +122,9 @@ def changes(
             rows = cursor_rows(warehouse.metastore.cursors(handle.name))
             session.show(rows, show_columns.CURSORS, empty=f"nobody consumes {handle.name}")
             return
-        from acid_platform.handles.comparison import change_counts  # Arrow takes long to import
+        from acid_platform.handles.snapshot_comparison import (
+            change_counts,  # Arrow takes long to import
+        )
 
         with session.working(f"reading the changes of {table}"):
             first, last = (None if text == "now" else as_of(text) for text in (since, until))

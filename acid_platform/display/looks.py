@@ -9,7 +9,7 @@ from acid_platform.display.timeline import Timeline
 from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:
-    from acid_platform.handles.snapshots import TableSnapshot
+    from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.warehouse import Warehouse
 
 SHOWN = {

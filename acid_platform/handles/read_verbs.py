@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from acid_platform.handles.comparison import RowDifference
-    from acid_platform.handles.snapshots import TableSnapshot
+    from acid_platform.handles.held_snapshot import TableSnapshot
+    from acid_platform.handles.snapshot_comparison import RowDifference
 
 
 class Reads(ABC):
@@ -144,7 +144,7 @@ class Reads(ABC):
 
     def snapshot(self) -> TableSnapshot:
         """The files that are read now; they are protected as those of a frame."""
-        from acid_platform.handles.snapshots import TableSnapshot
+        from acid_platform.handles.held_snapshot import TableSnapshot
 
         with self._lasting_view() as view:
             request = view.request(self.name)
@@ -219,7 +219,7 @@ class Reads(ABC):
 
         `limit`: how many of them to show; the counts are of all. Raises as `read`.
         """
-        from acid_platform.handles.comparison import row_difference
+        from acid_platform.handles.snapshot_comparison import row_difference
 
         pasts = [_named(before), _named(after)]
         with self._brief_view() as view:

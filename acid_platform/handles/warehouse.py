@@ -21,8 +21,8 @@ from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.handles.grouped_inserts import GroupedInserts
+from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.leases import Leases
-from acid_platform.handles.snapshots import Snapshot
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.types import parse_columns

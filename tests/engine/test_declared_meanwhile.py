@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform import Table, Warehouse
-    from acid_platform.handles.snapshots import SnapshotTable
+    from acid_platform.handles.held_snapshot import SnapshotTable
     from acid_platform.handles.transaction import TransactionTable
 
 

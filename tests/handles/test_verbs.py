@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acid_platform import InvalidDefinition, SnapshotExpired, Table, Warehouse
+from acid_platform.handles.held_snapshot import SnapshotTable
 from acid_platform.handles.read_verbs import Reads
-from acid_platform.handles.snapshots import SnapshotTable
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.handles.write_verbs import Writes
 from tests.conftest import temporary_warehouse
