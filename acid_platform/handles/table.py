@@ -82,6 +82,8 @@ class Table(Reads, Writes):
         *,
         engine: str | None = None,
     ) -> int:
+        """As Writes.insert; small inserts may share a transaction (P44)."""
+
         def alone(txn: Transaction) -> int:
             self._insert_record = txn.view.table(self._name)
             return txn.run(InsertRows(self._name, rows, fixed or {}))

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from acid_platform.base.errors import InvalidDefinition
 
@@ -243,6 +244,7 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name.strip()
 
 
+@lru_cache(maxsize=4096)
 def parse_type(text: str) -> HiveType:
     """`'array<decimal(7,2)>'` → HiveType. Raises InvalidDefinition."""
     parser = _Parser(text)
