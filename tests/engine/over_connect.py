@@ -16,13 +16,13 @@ import dagster as dg
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+import definitions
 from acid_platform import (
     SnapshotExpired,
     TxnAborted,
     UnknownColumn,
     Warehouse,
     WrongType,
-    definitions,
 )
 from acid_platform.orchestration import Expectation, TableDeclaration, acid_asset
 from acid_platform.services import cleaner

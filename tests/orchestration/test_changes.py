@@ -13,12 +13,12 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+import definitions
 from acid_platform import (
     InvalidDefinition,
     NoSuchPast,
     NotEnoughHistory,
     WriteConflict,
-    definitions,
 )
 from acid_platform.orchestration import (
     AcidOut,
