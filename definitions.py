@@ -12,14 +12,14 @@ import dagster as dg
 # Dagster copies each sensor with an empty list of owners, and warns that owners are beta.
 warnings.filterwarnings("ignore", message="Parameter `owners`", category=dg.BetaWarning)
 
-from acid_platform.orchestration.cleaning import cleaning_job  # noqa: E402
-from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job  # noqa: E402
+from acid_platform.orchestration.cleaning_job import cleaning_job  # noqa: E402
+from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job  # noqa: E402
 from acid_platform.orchestration.ended_runs import (  # noqa: E402
     abort_canceled_runs,
     abort_failed_runs,
     fail_lost_runs,
 )
-from acid_platform.orchestration.erasing import erase  # noqa: E402
+from acid_platform.orchestration.erasure_job import erase  # noqa: E402
 from acid_platform.orchestration.sensors import (  # noqa: E402
     cleaner_sensor,
     erasure_sensor,

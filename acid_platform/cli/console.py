@@ -66,7 +66,7 @@ class Group(click.Group):
             raise click.UsageError(hint, ctx) from error
 
 
-class Session:
+class CommandSession:
     """The warehouse and the output format that a command's options chose."""
 
     def __init__(self, warehouse: str | None, as_json: bool) -> None:
@@ -154,7 +154,7 @@ class Session:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options --warehouse and --json, and passes them as a Session."""
+    """Adds the options --warehouse and --json, and passes them as a CommandSession."""
 
     @click.option(
         "--warehouse",
@@ -165,14 +165,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
     def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:
-        function(Session(warehouse, as_json), **rest)
+        function(CommandSession(warehouse, as_json), **rest)
 
     return run
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The warehouse's table names for the shell; none if its metastore does not run."""
-    session = Session(ctx.params.get("warehouse"), False)
+    session = CommandSession(ctx.params.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
             return sorted(

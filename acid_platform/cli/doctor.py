@@ -40,7 +40,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DoctorReport:
     """`thresholds`: the Initiator's current decision about each entity, with its reason."""
 
     checks: tuple[CheckResult, ...]
@@ -62,7 +62,7 @@ class Report:
         }
 
 
-def examine(place: Location) -> Report:
+def examine(place: Location) -> DoctorReport:
     """Checks Java, Python, the warehouse, its metastore and what waits there. Changes nothing.
 
     An existing metastore that does not run is started, as by any client.
@@ -74,13 +74,13 @@ def examine(place: Location) -> Report:
     ]
     if not place.made:
         text = f"none in {place.metastore} yet; the first Warehouse.open makes it"
-        return Report((*checks, CheckResult("metastore", True, text)))
+        return DoctorReport((*checks, CheckResult("metastore", True, text)))
     try:
         metastore = join(place)
     except AcidError as error:
-        return Report((*checks, CheckResult("metastore", False, str(error))))
+        return DoctorReport((*checks, CheckResult("metastore", False, str(error))))
     with metastore:
-        return Report(
+        return DoctorReport(
             (*checks, _metastore(metastore), *_gateways(place, metastore)),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),
@@ -141,7 +141,7 @@ def _metastore(metastore: Metastore) -> CheckResult:
 
 def _gateways(place: Location, metastore: Metastore) -> Iterator[CheckResult]:
     """The gateways that run: how many connections and calls they have, and who may come in."""
-    from acid_platform.cli.gateway import gateways
+    from acid_platform.cli.gateway_command import gateways
 
     return (CheckResult("gateway", ok, text) for ok, text in gateways(place, metastore))
 
@@ -162,7 +162,7 @@ def settings_rows(metastore: Metastore) -> Iterator[Row]:
 
 def _thresholds(metastore: Metastore) -> Iterator[Row]:
     from acid_platform.services import initiator
-    from acid_platform.services.explain import decision_row
+    from acid_platform.services.explain_services import decision_row
 
     return map(decision_row, initiator.explain(metastore, wall_ms()))
 

@@ -14,20 +14,20 @@ import click
 
 from acid_platform import __version__
 from acid_platform.base.errors import AcidError
-from acid_platform.cli.console import Failed, Group, Session, command, complete_tables, echo
-from acid_platform.cli.files import ROWS, cat, fsck, ls, orcdump
-from acid_platform.cli.gateway import gateway
-from acid_platform.cli.hive import adopt, register
-from acid_platform.cli.past import changes, diff, rollback, streams, tag
-from acid_platform.cli.recovery import metastore
+from acid_platform.cli.console import CommandSession, Failed, Group, command, complete_tables, echo
+from acid_platform.cli.file_commands import ROWS, cat, fsck, ls, orcdump
+from acid_platform.cli.gateway_command import gateway
+from acid_platform.cli.history_commands import changes, diff, rollback, streams, tag
+from acid_platform.cli.hive_commands import adopt, register
+from acid_platform.cli.recovery_commands import metastore
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
 
 if TYPE_CHECKING:
-    from acid_platform.cli.doctor import Report
+    from acid_platform.cli.doctor import DoctorReport
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.services.explain import Section
+    from acid_platform.services.explain_services import Section
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,7 +61,7 @@ for _one in (
 @click.argument("what", type=click.Choice([*SHOWN]))
 @click.argument("table", required=False)
 @command
-def show(session: Session, what: str, table: str | None) -> None:
+def show(session: CommandSession, what: str, table: str | None) -> None:
     """List transactions, locks, compactions, erasures, tables, what histories cost, or the history
     of a TABLE."""
     if (what == "history") != (table is not None):
@@ -106,7 +106,7 @@ def _table_row(metastore: Metastore, record: TableRecord) -> dict[str, Any]:
 @main.command()
 @click.option("--settings/--no-settings", "with_settings", default=True, help="List all settings.")
 @command
-def doctor(session: Session, with_settings: bool) -> None:
+def doctor(session: CommandSession, with_settings: bool) -> None:
     """Check Java, the warehouse and its metastore; list settings, thresholds and what is stuck.
 
     Exit code 1 if a check failed.
@@ -124,7 +124,7 @@ def doctor(session: Session, with_settings: bool) -> None:
         )
 
 
-def _print_report(session: Session, report: Report, with_settings: bool) -> None:
+def _print_report(session: CommandSession, report: DoctorReport, with_settings: bool) -> None:
     if with_settings and report.settings:
         session.show(report.settings, ("setting", "value", "class", "allowed"), "settings")
     if report.thresholds:
@@ -157,7 +157,7 @@ def _print_report(session: Session, report: Report, with_settings: bool) -> None
     help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
 )
 @command
-def sql(session: Session, script: str, limit: int, engine: str | None) -> None:
+def sql(session: CommandSession, script: str, limit: int, engine: str | None) -> None:
     """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
 
     Each result is printed when its statement ends; with --json as one line. The first error ends
@@ -201,7 +201,7 @@ def sql(session: Session, script: str, limit: int, engine: str | None) -> None:
 @click.option("--explain", is_flag=True, help="Only print what it would read, write and save.")
 @command
 def compact(
-    session: Session, table: str, kind: str, partition: str | None, wait: bool, explain: bool
+    session: CommandSession, table: str, kind: str, partition: str | None, wait: bool, explain: bool
 ) -> None:
     """Request a major or minor compaction of TABLE."""
     with session.open() as warehouse:
@@ -221,7 +221,9 @@ def compact(
 @click.option("--partition", metavar="NAME", help="Such as month=3; default: the whole table.")
 @click.option("--later", is_flag=True, help="Only record the request for Dagster's sensor.")
 @command
-def erase(session: Session, table: str, where: str, partition: str | None, later: bool) -> None:
+def erase(
+    session: CommandSession, table: str, where: str, partition: str | None, later: bool
+) -> None:
     """Delete rows of TABLE from every file, also from files of old snapshots.
 
     Deletes, compacts, cleans, then reads every file. Exit code 1 if some files still hold such
@@ -251,7 +253,7 @@ def erase(session: Session, table: str, where: str, partition: str | None, later
 @click.option("--once", is_flag=True, help="Run one cycle; a Worker runs until the queue is empty.")
 @click.option("--explain", is_flag=True, help="Only print what a cycle would do.")
 @command
-def run(session: Session, service: str, once: bool, explain: bool) -> None:
+def run(session: CommandSession, service: str, once: bool, explain: bool) -> None:
     """Run the initiator, a worker or the cleaner without Dagster.
 
     Runs cycles at the intervals of the settings until SIGINT or SIGTERM, and then finishes the
@@ -269,7 +271,7 @@ def run(session: Session, service: str, once: bool, explain: bool) -> None:
             runner.forever()
 
 
-def _print_sections(session: Session, sections: Sequence[Section]) -> None:
+def _print_sections(session: CommandSession, sections: Sequence[Section]) -> None:
     if session.json:
         session.say_json({section.title: section.rows for section in sections})
         return
@@ -283,7 +285,7 @@ def _print_sections(session: Session, sections: Sequence[Section]) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @command
-def completion(session: Session, shell: str) -> None:
+def completion(session: CommandSession, shell: str) -> None:
     """Print a script that lets SHELL complete commands, options and table names.
 
     For example: `acid completion bash > ~/.local/share/bash-completion/completions/acid`.

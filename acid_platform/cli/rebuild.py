@@ -45,7 +45,7 @@ _BUCKET = re.compile(r"bucket_\d+.*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltTable:
     """A directory and its table. `note`: why it is no table, or what to check."""
 
     table: str
@@ -59,7 +59,7 @@ class Rebuilt:
 
 def rebuild(
     place: Location, progress: Callable[[str, int, int], None] = lambda *_: None
-) -> list[Rebuilt]:
+) -> list[RebuiltTable]:
     """Makes the metastore and a new identity of the warehouse; continues after an interruption.
 
     Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
@@ -88,7 +88,7 @@ def rebuild(
     return done
 
 
-def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
+def _adopt(warehouse: Warehouse, name: str, location: str) -> RebuiltTable:
     try:
         keys = _keys(location)
         seen = survey(name, location, len(keys))
@@ -102,17 +102,17 @@ def _adopt(warehouse: Warehouse, name: str, location: str) -> Rebuilt:
                 properties=properties,
             )
     except AcidError as error:
-        return Rebuilt(name, location, note=f"not a table yet: {error}")
+        return RebuiltTable(name, location, note=f"not a table yet: {error}")
     return _told(table, seen, note)
 
 
-def _told(table: Table, seen: Survey, note: str) -> Rebuilt:
+def _told(table: Table, seen: Survey, note: str) -> RebuiltTable:
     record = table.record
     columns, keys = (
         ", ".join(f"{one} {kind}" for one, kind in some)
         for some in (record.columns, record.partition_columns)
     )
-    return Rebuilt(
+    return RebuiltTable(
         table.name, record.location, columns, keys, len(seen.partitions), seen.write_id, note
     )
 

@@ -12,7 +12,7 @@ from acid_platform.base.config import Settings
 from acid_platform.base.errors import LeaseHeld, Transient
 from acid_platform.cli.console import echo
 from acid_platform.services import cleaner, initiator, removals, worker
-from acid_platform.services.explain import (
+from acid_platform.services.explain_services import (
     Section,
     explain_cleaner,
     explain_initiator,

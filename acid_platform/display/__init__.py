@@ -12,7 +12,7 @@ from acid_platform.display.looks import (
     transactions,
 )
 from acid_platform.display.past import retained_row, tag_rows
-from acid_platform.display.timeline import BAR, Timeline
+from acid_platform.display.timeline_chart import BAR, Timeline
 
 __all__ = [
     "BAR",

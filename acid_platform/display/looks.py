@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import Listing, show_table, shown
-from acid_platform.display.timeline import Timeline
+from acid_platform.display.timeline_chart import Timeline
 from acid_platform.metastore import show_columns
 
 if TYPE_CHECKING:

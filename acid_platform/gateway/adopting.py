@@ -20,7 +20,7 @@ from acid_platform.base.table_properties import (
     NULL_TEXT,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.definitions import _format, _kept
+from acid_platform.gateway.definition_calls import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
 from acid_platform.layout.partition_names import parse_partition
@@ -45,7 +45,7 @@ _CONSTRAINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AdoptedTable:
     """What became of one thing of the database."""
 
     name: str
@@ -78,7 +78,7 @@ def adopt_database(
     wait: float = 30.0,
     progress: Callable[[str, int, int], None] = lambda *_: None,
     registered: bool = False,
-) -> Iterator[Taken]:
+) -> Iterator[AdoptedTable]:
     """Takes the tables of a database, one after the other, and tells about each.
 
     `tables` chooses by name; `wait`: seconds for the lock of a table in Hive; `registered`: also
@@ -97,14 +97,14 @@ def adopt_database(
         try:
             yield _taken(metastore, hive, database, name, wait, progress, registered)
         except HiveRefused as error:
-            yield Taken(full, "table", _REFUSED, note=_explained(error))
+            yield AdoptedTable(full, "table", _REFUSED, note=_explained(error))
         except AcidError as error:
             if not _lives(hive):
                 raise
-            yield Taken(full, "table", _REFUSED, note=str(error))
+            yield AdoptedTable(full, "table", _REFUSED, note=str(error))
     for name in sorted(hive.call("get_functions", database, "*") or ()):
         note = "functions are not kept; make it in Hive and Spark"
-        yield Taken(f"{database}.{name}", "function", _REFUSED, note=note)
+        yield AdoptedTable(f"{database}.{name}", "function", _REFUSED, note=note)
 
 
 def _lives(hive: Hive) -> bool:
@@ -131,34 +131,34 @@ def _taken(
     wait: float,
     progress: Callable[[str, int, int], None],
     registered: bool,
-) -> Taken:
+) -> AdoptedTable:
     """Raises AcidError for what can't be taken."""
     full = table_name(f"{database}.{name}")
     shown = hive.table(database, name)
     if shown is None:
-        return Taken(full, "table", _REFUSED, note="it was dropped meanwhile")
+        return AdoptedTable(full, "table", _REFUSED, note="it was dropped meanwhile")
     kind = _VIEWS.get(shown.tableType, "table")
     if kind != "table":
         text = " ".join((shown.viewExpandedText or shown.viewOriginalText or "").split())
         note = f'its SQL is Hive\'s; make it with acid sql "CREATE VIEW {full} AS {text}"'
-        return Taken(full, kind, _REFUSED, note=note)
+        return AdoptedTable(full, kind, _REFUSED, note=note)
     reason = _refusal(shown)
     if reason:
-        return Taken(full, "table", _REFUSED, note=reason)
+        return AdoptedTable(full, "table", _REFUSED, note=reason)
     location = shapes.path(shown.sd.location)
     there = {record.name: record for record in metastore.tables()}.get(full)
     if there is not None and shapes.path(there.location) == location:
         found = len(metastore.partitions(full))
-        return Taken(full, "table", _THERE, found, metastore.last_write_id(there.table_id))
+        return AdoptedTable(full, "table", _THERE, found, metastore.last_write_id(there.table_id))
     if there is not None or any(view.name == full for view in metastore.views()):
         note = f"the name exists here already{f', at {there.location}' if there else ', as a view'}"
-        return Taken(full, "table", _REFUSED, note=f"{note}; rename or drop it first")
+        return AdoptedTable(full, "table", _REFUSED, note=f"{note}; rename or drop it first")
     if FROM in shown.parameters and not registered:
         note = (
             f"a warehouse of this platform owns it and goes on writing it ({shown.parameters[FROM]}"
             "); only one may"
         )
-        return Taken(full, "table", _REFUSED, note=note)
+        return AdoptedTable(full, "table", _REFUSED, note=note)
     adopted: Adopted | None = None
     ended = ""
     try:
@@ -328,7 +328,7 @@ def _text(descriptor: Any) -> dict[str, str]:
 
 def _told(
     hive: Hive, full: str, shown: Any, adopted: Adopted, write_ids: ValidWriteIdList
-) -> Taken:
+) -> AdoptedTable:
     notes = []
     commented = [one.name for one in (*shown.sd.cols, *(shown.partitionKeys or ())) if one.comment]
     if commented:
@@ -338,7 +338,7 @@ def _told(
         notes.append(f"{', '.join(constraints)} are not kept")
     if adopted.left_out:
         notes.append(f"left out {', '.join(adopted.left_out)}: a compaction that Hive does not see")
-    return Taken(
+    return AdoptedTable(
         full,
         "table",
         _ADOPTED,

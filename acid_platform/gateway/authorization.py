@@ -19,8 +19,8 @@ from acid_platform.base.errors import InvalidDefinition, NotAuthorized
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call
-from acid_platform.gateway.transactions import LONGEST_RANGE
-from acid_platform.gateway.watched import Watched
+from acid_platform.gateway.reloaded_file import ReloadedFile
+from acid_platform.gateway.transaction_calls import LONGEST_RANGE
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 
@@ -33,7 +33,7 @@ _FOR = " for "
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AccessRequest:
     """What an authorizer decides about. `table` is `database.table`, and `*` stands for all."""
 
     user: str
@@ -44,7 +44,7 @@ class Request:
     call: str
 
 
-Authorizer = Callable[[Request], bool]
+Authorizer = Callable[[AccessRequest], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Grant:
     verbs: frozenset[str]
     tables: tuple[tuple[str, str], ...]
 
-    def gives(self, asked: Request) -> bool:
+    def gives(self, asked: AccessRequest) -> bool:
         database, _, table = asked.table.partition(".")
         return (
             self.user in (ANY, asked.user)
@@ -100,7 +100,7 @@ def _grant(words: list[str], where: str) -> Grant:
 
 def grants(path: str) -> Authorizer:
     """An authorizer that reads a file, again when it changes. Raises InvalidDefinition."""
-    file = Watched(path, parse_grants, "the file of grants")
+    file = ReloadedFile(path, parse_grants, "the file of grants")
     file.content()
     return lambda asked: any(grant.gives(asked) for grant in file.content())
 
@@ -118,7 +118,7 @@ def imported(name: str) -> Authorizer:
     if not callable(found):
         raise InvalidDefinition(f"acid.gateway.authorizer: {name!r} is no function")
 
-    def asks(asked: Request) -> bool:
+    def asks(asked: AccessRequest) -> bool:
         return found(asked) is True
 
     return asks
@@ -178,7 +178,7 @@ class Guard:
         assert self._authorizer is not None
         try:
             return self._authorizer(
-                Request(caller.user, caller.address, verb.value, need.table, call)
+                AccessRequest(caller.user, caller.address, verb.value, need.table, call)
             )
         except Exception as error:  # the function is not ours, and a failure must not let in
             _LOG.exception("the authorizer failed for %s", caller)

@@ -8,7 +8,7 @@ from acid_platform.transactions import Operation, TxnState
 from acid_platform.transactions.locks import LockType
 
 
-class LockState(IntEnum):
+class HiveLockState(IntEnum):
     ACQUIRED = 1
     WAITING = 2
     ABORT = 3

@@ -22,7 +22,7 @@ _CALL, _ONEWAY = 1, 4
 _FRAME = 4
 
 
-class Malformed(Exception):
+class MalformedMessage(Exception):
     """The bytes are no message that is accepted; the connection has to end."""
 
 
@@ -66,7 +66,7 @@ class Cutter:
         return len(self._buffer)
 
     def next(self) -> Message | None:
-        """The next message, or None until more bytes arrive. Raises Malformed."""
+        """The next message, or None until more bytes arrive. Raises MalformedMessage."""
         if self._walk is None and not self._begin():
             return None
         assert self._walk is not None
@@ -77,11 +77,11 @@ class Cutter:
         end = start + self._frame if framed else len(self._buffer)
         if not self._walk.advance(self._buffer, end):
             if framed:
-                raise Malformed("a message does not end inside its frame")
+                raise MalformedMessage("a message does not end inside its frame")
             return None
         at = self._walk.at
         if framed and at != end:
-            raise Malformed(
+            raise MalformedMessage(
                 f"a frame of {self._frame} bytes has {end - at} bytes after its message"
             )
         payload = bytes(memoryview(self._buffer)[start:at])
@@ -90,9 +90,9 @@ class Cutter:
         return Message(payload, framed)
 
     def end(self) -> None:
-        """The stream has ended. Raises Malformed inside a message."""
+        """The stream has ended. Raises MalformedMessage inside a message."""
         if self._buffer:
-            raise Malformed(
+            raise MalformedMessage(
                 f"the connection ended inside a {'frame' if self._frame else 'message'}"
             )
 
@@ -106,7 +106,7 @@ class Cutter:
             self._walk = _Walk(0, self._limits)
             return True
         if not _FRAME <= word <= self._limits.bytes:
-            raise Malformed(
+            raise MalformedMessage(
                 f"{head!r} begins neither a message of the binary protocol nor a frame of at most"
                 f" {self._limits.bytes:,} bytes; the gateway speaks Thrift, not HTTP or TLS"
                 if not self._only_frames
@@ -137,7 +137,7 @@ class _Walk:
         """The structs (None) and collections around the present place."""
 
     def advance(self, buffer: bytearray, end: int) -> bool:
-        """Goes on until the message ends (True) or the bytes before `end` do. Raises Malformed."""
+        """Goes on until the message ends (True) or the bytes before `end` do. Raises MalformedMessage."""
         if not self._named and not self._name(buffer, end):
             return False
         while self._stack:
@@ -154,14 +154,14 @@ class _Walk:
         head = buffer[self.at : self.at + 8]
         word, size = struct.unpack("!Ii", head)
         if word >> 16 != VERSION_1:
-            raise Malformed(
+            raise MalformedMessage(
                 f"a frame begins with {bytes(head[:4])!r}, not with a message of the binary"
                 " protocol"
             )
         if head[2] != 0 or head[3] not in (_CALL, _ONEWAY):
-            raise Malformed(f"a message of type {head[3]} is not a call")
+            raise MalformedMessage(f"a message of type {head[3]} is not a call")
         if _sized(size) > self._limits.name:
-            raise Malformed(f"the name of a call has {size:,} bytes")
+            raise MalformedMessage(f"the name of a call has {size:,} bytes")
         self._pass(8 + size + 4)
         self._named = True
         self._stack.append(None)
@@ -177,7 +177,7 @@ class _Walk:
             self._stack.pop()
             return True
         if kind not in _HEADS:
-            raise Malformed(f"a message has a value of the unknown type {kind}")
+            raise MalformedMessage(f"a message has a value of the unknown type {kind}")
         if self.at + 3 + _HEADS[kind] > end:
             return False
         self._pass(3)
@@ -218,7 +218,7 @@ class _Walk:
             return
         unknown = [kind for kind in kinds if kind not in _HEADS]
         if unknown:
-            raise Malformed(f"a message has elements of the unknown type {unknown[0]}")
+            raise MalformedMessage(f"a message has elements of the unknown type {unknown[0]}")
         self._count(count * len(kinds))
         if all(kind in _FIXED for kind in kinds):
             if len(self._stack) > self._limits.depth:
@@ -232,22 +232,22 @@ class _Walk:
             raise self._deep()
         self._stack.append(inside)
 
-    def _deep(self) -> Malformed:
-        return Malformed(f"a message is nested deeper than {self._limits.depth} levels")
+    def _deep(self) -> MalformedMessage:
+        return MalformedMessage(f"a message is nested deeper than {self._limits.depth} levels")
 
     def _pass(self, count: int) -> None:
         """Skips bytes; they may not have arrived yet."""
         self.at += count
         if self.at > self._most:
-            raise Malformed(f"a message has more than {self._limits.bytes:,} bytes")
+            raise MalformedMessage(f"a message has more than {self._limits.bytes:,} bytes")
 
     def _count(self, values: int) -> None:
         self._values -= values
         if self._values < 0:
-            raise Malformed(f"a message has more than {self._limits.values:,} values")
+            raise MalformedMessage(f"a message has more than {self._limits.values:,} values")
 
 
 def _sized(size: int) -> int:
     if size < 0:
-        raise Malformed(f"a message has a negative size, {size}")
+        raise MalformedMessage(f"a message has a negative size, {size}")
     return size

@@ -10,22 +10,22 @@ from acid_platform.base.errors import AcidError, NotAuthorized
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.compactions import Compactions
+from acid_platform.gateway.compaction_calls import Compactions
 from acid_platform.gateway.databases import plain_names
-from acid_platform.gateway.failures import tell
+from acid_platform.gateway.error_replies import tell
+from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
 from acid_platform.gateway.requests import Requests
-from acid_platform.gateway.server import Entry, Server
-from acid_platform.gateway.session import Session
-from acid_platform.gateway.statistics import Statistics
-from acid_platform.gateway.transactions import Transactions
+from acid_platform.gateway.session_calls import SessionCalls
+from acid_platform.gateway.statistics_calls import StatisticsCalls
+from acid_platform.gateway.transaction_calls import Transactions
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
 
 
-class Gateway(Requests, Session, Transactions, Compactions, Statistics):
+class Gateway(Requests, SessionCalls, Transactions, Compactions, StatisticsCalls):
     """All calls. It may be used from several threads."""
 
     def __init__(
@@ -101,10 +101,10 @@ class Gateway(Requests, Session, Transactions, Compactions, Statistics):
         port: int,
         bounds: Bounds | None = None,
         entry: Entry | None = None,
-        report: Callable[[Server], None] | None = None,
-    ) -> Server:
+        report: Callable[[GatewayServer], None] | None = None,
+    ) -> GatewayServer:
         """A server that answers from now on; call its `serve`. Raises InvalidDefinition."""
-        return Server(
+        return GatewayServer(
             host,
             port,
             self.answer,

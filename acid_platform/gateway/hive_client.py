@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from acid_platform.base.errors import InvalidDefinition, LockTimeout, MetastoreUnavailable, Terminal
 from acid_platform.gateway import sasl
-from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, LockState
+from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.shapes import CATALOG
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -211,12 +211,12 @@ class Hive:
         try:
             state = self.lock(txn, database, name, LockType.EXCLUSIVE, _NO_OPERATION)
             deadline = time.monotonic() + seconds
-            while state.state == LockState.WAITING and time.monotonic() < deadline:
+            while state.state == HiveLockState.WAITING and time.monotonic() < deadline:
                 time.sleep(0.2)
                 state = self.call(
                     "check_lock", load().CheckLockRequest(lockid=state.lockid, txnid=txn)
                 )
-            if state.state != LockState.ACQUIRED:
+            if state.state != HiveLockState.ACQUIRED:
                 raise LockTimeout(
                     f"{database}.{name} is used at {self.address}: its exclusive lock was not"
                     f" granted within {seconds:g} s; run it again when that ended"
@@ -300,7 +300,7 @@ def _log_in(wire: socket.socket, address: Address) -> None:
     wire.sendall(sasl.client_opening(address.user, password))
     status, size = struct.unpack("!BI", _exactly(wire, 5))
     content = _exactly(wire, min(size, 1 << 16))
-    if status != sasl.Status.COMPLETE:
+    if status != sasl.SaslStatus.COMPLETE:
         raise InvalidDefinition(
             f"{address} does not let {address.user} in: {content.decode(errors='replace')}"
         )

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
-from acid_platform.gateway.commits import is_deletes
 from acid_platform.gateway.databases import FIELDS
+from acid_platform.gateway.external_writes import is_deletes
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import Operation

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from acid_platform.base.errors import UnsupportedStatement
-from acid_platform.gateway.catalog import Catalog
-from acid_platform.gateway.definitions import Definitions
-from acid_platform.gateway.partitions import Partitions
+from acid_platform.gateway.catalog_calls import CatalogCalls
+from acid_platform.gateway.definition_calls import Definitions
+from acid_platform.gateway.partition_calls import Partitions
 from acid_platform.gateway.protocol import load
 
 
-class Requests(Catalog, Definitions, Partitions):
+class Requests(CatalogCalls, Definitions, Partitions):
     """The part of the gateway with these calls. Method names are the protocol's."""
 
     def create_database_req(self, request: Any) -> None:

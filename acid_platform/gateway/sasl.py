@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from acid_platform.gateway.framing import Malformed
+from acid_platform.gateway.framing import MalformedMessage
 
 _HEAD = 5
 _MOST = 4096
@@ -29,7 +29,7 @@ _OTHERS = {
 }
 
 
-class Status(IntEnum):
+class SaslStatus(IntEnum):
     START = 1
     OK = 2
     BAD = 3
@@ -45,7 +45,7 @@ class Login:
     password: str
 
 
-class Refused(Exception):
+class LoginRefused(Exception):
     """The negotiation failed; the text is for the client."""
 
 
@@ -54,7 +54,7 @@ def begins(content: bytes | bytearray) -> bool:
     return content[:4] == b"\x01\0\0\0" and content[4] != 0x80
 
 
-def written(status: Status, content: bytes = b"") -> bytes:
+def written(status: SaslStatus, content: bytes = b"") -> bytes:
     return struct.pack("!BI", status, len(content)) + content
 
 
@@ -71,7 +71,7 @@ class Negotiation:
     def login(self) -> Login | None:
         """What the client says, or None until more bytes arrive.
 
-        Raises Refused for what is answered with BAD, and Malformed for what is no SASL.
+        Raises LoginRefused for what is answered with BAD, and MalformedMessage for what is no SASL.
         """
         while True:
             message = self._message()
@@ -81,49 +81,51 @@ class Negotiation:
             if not self._mechanism:
                 self._start(status, content)
                 continue
-            if status not in (Status.OK, Status.COMPLETE):
-                raise Refused(f"the client ended the negotiation: {_shown(content)}")
+            if status not in (SaslStatus.OK, SaslStatus.COMPLETE):
+                raise LoginRefused(f"the client ended the negotiation: {_shown(content)}")
             if self._buffer:
-                raise Malformed("more bytes follow the client's response before it was answered")
+                raise MalformedMessage(
+                    "more bytes follow the client's response before it was answered"
+                )
             return _plain(content)
 
-    def _message(self) -> tuple[Status, bytes] | None:
+    def _message(self) -> tuple[SaslStatus, bytes] | None:
         if len(self._buffer) < _HEAD:
             return None
         number, size = struct.unpack_from("!BI", self._buffer)
-        if number not in set(Status):
-            raise Malformed(f"{number} is not the status of a SASL message")
+        if number not in set(SaslStatus):
+            raise MalformedMessage(f"{number} is not the status of a SASL message")
         if size > _MOST:
-            raise Malformed(f"a SASL message has {size:,} bytes; at most {_MOST:,} are read")
+            raise MalformedMessage(f"a SASL message has {size:,} bytes; at most {_MOST:,} are read")
         if len(self._buffer) < _HEAD + size:
             return None
         content = bytes(self._buffer[_HEAD : _HEAD + size])
         del self._buffer[: _HEAD + size]
-        return Status(number), content
+        return SaslStatus(number), content
 
-    def _start(self, status: Status, content: bytes) -> None:
-        if status is not Status.START:
-            raise Malformed(f"SASL begins with {status.name}, not with START")
+    def _start(self, status: SaslStatus, content: bytes) -> None:
+        if status is not SaslStatus.START:
+            raise MalformedMessage(f"SASL begins with {status.name}, not with START")
         mechanism = _shown(content)
         if mechanism != "PLAIN":
             reason = _OTHERS.get(mechanism, f"the mechanism {mechanism!r} is not spoken; use PLAIN")
-            raise Refused(reason)
+            raise LoginRefused(reason)
         self._mechanism = mechanism
 
 
 def _plain(content: bytes) -> Login:
-    """The response of PLAIN: an identity to act as, the user, the password. Raises Refused."""
+    """The response of PLAIN: an identity to act as, the user, the password. Raises LoginRefused."""
     parts = content.split(b"\0")
     if len(parts) != 3:
-        raise Refused("the response of PLAIN has to be [identity] NUL user NUL password")
+        raise LoginRefused("the response of PLAIN has to be [identity] NUL user NUL password")
     try:
         acting, user, password = (part.decode() for part in parts)
     except UnicodeDecodeError as error:
-        raise Refused("user and password have to be UTF-8") from error
+        raise LoginRefused("user and password have to be UTF-8") from error
     if acting not in ("", user):
-        raise Refused(f"user {user!r} may not act as {acting!r}")
+        raise LoginRefused(f"user {user!r} may not act as {acting!r}")
     if not user or not password:
-        raise Refused("user and password may not be empty")
+        raise LoginRefused("user and password may not be empty")
     return Login(user, password)
 
 
@@ -135,4 +137,4 @@ def _shown(content: bytes) -> str:
 def client_opening(user: str, password: str) -> bytes:
     """What a client sends to log in."""
     response = f"\0{user}\0{password}".encode()
-    return written(Status.START, b"PLAIN") + written(Status.COMPLETE, response)
+    return written(SaslStatus.START, b"PLAIN") + written(SaslStatus.COMPLETE, response)

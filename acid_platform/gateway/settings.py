@@ -10,8 +10,8 @@ from acid_platform.base.config import Settings
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.gateway.authorization import Authorizer, grants, imported
 from acid_platform.gateway.bounds import Bounds
-from acid_platform.gateway.server import Entry
-from acid_platform.gateway.tls import Tls
+from acid_platform.gateway.gateway_server import Entry
+from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.users import Users
 from acid_platform.metastore.places import is_uri, local_path
 

@@ -23,7 +23,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations import Row
 
 if TYPE_CHECKING:
-    from acid_platform.gateway.server import Server
+    from acid_platform.gateway.gateway_server import GatewayServer
 
 _LOG = logging.getLogger(__name__)
 _PREFIX = "gateway-"
@@ -83,14 +83,14 @@ class SharedStatus:
         self._metastore.disconnect()
 
 
-class Status:
+class GatewayStatus:
     """What one gateway says of itself every few seconds, and where it does."""
 
     def __init__(self, place: Location, metastore: Metastore) -> None:
         self._target = SharedStatus(metastore) if place.shared else StatusFile(place.metastore)
         self._since = wall_ms()
 
-    def write(self, server: Server) -> None:
+    def write(self, server: GatewayServer) -> None:
         """Raises OSError."""
         counters, tls = server.counters, server.entry.tls
         host, port = server.address

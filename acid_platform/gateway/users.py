@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.base.errors import InvalidDefinition
-from acid_platform.gateway.watched import Watched
+from acid_platform.gateway.reloaded_file import ReloadedFile
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)
 _COST, _BLOCK, _LANES = 1 << 17, 8, 1
@@ -123,7 +123,7 @@ class Users:
 
     def __init__(self, path: str) -> None:
         """Raises InvalidDefinition if the file can't be read or is wrong."""
-        self._file = Watched(path, parse, "the file of users")
+        self._file = ReloadedFile(path, parse, "the file of users")
         self._file.content()
         _nobody()
 

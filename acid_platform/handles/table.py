@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.services.erasure import Erasure
-    from acid_platform.services.explain import Section
+    from acid_platform.services.explain_services import Section
 
 
 _Result = TypeVar("_Result")
@@ -219,7 +219,7 @@ class Table(Reads, Writes):
 
     def explain_compaction(self, kind: str, partition: Partition = None) -> list[Section]:
         """What `compact` would read and write, and after how many scans it pays off."""
-        from acid_platform.services.explain import explain_compactions, wishes_of
+        from acid_platform.services.explain_services import explain_compactions, wishes_of
 
         parsed, targets = self._compactions(kind, partition)
         return explain_compactions(

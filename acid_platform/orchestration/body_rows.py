@@ -15,7 +15,7 @@ from acid_platform.engine.choice import LOCAL_BYTES
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.layout.types import Column
-from acid_platform.orchestration.partitions import literal
+from acid_platform.orchestration.partition_keys import literal
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 from acid_platform.storage.arrow_types import arrow_type, partition_value
 

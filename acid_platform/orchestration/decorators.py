@@ -16,10 +16,16 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation
 from acid_platform.orchestration.inputs import TableInput, Upstream, inputs_of, require_consumable
-from acid_platform.orchestration.materialize import RETRY, Planned, Result, materialize, retried
+from acid_platform.orchestration.materialize import (
+    RETRY,
+    PlannedTable,
+    Result,
+    materialize,
+    retried,
+)
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.outputs import AcidOut, Recheck, SchemaMode, WriteMode
-from acid_platform.orchestration.partitions import PartitionText
+from acid_platform.orchestration.partition_keys import PartitionText
 
 CONSUMES = "acid/consumes"
 """Metadata of an asset: the tables whose changes it consumes."""
@@ -141,7 +147,7 @@ def _asset(
 ) -> dg.AssetsDefinition:
     parameters = _Parameters.of(body, ins, outs[0].declaration.database)
     planned = [
-        Planned(out, out.partitioning(partitions_def, parameters.txn), parameters.txn)
+        PlannedTable(out, out.partitioning(partitions_def, parameters.txn), parameters.txn)
         for out in outs
     ]
     consumed = require_consumable(
@@ -231,7 +237,7 @@ def _is_resource(hint: object) -> bool:
 def _step(
     body: Body,
     parameters: _Parameters,
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTable],
     retry_policy: dg.RetryPolicy | None,
 ) -> Callable[..., Iterator[Result]]:
     """The function that Dagster runs; its signature has the resources that the body and we need."""

@@ -16,7 +16,7 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.orchestration.access import WarehouseAccess
-from acid_platform.orchestration.compaction import worker_prefix
+from acid_platform.orchestration.compaction_job import worker_prefix
 
 
 @dg.run_failure_sensor(

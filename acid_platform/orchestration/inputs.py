@@ -13,7 +13,7 @@ import pyarrow as pa
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.orchestration.metadata import asset_key
-from acid_platform.orchestration.partitions import PartitionExpr
+from acid_platform.orchestration.partition_keys import PartitionExpr
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.storage.arrow_pandas import to_frame
 

@@ -27,8 +27,8 @@ from acid_platform.orchestration.checked_rows import CheckedRows
 from acid_platform.orchestration.checks import Finding, data_docs
 from acid_platform.orchestration.materialized import Uncommitted
 from acid_platform.orchestration.outputs import AcidOut
-from acid_platform.orchestration.partitions import PartitionExpr, Scope
-from acid_platform.orchestration.writing import ensure_table, write
+from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionScope
+from acid_platform.orchestration.write_modes import ensure_table, write
 
 Result: TypeAlias = dg.AssetCheckResult | dg.MaterializeResult[None]
 
@@ -39,7 +39,7 @@ RETRY = dg.RetryPolicy(
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedTable:
     """A table of an asset and its partitioning, as checked by the decorator."""
 
     out: AcidOut
@@ -47,7 +47,7 @@ class Planned:
     driven: bool = False
     """Whether the body takes the transaction, so that it may write itself and return nothing."""
 
-    def scope(self, context: dg.AssetExecutionContext) -> Scope | None:
+    def scope(self, context: dg.AssetExecutionContext) -> PartitionScope | None:
         """The partitions that the run replaces; None if there is no partition_expr."""
         return self.partitioning.scope(context.partition_keys) if self.partitioning else None
 
@@ -56,8 +56,8 @@ class Planned:
 class _Written:
     """What the transaction wrote to a table, and the findings of its checks."""
 
-    planned: Planned
-    scope: Scope | None
+    planned: PlannedTable
+    scope: PartitionScope | None
     findings: list[Finding] = field(default_factory=list)
     results: tuple[dg.AssetCheckResult, ...] = ()
     uncommitted: Uncommitted | None = None
@@ -75,7 +75,7 @@ class _Written:
 def materialize(
     context: dg.AssetExecutionContext,
     warehouse: Warehouse,
-    planned: Sequence[Planned],
+    planned: Sequence[PlannedTable],
     produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None = RETRY,
 ) -> Iterator[Result]:
@@ -97,7 +97,7 @@ def materialize(
 
 
 def _checked_alone(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, plan: Planned
+    context: dg.AssetExecutionContext, warehouse: Warehouse, plan: PlannedTable
 ) -> Iterator[dg.AssetCheckResult]:
     """Evaluate selected checks on the committed rows. Raises InvalidDefinition, CheckErrored."""
     out = plan.out
@@ -142,8 +142,8 @@ def _require_findings(out: AcidOut, findings: Sequence[Finding], names: Sequence
 def _in_one_transaction(
     context: dg.AssetExecutionContext,
     warehouse: Warehouse,
-    planned: Sequence[Planned],
-    wanted: Sequence[Planned],
+    planned: Sequence[PlannedTable],
+    wanted: Sequence[PlannedTable],
     produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None,
 ) -> Iterator[Result]:
@@ -208,7 +208,7 @@ class ChecksFailed(Exception):
     """The text names the blocking checks that failed; it is also the reason of the abort."""
 
 
-def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]:
+def _by_table(produced: object, planned: Sequence[PlannedTable]) -> Mapping[str, Any]:
     """What the body returned, by table. Raises InvalidDefinition."""
     names = {plan.out.name for plan in planned}
     if len(names) == 1:
@@ -229,7 +229,7 @@ def _by_table(produced: object, planned: Sequence[Planned]) -> Mapping[str, Any]
 
 
 def _refuse_unselected(
-    txn: Transaction, planned: Sequence[Planned], wanted: Sequence[Planned]
+    txn: Transaction, planned: Sequence[PlannedTable], wanted: Sequence[PlannedTable]
 ) -> None:
     """Raises InvalidDefinition if the body wrote tables that the run does not check or select."""
     left_out = {plan.out.name for plan in planned} - {plan.out.name for plan in wanted}

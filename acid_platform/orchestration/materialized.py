@@ -11,14 +11,14 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.records import EntityState, TableRecord, WriteReport
 from acid_platform.orchestration.metadata import TableStats, table_metadata
-from acid_platform.orchestration.partitions import Scope
+from acid_platform.orchestration.partition_keys import PartitionScope
 
 MOST_PARTITIONS = 100
 """The most written partitions that a materialization lists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RowDifference:
     """Rows changed between two write ids; an overwrite deletes all rows that it replaces."""
 
     inserted: int
@@ -68,11 +68,11 @@ class Uncommitted:
         )
 
     @property
-    def difference(self) -> Difference | None:
+    def difference(self) -> RowDifference | None:
         if self.replaced is None:
             return None
         count = self.counts.get
-        return Difference(
+        return RowDifference(
             count("inserted", 0) + count("overwritten", 0),
             count("updated", 0),
             count("deleted", 0) + self.replaced,
@@ -115,7 +115,7 @@ class Materialized:
     record: TableRecord
     entities: Sequence[EntityState]
 
-    def rows_by_key(self, scope: Scope | None) -> dict[str, int]:
+    def rows_by_key(self, scope: PartitionScope | None) -> dict[str, int]:
         """The table's rows for each partition key of the run."""
         if scope is None:
             return {}

@@ -13,7 +13,7 @@ from acid_platform.handles.table import Table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.checks import Expectation, Finding, require_columns
 from acid_platform.orchestration.metadata import TableDeclaration
-from acid_platform.orchestration.partitions import PartitionExpr, PartitionText
+from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 
 WriteMode = Literal["append", "overwrite", "upsert", "delete+insert"]
 SchemaMode = Literal["error", "add"]

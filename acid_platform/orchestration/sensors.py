@@ -15,13 +15,13 @@ from acid_platform.base.config import Settings
 from acid_platform.base.errors import LeaseHeld
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
-from acid_platform.orchestration.cleaning import cleaning_job
-from acid_platform.orchestration.compaction import (
+from acid_platform.orchestration.cleaning_job import cleaning_job
+from acid_platform.orchestration.compaction_job import (
     TABLE_TAG,
     compaction_job,
     initiated,
 )
-from acid_platform.orchestration.erasing import REQUEST_TAG, erase
+from acid_platform.orchestration.erasure_job import REQUEST_TAG, erase
 from acid_platform.services import initiator
 
 TASKS_TAG = "acid/compactions"

@@ -28,7 +28,7 @@ from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.lease import worker_id
-from acid_platform.services.worker import Outcome
+from acid_platform.services.worker import CompactionOutcome
 from acid_platform.tables.context import Context
 from acid_platform.tables.record_layout import columns_of_record, table_layout
 from acid_platform.transactions.locks import LockType
@@ -208,7 +208,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
     return bool(_queued(metastore, request.table))
 
 
-def compact(context: Context, request: ErasureRequest) -> tuple[Outcome, ...]:
+def compact(context: Context, request: ErasureRequest) -> tuple[CompactionOutcome, ...]:
     """Executes the queued compactions of the table, and waits for those of other Workers.
 
     A failure is returned, not raised: `prove` reports what is left because of it.
@@ -252,7 +252,7 @@ def prove(
     metastore: Metastore,
     request: ErasureRequest,
     deleted: int,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CompactionOutcome],
     removed: tuple[str, ...],
 ) -> Erasure:
     """Reads every file of the table, and explains those that still hold such rows.
@@ -304,7 +304,7 @@ def _explain(
     metastore: Metastore,
     request: ErasureRequest,
     files: Sequence[FoundFile],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[CompactionOutcome],
 ) -> tuple[Remaining, ...]:
     fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
     open_txns = {holder.txn: holder for holder in metastore.open_txns()}

@@ -18,7 +18,7 @@ class Service(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CyclePace:
     """Milliseconds between cycles; an idle service doubles the wait each time, up to `longest`.
 
     An eager service starts the next cycle at once while it finds work (C26).
@@ -41,13 +41,13 @@ _INTERVALS = {
 _THREADS = "hive.compactor.worker.threads"
 
 
-def pace_of(service: Service, settings: Settings) -> Pace:
+def pace_of(service: Service, settings: Settings) -> CyclePace:
     """The pace that the settings ask for. Raises SettingRefused if they switch the service off."""
     if service is Service.WORKER:
         threads = settings.integer(_THREADS)
         if not threads:
             raise SettingRefused(f"{_THREADS} is 0, so no Worker may run; set it to 1 or more")
-        return Pace(
+        return CyclePace(
             settings.integer("hive.compactor.worker.sleep.time"),
             settings.integer("hive.compactor.worker.max.sleep.time"),
             True,
@@ -59,13 +59,13 @@ def pace_of(service: Service, settings: Settings) -> Pace:
             f"{switch} is false, so the {service.value} may not run; set it to true"
         )
     wait = settings.integer(_INTERVALS[service])
-    return Pace(wait, wait)
+    return CyclePace(wait, wait)
 
 
 def run_until(
     stop: threading.Event,
     cycle: Callable[[], bool],
-    pace: Pace,
+    pace: CyclePace,
     failed: Callable[[Transient], None],
 ) -> None:
     """Repeats `cycle`, which returns whether it found work, until `stop` is set.

@@ -47,7 +47,7 @@ from acid_platform.engine.compaction_choice import (
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services import unpublishing
-from acid_platform.services.explain import reported_rows
+from acid_platform.services.explain_services import reported_rows
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
 from acid_platform.tables.context import Context
@@ -64,7 +64,7 @@ Check = Callable[[StagedCompaction], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CompactionOutcome:
     """How a compaction task ended."""
 
     task: CompactionTask
@@ -279,10 +279,12 @@ class CompactionRun:
             self.context.metastore.end_publication(self._publication)
             self._publication = 0
 
-    def ended(self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()) -> Outcome:
+    def ended(self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()) -> CompactionOutcome:
         """How the attempt ended; `outputs` are what it published."""
         deviations = self.deviations() if outputs else ()
-        return Outcome(self.task, state, reason, self.plan, outputs, deviations, self.choice)
+        return CompactionOutcome(
+            self.task, state, reason, self.plan, outputs, deviations, self.choice
+        )
 
     def held_up(self, error: BaseException) -> bool:
         """Whether a lock kept the task from beginning, or its transaction ended before the Worker
@@ -319,7 +321,7 @@ class CompactionRun:
 
 def work_once(
     context: Context, check: Check | None = None, table: str | None = None
-) -> Outcome | None:
+) -> CompactionOutcome | None:
     """Takes and finishes one task (of a table); None if no task waits.
 
     A failure is recorded in the task and returned, not raised, so that the queue goes on.
@@ -331,7 +333,7 @@ def work_once(
         plan = run.prepare()
         if isinstance(plan, NothingToDo):
             state = "ready for cleaning" if plan.to_cleaning else "refused"
-            return Outcome(run.task, state, plan.reason)
+            return CompactionOutcome(run.task, state, plan.reason)
         staged = run.merge()
         run.check()
         if check is not None:

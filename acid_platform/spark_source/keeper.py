@@ -48,7 +48,7 @@ _LONGEST_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTransaction:
     """A transaction that the keeper keeps alive.
 
     `lease`: it only reads. `key`: of the streaming query that writes, if that is known. `location`:
@@ -64,7 +64,7 @@ class Kept:
     """Milliseconds since 1970."""
 
 
-def keep(place: Location, kept: Kept) -> None:
+def keep(place: Location, kept: KeptTransaction) -> None:
     """Keeps a transaction alive until `let_go`, or as long as this Spark application lives.
 
     The caller has heard from the metastore just now, so the keeper has time to start.
@@ -81,7 +81,7 @@ def let_go(place: Location, txn: int) -> None:
     (_directory(place) / str(txn)).unlink(missing_ok=True)
 
 
-def kept_for(place: Location, key: str) -> list[Kept]:
+def kept_for(place: Location, key: str) -> list[KeptTransaction]:
     """What is kept under a key that is not empty."""
     return [kept for kept in _all(_directory(place)) if key and kept.key == key]
 
@@ -115,12 +115,12 @@ def _owner() -> psutil.Process:
     return next(java, parents[0] if parents else psutil.Process())
 
 
-def _all(directory: Path) -> Iterator[Kept]:
+def _all(directory: Path) -> Iterator[KeptTransaction]:
     with suppress(FileNotFoundError):
         for name in os.listdir(directory):
             if name.isdigit():
                 with suppress(FileNotFoundError):
-                    yield Kept(**json.loads((directory / name).read_text()))
+                    yield KeptTransaction(**json.loads((directory / name).read_text()))
 
 
 def _start(place: Location, directory: Path) -> None:
@@ -177,7 +177,7 @@ class Keeper:
     def __init__(self, directory: Path, place: Location) -> None:
         self._directory, self._place = directory, place
         self._known: Metastore | None = None
-        self._held: dict[int, tuple[Kept, Transaction]] = {}
+        self._held: dict[int, tuple[KeptTransaction, Transaction]] = {}
 
     def tick(self) -> bool:
         """Takes what is new, forgets what is gone or over; returns whether there is anything."""
@@ -200,7 +200,7 @@ class Keeper:
             self._end(txn_id, "its Spark application has ended")
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _resume(self, kept: Kept) -> None:
+    def _resume(self, kept: KeptTransaction) -> None:
         """A metastore that can't be reached now is asked again at the next tick."""
         try:
             if self._known is None:

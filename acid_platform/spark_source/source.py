@@ -31,7 +31,7 @@ from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
-from acid_platform.spark_source import reading, stream_reading, writing
+from acid_platform.spark_source import batch_read, batch_write, stream_read
 from acid_platform.spark_source.options import Options
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -52,9 +52,9 @@ class AcidDataSource(DataSource):
         """The columns; a Hive TIMESTAMP is a TIMESTAMP_NTZ, whatever the session's time zone."""
         given = Options.of(self.options, "any")
         if given.of_stream:
-            columns = stream_reading.columns_of(given)
+            columns = stream_read.columns_of(given)
         else:
-            self.lease, columns = reading.take(given)
+            self.lease, columns = batch_read.take(given)
         return _spark_schema((*columns, *CHANGE_COLUMNS) if given.changes else columns)
 
     def reader(self, schema: T.StructType) -> AcidReader:
@@ -63,12 +63,12 @@ class AcidDataSource(DataSource):
     def streamReader(self, schema: T.StructType) -> AcidStreamReader:
         given = Options.of(self.options, "readStream")
         if self.lease is not None:
-            reading.release(given.place, self.lease)
+            batch_read.release(given.place, self.lease)
             self.lease = None
         return AcidStreamReader(given, schema)
 
-    def writer(self, schema: T.StructType, overwrite: bool) -> AcidWriter:
-        return AcidWriter(Options.of(self.options, "write"), schema.names, overwrite)
+    def writer(self, schema: T.StructType, overwrite: bool) -> AcidSourceWriter:
+        return AcidSourceWriter(Options.of(self.options, "write"), schema.names, overwrite)
 
     def streamWriter(self, schema: T.StructType, overwrite: bool) -> AcidStreamWriter:
         return AcidStreamWriter(Options.of(self.options, "writeStream"), schema.names, overwrite)
@@ -115,28 +115,28 @@ class AcidReader(DataSourceReader):
         self._given, self._schema, self._lease = given, schema, lease
 
     def partitions(self) -> list[InputPartition]:
-        parts = reading.parts(self._given, self._schema.names, self._lease)
+        parts = batch_read.parts(self._given, self._schema.names, self._lease)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark wants one partition of an empty table too
             return iter(())
-        return reading.batches(partition.value, _arrow(self._schema))
+        return batch_read.batches(partition.value, _arrow(self._schema))
 
 
 class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, given: Options, schema: T.StructType) -> None:
         self._given, self._schema = given, schema
-        self._stream: stream_reading.TableStream | None = None
+        self._stream: stream_read.TableStream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For the tasks, which only call `read`."""
         return {**self.__dict__, "_stream": None}
 
     @property
-    def stream(self) -> stream_reading.TableStream:
+    def stream(self) -> stream_read.TableStream:
         if self._stream is None:
-            self._stream = stream_reading.TableStream(self._given)
+            self._stream = stream_read.TableStream(self._given)
         return self._stream
 
     def initialOffset(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        return {**self.stream.latest(stream_reading.offset_of(start), most)}
+        return {**self.stream.latest(stream_read.offset_of(start), most)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.stream.end_here()
@@ -157,12 +157,12 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:
             return []
-        first, last = (stream_reading.offset_of(given) for given in (start, end))
+        first, last = (stream_read.offset_of(given) for given in (start, end))
         parts = self.stream.parts(first, last, self._schema.names)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return stream_reading.change_batches(partition.value, _arrow(self._schema))
+        return stream_read.change_batches(partition.value, _arrow(self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the next batch's lease replaces that of the last one."""
@@ -179,8 +179,8 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _Written(WriterCommitMessage):
     """What one attempt of a task tells the commit; `query` and `batch` are those of its stream."""
 
-    write: writing.OpenWrite
-    result: writing.TaskResult
+    write: batch_write.OpenWrite
+    result: batch_write.TaskResult
     query: str
     batch: str
 
@@ -190,7 +190,7 @@ class _Writing:
 
     def __init__(self, given: Options, names: Sequence[str], overwrite: bool, key: str) -> None:
         self._given, self._names, self._overwrite, self._key = given, names, overwrite, key
-        self._write: writing.OpenWrite | None = None
+        self._write: batch_write.OpenWrite | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark pickles a writer for its tasks, and only then: this begins the transaction.
@@ -198,34 +198,34 @@ class _Writing:
         Of a stream, Spark also makes writers that only commit.
         """
         if self._write is None:
-            self._write = writing.begin(self._given, self._names, self._overwrite, self._key)
+            self._write = batch_write.begin(self._given, self._names, self._overwrite, self._key)
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
         context = TaskContext.get()
         assert context is not None and self._write is not None
-        result = writing.write_rows(
+        result = batch_write.write_rows(
             self._write, context.partitionId(), context.taskAttemptId(), iterator
         )
         query, batch = (context.getLocalProperty(name) or "" for name in (_QUERY, _BATCH))
         return _Written(self._write, result, query, batch)
 
 
-class AcidWriter(_Writing, DataSourceArrowWriter):
+class AcidSourceWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, given: Options, names: Sequence[str], overwrite: bool) -> None:
         super().__init__(given, names, overwrite, "")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         told = _told(messages)
         assert self._write is not None
-        writing.commit(self._write, [each.result for each in told])
+        batch_write.commit(self._write, [each.result for each in told])
 
     def abort(
         self,
         messages: Sequence[WriterCommitMessage | None],  # noqa: ARG002, it overrides
     ) -> None:
         if self._write is not None:
-            writing.abort(self._write, "a task of its Spark job failed")
+            batch_write.abort(self._write, "a task of its Spark job failed")
 
 
 class AcidStreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -245,14 +245,14 @@ class AcidStreamWriter(_Writing, DataSourceStreamArrowWriter):
         batch = SinkBatch(
             sink, first.write.table, first.query, batchId, rows, self._given.skip_replayed
         )
-        writing.commit(first.write, [each.result for each in told], batch)
+        batch_write.commit(first.write, [each.result for each in told], batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         reason = f"batch {batchId} of its streaming query failed"
         told = [each for each in messages if isinstance(each, _Written)]
         for write in {each.write.txn: each.write for each in told}.values():
-            writing.abort(write, reason)
-        writing.abort_kept(self._given.place, self._key, batch_failed=True)
+            batch_write.abort(write, reason)
+        batch_write.abort_kept(self._given.place, self._key, batch_failed=True)
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[_Written]:

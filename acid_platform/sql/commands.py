@@ -26,13 +26,13 @@ from acid_platform.sql.statements import (
     DropPartitions,
     DropTable,
     DropTag,
-    Listing,
     PartitionSpec,
     RenameTable,
     RollBack,
     SetProperties,
     SetValue,
     Show,
+    ShowKind,
     Statement,
     Truncate,
     Use,
@@ -129,7 +129,7 @@ def properties(text: str) -> dict[str, str]:
     return values
 
 
-def _show(listing: Listing) -> Callable[[Match], Statement]:
+def _show(listing: ShowKind) -> Callable[[Match], Statement]:
     def build(match: Match) -> Statement:
         groups = match.groupdict()
         like = groups.get("like") or groups.get("like2") or ""
@@ -195,16 +195,16 @@ def _abort(match: Match) -> Statement:
 
 
 _RULES: tuple[tuple[str, Callable[[Match], Statement]], ...] = (
-    (rf"show (?:databases|schemas){_LIKE}", _show(Listing.DATABASES)),
-    (rf"show tables(?: (?:in|from) {_NAME})?{_LIKE}", _show(Listing.TABLES)),
-    (rf"show partitions {_NAME}", _show(Listing.PARTITIONS)),
-    (rf"show create table {_NAME}", _show(Listing.CREATE_TABLE)),
-    (r"show transactions", _show(Listing.TRANSACTIONS)),
-    (rf"show locks(?: {_NAME})?", _show(Listing.LOCKS)),
-    (r"show compactions", _show(Listing.COMPACTIONS)),
-    (rf"desc(?:ribe)? formatted {_NAME}", _show(Listing.FORMATTED)),
-    (rf"desc(?:ribe)? history {_NAME}", _show(Listing.HISTORY)),
-    (rf"desc(?:ribe)? (?:table )?(?!(?:formatted|history) ){_NAME}", _show(Listing.COLUMNS)),
+    (rf"show (?:databases|schemas){_LIKE}", _show(ShowKind.DATABASES)),
+    (rf"show tables(?: (?:in|from) {_NAME})?{_LIKE}", _show(ShowKind.TABLES)),
+    (rf"show partitions {_NAME}", _show(ShowKind.PARTITIONS)),
+    (rf"show create table {_NAME}", _show(ShowKind.CREATE_TABLE)),
+    (r"show transactions", _show(ShowKind.TRANSACTIONS)),
+    (rf"show locks(?: {_NAME})?", _show(ShowKind.LOCKS)),
+    (r"show compactions", _show(ShowKind.COMPACTIONS)),
+    (rf"desc(?:ribe)? formatted {_NAME}", _show(ShowKind.FORMATTED)),
+    (rf"desc(?:ribe)? history {_NAME}", _show(ShowKind.HISTORY)),
+    (rf"desc(?:ribe)? (?:table )?(?!(?:formatted|history) ){_NAME}", _show(ShowKind.COLUMNS)),
     (rf"use (?:database )?(?P<name>{_ONE})", lambda m: Use(unquoted(m["name"]))),
     (r"set(?: (?P<key>[\w.]+)(?: ?=(?P<value>.*))?)?", _set),
     (r"(?:start transaction|begin)", lambda _: Control.START),
@@ -268,7 +268,7 @@ _RULES: tuple[tuple[str, Callable[[Match], Statement]], ...] = (
         rf"{_ALTER} drop tag (?P<if>if exists )?(?P<tag>{_LABEL})",
         lambda m: DropTag(unquoted(m["name"]), _text(m["tag"]), bool(m["if"])),
     ),
-    (rf"show tags {_NAME}", _show(Listing.TAGS)),
+    (rf"show tags {_NAME}", _show(ShowKind.TAGS)),
     (
         rf"{_ALTER}(?: {_SPECS})? compact ['\"](?P<kind>minor|major)['\"](?P<wait> and wait)?",
         _compact,

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import refuse_half_characters
-from acid_platform.sql import dml
+from acid_platform.sql import split_dml
 from acid_platform.sql.commands import command
 from acid_platform.sql.declarations import table_declaration, view_declaration
-from acid_platform.sql.script import Written, split
+from acid_platform.sql.script import ScriptStatement, split
 from acid_platform.sql.statements import (
     SUPPORTED,
     Change,
@@ -41,13 +41,13 @@ _TWO_WORDS = {
 }
 
 
-def parse(text: str | Written) -> Statement:
+def parse(text: str | ScriptStatement) -> Statement:
     """Parses one statement of Hive SQL, with or without a final semicolon.
 
     Raises UnsupportedStatement for a statement that is not in SUPPORTED, and if there is not
     exactly one statement; InvalidExpression for text that is not SQL.
     """
-    written = text if isinstance(text, Written) else _only(text)
+    written = text if isinstance(text, ScriptStatement) else _only(text)
     refuse_half_characters(written.text)
     known_command = command(written.plain)
     if known_command is not None:
@@ -58,27 +58,27 @@ def parse(text: str | Written) -> Statement:
         case "SELECT":
             return query(written.text)
         case "WITH":
-            parts = dml.Parts.of(written.text)
+            parts = split_dml.Parts.of(written.text)
             inserts = parts.find("INSERT") < len(parts.tokens)
-            return dml.insert(written.text) if inserts else query(written.text)
+            return split_dml.insert(written.text) if inserts else query(written.text)
         case "FROM":
-            parts = dml.Parts.of(written.text)
+            parts = split_dml.Parts.of(written.text)
             if parts.find("INSERT") == len(parts.tokens):
                 return query(written.text)
         case "INSERT":
-            return dml.insert(written.text)
+            return split_dml.insert(written.text)
         case "UPDATE":
-            return dml.update(written.text)
+            return split_dml.update(written.text)
         case "DELETE":
-            return dml.delete(written.text)
+            return split_dml.delete(written.text)
         case "MERGE":
-            return dml.merge(written.text)
+            return split_dml.merge(written.text)
         case "CREATE":
             return _create(written)
     raise unsupported(written)
 
 
-def _only(text: str) -> Written:
+def _only(text: str) -> ScriptStatement:
     statements = split(text)
     if len(statements) != 1:
         what = (
@@ -90,7 +90,7 @@ def _only(text: str) -> Written:
     return statements[0]
 
 
-def unsupported(written: Written) -> UnsupportedStatement:
+def unsupported(written: ScriptStatement) -> UnsupportedStatement:
     """The error that names the statement, and the supported ones."""
     words = written.words
     name = " ".join(words[:2] if words and words[0] in _TWO_WORDS else words[:1])
@@ -103,7 +103,7 @@ def unsupported(written: Written) -> UnsupportedStatement:
     )
 
 
-def _explain(written: Written) -> Explain:
+def _explain(written: ScriptStatement) -> Explain:
     inner = parse(re.sub(r"(?is)^.*?\bexplain\b", "", written.text, count=1))
     if not isinstance(inner, Query | Change):
         raise UnsupportedStatement(
@@ -115,16 +115,16 @@ def _explain(written: Written) -> Explain:
 # --- declaring ------------------------------------------------------------------------------------
 
 
-def _create(written: Written) -> CreateTable | CreateView:
+def _create(written: ScriptStatement) -> CreateTable | CreateView:
     """CREATE TABLE or VIEW; what follows AS is a query."""
-    parts = dml.Parts.of(written.text)
+    parts = split_dml.Parts.of(written.text)
     declaration = ""
     while not parts.ended:
         declaration += parts.until("AS")
-        if not parts.skip("AS") or dml.is_query(parts):
+        if not parts.skip("AS") or split_dml.is_query(parts):
             break
         declaration += " AS "
-    defining = None if parts.ended else query(dml.selected(parts.rest()))
+    defining = None if parts.ended else query(split_dml.selected(parts.rest()))
     is_view = "VIEW" in written.words[1:4]
     if is_view:
         if defining is None:

@@ -14,11 +14,11 @@ from acid_platform.sql.answers import Done
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from acid_platform.sql.session import Outcome
+    from acid_platform.sql.sql_session import Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ResultRows:
     """The rows of a result, under unique column names.
 
     `cut`: there were more rows than the limit. `data`: the rows come from tables, not from a SHOW.
@@ -39,7 +39,7 @@ class Rows:
         )
 
 
-def rows_of(answer: Outcome, limit: int | None = None) -> Rows | None:
+def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
     """The rows of a result; None for a statement without rows.
 
     Raises AcidError if the engine fails while it computes them.
@@ -47,12 +47,12 @@ def rows_of(answer: Outcome, limit: int | None = None) -> Rows | None:
     if isinstance(answer, Done):
         return None
     if isinstance(answer, Shown):
-        return Rows(answer.columns, tuple(answer.dicts()))
+        return ResultRows(answer.columns, tuple(answer.dicts()))
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
     unique = _unique(table.column_names)
     kept = table.slice(0, limit) if cut else table
-    return Rows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
+    return ResultRows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
 
 
 def hive_text(column: str, value: Any) -> Any:

@@ -10,7 +10,7 @@ from acid_platform.layout.sql_text import pieces
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ScriptStatement:
     """A statement as the user wrote it, in its canonical form (`layout.sql_text`)."""
 
     text: str
@@ -23,7 +23,7 @@ class Written:
         return tuple(word.upper() for word in re.findall(r"[A-Za-z_]+", self.plain))
 
 
-def split(script: str) -> tuple[Written, ...]:
+def split(script: str) -> tuple[ScriptStatement, ...]:
     """The statements between semicolons that are not in quotes or comments.
 
     Raises InvalidExpression for a comment that is not closed.
@@ -31,7 +31,7 @@ def split(script: str) -> tuple[Written, ...]:
     return tuple(_split(script))
 
 
-def _split(script: str) -> Iterator[Written]:
+def _split(script: str) -> Iterator[ScriptStatement]:
     text: list[str] = []
     for piece in (*pieces(script, several=True), ";"):
         if piece != ";":
@@ -39,5 +39,5 @@ def _split(script: str) -> Iterator[Written]:
             continue
         plain = "".join(" " if part == "\n" else part for part in text).strip()
         if plain:
-            yield Written("".join(text).strip(), plain)
+            yield ScriptStatement("".join(text).strip(), plain)
         text = []

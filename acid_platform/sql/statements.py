@@ -27,7 +27,7 @@ class PartitionSpec:
 # --- reading --------------------------------------------------------------------------------------
 
 
-class Listing(Enum):
+class ShowKind(Enum):
     """What a SHOW or DESCRIBE lists."""
 
     DATABASES = "databases"
@@ -47,7 +47,7 @@ class Listing(Enum):
 class Show:
     """`name` is a table, or the database of SHOW TABLES; `like` is Hive's pattern or empty."""
 
-    listing: Listing
+    listing: ShowKind
     name: str = ""
     like: str = ""
 
@@ -56,7 +56,7 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ValuesRows:
     """The rows of VALUES."""
 
     rows: tuple[tuple[Expression, ...], ...]
@@ -67,7 +67,7 @@ class Insert:
     """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
 
     table: str
-    source: Query | Rows
+    source: Query | ValuesRows
     columns: tuple[str, ...] = ()
     partition: PartitionSpec | None = None
     overwrite: bool = False

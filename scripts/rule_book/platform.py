@@ -453,7 +453,7 @@ GROUP = Group(
             "P34",
             "Other engines commit through the gateway as ours do: with locks, conflict check, a"
             " record of each file from its footer, and history; their readers hold leases.",
-            ("gateway.commits", "metastore.rules.foreign_transactions"),
+            ("gateway.external_writes", "metastore.rules.foreign_transactions"),
             (
                 "test_P34_inserts_updates_and_deletes_are_committed_like_ours",
                 "test_P34_the_second_of_two_updates_of_a_row_conflicts",
@@ -563,9 +563,9 @@ GROUP = Group(
             " or fails; a write whose tasks, driver or commit fail leaves nothing visible.",
             (
                 "metastore.rules.stream_sinks",
-                "spark_source.writing",
-                "spark_source.reading",
-                "spark_source.stream_reading",
+                "spark_source.batch_write",
+                "spark_source.batch_read",
+                "spark_source.stream_read",
                 "spark_source.keeper",
             ),
             (
@@ -582,7 +582,7 @@ GROUP = Group(
             "P43",
             "At the commit of another engine, its files of deletes get the names that every engine"
             " reads: `bucket_N` for `bucket_N_M`.",
-            ("gateway.commits",),
+            ("gateway.external_writes",),
             (
                 "test_P43_deletes_get_the_names_that_every_engine_reads",
                 "test_P43_two_attempts_of_one_bucket_are_refused",
@@ -617,7 +617,7 @@ GROUP = Group(
             "At the commit of another engine, each delete event stands in the file of its row's"
             " bucket: Trino puts all of them into `bucket_00000`, and applies to a file's rows only"
             " those in the file of the same number.",
-            ("gateway.delete_files",),
+            ("gateway.delete_buckets",),
             (
                 "test_P45_every_engine_finds_the_deletes_of_trino",
                 "test_P45_a_file_without_events_of_its_own_bucket_goes",
@@ -690,7 +690,7 @@ GROUP = Group(
                 "storage.removal",
                 "services.removals",
                 "tables.locations",
-                "gateway.definitions",
+                "gateway.definition_calls",
             ),
             (
                 "test_P49_only_what_the_platform_wrote_is_removed",

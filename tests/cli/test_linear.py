@@ -14,7 +14,7 @@ from acid_platform import Warehouse
 from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.services import fsck
-from acid_platform.services.explain import explain_compactions, wishes_of
+from acid_platform.services.explain_services import explain_compactions, wishes_of
 from tests.cli.small import Small
 
 ASKED = (

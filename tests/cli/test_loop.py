@@ -8,20 +8,24 @@ import pytest
 
 from acid_platform import MetastoreUnavailable, SettingRefused, Terminal, Transient
 from acid_platform.base.config import Settings
-from acid_platform.services.loop import Pace, Service, pace_of, run_until
+from acid_platform.services.loop import CyclePace, Service, pace_of, run_until
 
 
 @pytest.mark.parametrize(
     ("service", "settings", "pace"),
     [
-        (Service.INITIATOR, {}, Pace(300_000, 300_000)),
-        (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, Pace(7000, 7000)),
-        (Service.WORKER, {}, Pace(10_800, 320_000, True, 1)),
-        (Service.WORKER, {"hive.compactor.worker.threads": "3"}, Pace(10_800, 320_000, True, 3)),
+        (Service.INITIATOR, {}, CyclePace(300_000, 300_000)),
+        (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, CyclePace(7000, 7000)),
+        (Service.WORKER, {}, CyclePace(10_800, 320_000, True, 1)),
+        (
+            Service.WORKER,
+            {"hive.compactor.worker.threads": "3"},
+            CyclePace(10_800, 320_000, True, 3),
+        ),
     ],
 )
 def test_P9_the_pace_follows_the_settings(
-    service: Service, settings: dict[str, str], pace: Pace
+    service: Service, settings: dict[str, str], pace: CyclePace
 ) -> None:
     assert pace_of(service, Settings.of(settings)) == pace
 
@@ -51,7 +55,7 @@ class Waits(threading.Event):
         return self.is_set()
 
 
-def run(found: list[bool | Exception], pace: Pace) -> tuple[list[int], list[Transient]]:
+def run(found: list[bool | Exception], pace: CyclePace) -> tuple[list[int], list[Transient]]:
     stop, left = Waits(), iter(found)
     failed: list[Transient] = []
 
@@ -70,21 +74,21 @@ def run(found: list[bool | Exception], pace: Pace) -> tuple[list[int], list[Tran
 
 
 def test_an_idle_worker_waits_longer_each_time_and_goes_on_at_once_with_work() -> None:
-    waited, _ = run([False, False, False, True, True, False], Pace(10, 35, eager=True))
+    waited, _ = run([False, False, False, True, True, False], CyclePace(10, 35, eager=True))
     assert waited == [10, 20, 35, 10, 20]
 
 
 def test_an_initiator_keeps_its_interval() -> None:
-    assert run([True, False, True], Pace(10, 10))[0] == [10, 10, 10, 10]
+    assert run([True, False, True], CyclePace(10, 10))[0] == [10, 10, 10, 10]
 
 
 def test_a_transient_error_is_told_and_tried_again() -> None:
     error = MetastoreUnavailable("gone")
-    waited, failed = run([error, False], Pace(10, 10))
+    waited, failed = run([error, False], CyclePace(10, 10))
     assert failed == [error]
     assert len(waited) == 3
 
 
 def test_any_other_error_ends_the_loop() -> None:
     with pytest.raises(Terminal):
-        run([Terminal("broken"), False], Pace(10, 10))
+        run([Terminal("broken"), False], CyclePace(10, 10))

@@ -14,7 +14,7 @@ from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator
-from acid_platform.services.worker import Outcome, revoke_dead, work_once
+from acid_platform.services.worker import CompactionOutcome, revoke_dead, work_once
 from acid_platform.storage import durability
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
@@ -131,7 +131,7 @@ def test_P46_what_a_killed_worker_left_is_removed_before_others_read(
         assert len(removed.removed) == left
         assert directories(table) == inputs and reader.reads
         reader.ends()
-    done: list[Outcome | None] = []
+    done: list[CompactionOutcome | None] = []
     worker = threading.Thread(target=lambda: done.append(work_once(warehouse)))
     worker.start()
     if who == "the next Worker":

@@ -14,7 +14,7 @@ from acid_platform import Warehouse
 from acid_platform.gateway.authorization import Authorizer
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.server import Entry, Server
+from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from tests.conftest import temporary_warehouse
 from tests.gateway.clients import connected
 
@@ -26,7 +26,7 @@ def serving(
     wait: float = 0.05,
     entry: Entry | None = None,
     authorizer: Authorizer | None = None,
-) -> Iterator[Server]:
+) -> Iterator[GatewayServer]:
     """A gateway that answers during the block."""
     gateway = Gateway(warehouse.metastore, wait, authorizer)
     server = gateway.listen("127.0.0.1", 0, bounds, entry)
@@ -47,12 +47,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 
 @pytest.fixture(scope="module")
-def server(warehouse: Warehouse) -> Iterator[Server]:
+def server(warehouse: Warehouse) -> Iterator[GatewayServer]:
     with serving(warehouse) as running:
         yield running
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Any]:
+def client(server: GatewayServer) -> Iterator[Any]:
     with connected(server.address) as opened:
         yield opened

@@ -10,8 +10,8 @@ import pytest
 
 from acid_platform import InvalidDefinition, Warehouse
 from acid_platform.gateway.authorization import (
+    AccessRequest,
     Authorizer,
-    Request,
     grants,
     imported,
     parse_grants,
@@ -218,8 +218,8 @@ def test_P34_a_line_that_is_no_grant_is_named(line: str, told: str) -> None:
         parse_grants(line, "grants")
 
 
-def asked_of(asked: list[Request], allowed: bool | Exception) -> Authorizer:
-    def authorizer(request: Request) -> bool:
+def asked_of(asked: list[AccessRequest], allowed: bool | Exception) -> Authorizer:
+    def authorizer(request: AccessRequest) -> bool:
         asked.append(request)
         if isinstance(allowed, Exception):
             raise allowed
@@ -229,11 +229,11 @@ def asked_of(asked: list[Request], allowed: bool | Exception) -> Authorizer:
 
 
 def test_P34_a_function_of_the_users_own_decides(warehouse: Warehouse) -> None:
-    asked: list[Request] = []
+    asked: list[AccessRequest] = []
     warehouse.create_table("safe.asked", "id int")
     able = User(Gateway(warehouse.metastore, 0, asked_of(asked, True)), "")
     assert able.shown("safe.asked")
-    assert asked == [Request("", "10.0.0.7:4711", "read", "safe.asked", "get_table_req")]
+    assert asked == [AccessRequest("", "10.0.0.7:4711", "read", "safe.asked", "get_table_req")]
     failing = User(Gateway(warehouse.metastore, 0, asked_of([], ValueError("down"))), "ann")
     with pytest.raises(Refused, match="the authorizer failed: ValueError: down"):
         failing.shown("safe.asked")
@@ -245,7 +245,7 @@ def test_P34_a_function_of_the_users_own_decides(warehouse: Warehouse) -> None:
     assert found(asked[0]) is False
 
 
-def truthy(_request: Request) -> Any:
+def truthy(_request: AccessRequest) -> Any:
     """Answers something that is not True: that is no permission."""
     return "yes"
 

@@ -13,7 +13,7 @@ from thriftpy2.thrift import TApplicationException
 from acid_platform import InvalidDefinition, UnsupportedStatement, Warehouse
 from acid_platform.gateway import shapes
 from acid_platform.gateway.gateway import Gateway
-from acid_platform.gateway.server import Server
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.gateway.clients import (
@@ -427,7 +427,7 @@ def test_P32_truncate_empties_partitions_of_a_table(client: Any, warehouse: Ware
 
 
 def test_P32_truncate_with_a_write_id_that_is_not_the_clients_is_refused(
-    client: Any, server: Server, warehouse: Warehouse
+    client: Any, server: GatewayServer, warehouse: Warehouse
 ) -> None:
     """Its base would hide rows that others have committed."""
     client.create_table(declared("safe"))

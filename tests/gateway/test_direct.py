@@ -20,8 +20,8 @@ from acid_platform import NoSuchTable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import adopting, registering, shapes
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
-from acid_platform.gateway.server import Server
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.services import cleaner
@@ -83,7 +83,7 @@ class AsHive(Gateway):
 
 
 @contextmanager
-def as_hive(warehouse: Warehouse) -> Iterator[tuple[AsHive, Server]]:
+def as_hive(warehouse: Warehouse) -> Iterator[tuple[AsHive, GatewayServer]]:
     gateway = AsHive(warehouse.metastore, lock_wait=0.01)
     gateway.extra = {}
     server = gateway.listen("127.0.0.1", 0)
@@ -106,7 +106,7 @@ def listed(result: Result) -> dict[str, dict[str, Any]]:
     return {row.get("table") or row["name"]: row for row in found}
 
 
-def address(server: Server) -> str:
+def address(server: GatewayServer) -> str:
     return "thrift://{}:{}".format(*server.address)
 
 
@@ -138,7 +138,7 @@ def here(tmp_path: Path) -> Iterator[Warehouse]:
 
 
 @pytest.fixture
-def server(other: Warehouse) -> Iterator[Server]:
+def server(other: Warehouse) -> Iterator[GatewayServer]:
     """What `other` is to Hive's clients."""
     with as_hive(other) as (_, started):
         yield started
@@ -173,7 +173,7 @@ def test_P34_registered_tables_read_there_as_here_and_adopted_ones_again(
 
 
 def test_P34_a_second_run_brings_write_ids_partitions_and_columns_up_to_date(
-    here: Warehouse, server: Server, other: Warehouse
+    here: Warehouse, server: GatewayServer, other: Warehouse
 ) -> None:
     table = here.create_table("s.grows", "id int", partitioned_by=["p int"])
     here.sql("INSERT INTO s.grows VALUES (1, 1)")
@@ -189,7 +189,7 @@ def test_P34_a_second_run_brings_write_ids_partitions_and_columns_up_to_date(
     assert there.properties["NO_CLEANUP"] == "true"
 
 
-def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: Server) -> None:
+def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: GatewayServer) -> None:
     table = here.create_table("s.busy", "id int")
     put(table, (1,))
     slow = here.transaction()
@@ -203,7 +203,7 @@ def test_P34_only_decided_write_ids_are_registered(here: Warehouse, server: Serv
 
 
 def test_P34_a_registration_that_was_killed_goes_on(
-    here: Warehouse, server: Server, monkeypatch: pytest.MonkeyPatch
+    here: Warehouse, server: GatewayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = here.create_table("s.cut", "id int, v string")
     for number in range(5):
@@ -238,7 +238,7 @@ def _registering(hive: Hive) -> set[int]:
 
 
 def test_P34_what_differs_there_is_refused_and_made_anew_when_told_to(
-    here: Warehouse, server: Server
+    here: Warehouse, server: GatewayServer
 ) -> None:
     table = here.create_table("s.differs", "id int, v string")
     put(table, (1, "a"))
@@ -254,7 +254,7 @@ def test_P34_what_differs_there_is_refused_and_made_anew_when_told_to(
 
 
 def test_P34_a_name_that_is_somebody_elses_is_left_alone(
-    here: Warehouse, server: Server, other: Warehouse
+    here: Warehouse, server: GatewayServer, other: Warehouse
 ) -> None:
     other.create_table("s.mine", "id int")
     here.create_table("s.mine", "id int")
@@ -264,7 +264,7 @@ def test_P34_a_name_that_is_somebody_elses_is_left_alone(
 
 
 def test_P34_a_directory_that_was_never_committed_is_not_shown_to_others(
-    here: Warehouse, server: Server
+    here: Warehouse, server: GatewayServer
 ) -> None:
     table = here.create_table("s.half", "id int")
     put(table, (1,))
@@ -456,7 +456,7 @@ def test_the_client_says_which_call_was_refused(other: Warehouse) -> None:
 
 
 def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
-    here: Warehouse, server: Server, tmp_path: Path
+    here: Warehouse, server: GatewayServer, tmp_path: Path
 ) -> None:
     """Until the Cleaner removes them, the files of a dropped table stand beside those of the next
     table of the name: only our metastore can tell them apart."""
@@ -472,7 +472,7 @@ def test_P34_a_dropped_tables_rows_are_not_shown_to_others(
 
 
 def test_P34_transactions_are_opened_one_by_one_where_several_fail(
-    here: Warehouse, server: Server, monkeypatch: pytest.MonkeyPatch
+    here: Warehouse, server: GatewayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a real metastore with Derby answers, whose driver fails at the second row of a batch."""
     asked = Hive.call
@@ -493,7 +493,7 @@ def test_P34_transactions_are_opened_one_by_one_where_several_fail(
 
 def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     here: Warehouse,
-    server: Server,
+    server: GatewayServer,
     other: Warehouse,
     third: Warehouse,
     monkeypatch: pytest.MonkeyPatch,

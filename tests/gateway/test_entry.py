@@ -17,11 +17,11 @@ from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import sasl, users
 from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.gateway_server import Entry, GatewayServer
+from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
-from acid_platform.gateway.pace import Pace
-from acid_platform.gateway.server import Entry, Server
+from acid_platform.gateway.rates import CallRates
 from acid_platform.gateway.settings import Chosen
-from acid_platform.gateway.tls import Tls
 from acid_platform.gateway.users import Users
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import connected, m
@@ -49,14 +49,16 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def both(warehouse: Warehouse, authority: Authority, tls: Tls, people: str) -> Iterator[Server]:
+def both(
+    warehouse: Warehouse, authority: Authority, tls: Tls, people: str
+) -> Iterator[GatewayServer]:
     """A gateway with TLS that takes certificates and passwords."""
     entry = Entry(Tls(tls.certificate, tls.key, authority.path), Users(people))
     with serving(warehouse, entry=entry) as server:
         yield server
 
 
-def at(server: Server, **more: str) -> Address:
+def at(server: GatewayServer, **more: str) -> Address:
     host, port = server.address
     return Address(host, port, **more)
 
@@ -124,7 +126,7 @@ def test_P34_a_renewed_certificate_is_taken_without_a_restart(
         assert _presented(server, authority) != before
 
 
-def _presented(server: Server, authority: Authority) -> object:
+def _presented(server: GatewayServer, authority: Authority) -> object:
     context = ssl.create_default_context(cafile=authority.path)
     with (
         socket.create_connection(server.address, timeout=10) as wire,
@@ -134,7 +136,7 @@ def _presented(server: Server, authority: Authority) -> object:
 
 
 def test_P34_a_client_by_tls_makes_many_calls_without_a_pause(
-    both: Server, authority: Authority
+    both: GatewayServer, authority: Authority
 ) -> None:
     """A connection that waits for a full buffer, which is empty, ends after a minute."""
     trino = authority.signs("trino")
@@ -151,7 +153,7 @@ def test_P34_a_client_by_tls_makes_many_calls_without_a_pause(
 
 
 def test_P34_the_common_name_of_a_clients_certificate_is_its_user(
-    both: Server, authority: Authority, warehouse: Warehouse
+    both: GatewayServer, authority: Authority, warehouse: Warehouse
 ) -> None:
     trino = authority.signs("trino")
     with Hive(at(both, ca=authority.path, certificate=trino.certificate, key=trino.key)) as hive:
@@ -164,7 +166,7 @@ def test_P34_the_common_name_of_a_clients_certificate_is_its_user(
 
 @pytest.mark.parametrize(("name", "days"), [("late", -1), ("Ann Smith", 30)])
 def test_P34_a_clients_certificate_that_is_expired_or_names_nobody_is_refused(
-    both: Server, authority: Authority, name: str, days: int
+    both: GatewayServer, authority: Authority, name: str, days: int
 ) -> None:
     pair = authority.signs(name, days=days)
     with pytest.raises((MetastoreUnavailable, HiveRefused)):
@@ -174,7 +176,7 @@ def test_P34_a_clients_certificate_that_is_expired_or_names_nobody_is_refused(
 
 
 def test_P34_a_clients_certificate_of_another_authority_is_refused(
-    both: Server, authority: Authority, tmp_path: Path
+    both: GatewayServer, authority: Authority, tmp_path: Path
 ) -> None:
     pair = Authority(tmp_path, "another").signs("trino")
     with pytest.raises(MetastoreUnavailable):
@@ -184,7 +186,7 @@ def test_P34_a_clients_certificate_of_another_authority_is_refused(
 
 
 def test_P34_a_password_lets_in_and_without_one_no_call_is_answered(
-    both: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    both: GatewayServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PASSWORD, "secret")
     with Hive(at(both, ca=authority.path, user="ann")) as hive:
@@ -242,7 +244,7 @@ def test_P34_a_wrong_user_or_password_is_told_apart_by_nobody(
 
 
 def test_P34_a_certificate_and_another_users_password_do_not_mix(
-    both: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    both: GatewayServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PASSWORD, "hidden")
     pair = authority.signs("ann", file="ann-2")
@@ -253,24 +255,27 @@ def test_P34_a_certificate_and_another_users_password_do_not_mix(
 @pytest.mark.parametrize(
     ("opening", "told"),
     [
-        (sasl.written(sasl.Status.START, b"GSSAPI"), b"Kerberos (GSSAPI) is not spoken"),
-        (sasl.written(sasl.Status.START, b"DIGEST-MD5"), b"delegation tokens"),
-        (sasl.written(sasl.Status.START, b"\xff\x00X"), b"is not spoken; use PLAIN"),
+        (sasl.written(sasl.SaslStatus.START, b"GSSAPI"), b"Kerberos (GSSAPI) is not spoken"),
+        (sasl.written(sasl.SaslStatus.START, b"DIGEST-MD5"), b"delegation tokens"),
+        (sasl.written(sasl.SaslStatus.START, b"\xff\x00X"), b"is not spoken; use PLAIN"),
         (
-            sasl.written(sasl.Status.START, b"PLAIN")
-            + sasl.written(sasl.Status.OK, b"root\0ann\0secret"),
+            sasl.written(sasl.SaslStatus.START, b"PLAIN")
+            + sasl.written(sasl.SaslStatus.OK, b"root\0ann\0secret"),
             b"may not act as",
         ),
         (
-            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.OK, b"secret"),
+            sasl.written(sasl.SaslStatus.START, b"PLAIN")
+            + sasl.written(sasl.SaslStatus.OK, b"secret"),
             b"NUL user NUL password",
         ),
         (
-            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.OK, b"\0ann\0"),
+            sasl.written(sasl.SaslStatus.START, b"PLAIN")
+            + sasl.written(sasl.SaslStatus.OK, b"\0ann\0"),
             b"may not be empty",
         ),
         (
-            sasl.written(sasl.Status.START, b"PLAIN") + sasl.written(sasl.Status.ERROR, b"bye"),
+            sasl.written(sasl.SaslStatus.START, b"PLAIN")
+            + sasl.written(sasl.SaslStatus.ERROR, b"bye"),
             b"ended the negotiation: bye",
         ),
     ],
@@ -289,12 +294,14 @@ def test_P34_other_negotiations_are_refused_with_their_reason(
         answer = b""
         while part := raw.recv(1000):
             answer += part
-    assert answer[0] == sasl.Status.BAD and told in answer
+    assert answer[0] == sasl.SaslStatus.BAD and told in answer
 
 
-def test_P34_kerberos_is_refused_with_its_reason_by_an_open_gateway_too(server: Server) -> None:
+def test_P34_kerberos_is_refused_with_its_reason_by_an_open_gateway_too(
+    server: GatewayServer,
+) -> None:
     with socket.create_connection(server.address, timeout=10) as raw:
-        raw.sendall(sasl.written(sasl.Status.START, b"GSSAPI"))
+        raw.sendall(sasl.written(sasl.SaslStatus.START, b"GSSAPI"))
         assert b"hive.metastore.sasl.enabled=false" in raw.recv(1000)
 
 
@@ -306,7 +313,7 @@ def test_P34_after_a_login_every_message_has_to_be_framed(
         socket.create_connection(server.address, timeout=10) as raw,
     ):
         raw.sendall(sasl.client_opening("ann", "secret"))
-        assert raw.recv(1000) == sasl.written(sasl.Status.COMPLETE)
+        assert raw.recv(1000) == sasl.written(sasl.SaslStatus.COMPLETE)
         raw.sendall(framed(CALLS[0]))
         assert b"default" in raw.recv(1000)
         raw.sendall(CALLS[0])
@@ -315,14 +322,14 @@ def test_P34_after_a_login_every_message_has_to_be_framed(
 
 def test_P34_who_does_not_log_in_in_time_is_disconnected(warehouse: Warehouse, people: str) -> None:
     with serving(warehouse, Bounds(login_seconds=0.2), entry=Entry(users=Users(people))) as server:
-        for opening in (b"", b"\x01", sasl.written(sasl.Status.START, b"PLAIN")):
+        for opening in (b"", b"\x01", sasl.written(sasl.SaslStatus.START, b"PLAIN")):
             with socket.create_connection(server.address, timeout=10) as slow:
                 slow.sendall(opening)
                 assert slow.recv(10) == b""
 
 
 def test_P34_an_address_that_fails_too_often_has_to_wait() -> None:
-    pace = Pace(Bounds(failures=3))
+    pace = CallRates(Bounds(failures=3))
     for _ in range(3):
         assert pace.begin_login("1.2.3.4")
         pace.end_login("1.2.3.4", failed=True)
@@ -496,10 +503,10 @@ def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(warehouse: War
 
 def test_doctor_tells_what_a_gateway_does_and_whether_it_is_open(warehouse: Warehouse) -> None:
     from acid_platform.base.location import Location
-    from acid_platform.gateway.status import Status, examined, running
+    from acid_platform.gateway.status import GatewayStatus, examined, running
 
     place = Location.of(warehouse.path)
-    status = Status(place, warehouse.metastore)
+    status = GatewayStatus(place, warehouse.metastore)
     with serving(warehouse) as server, connected(server.address) as client:
         client.get_all_databases()
         status.write(server)

@@ -18,21 +18,22 @@ import pytest
 from acid_platform.gateway import sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.connection import Connection, House
+from acid_platform.gateway.client_connection import ClientConnection, ConnectionHost
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
 from tests.gateway.test_protocol import CALLS, _Silent, framed
 
 USER, PASSWORD = "ann", "secret"
 RIGHT = sasl.client_opening(USER, PASSWORD)
-PLAIN = sasl.written(sasl.Status.START, b"PLAIN")
+PLAIN = sasl.written(sasl.SaslStatus.START, b"PLAIN")
 OPENINGS = (
     RIGHT,
     sasl.client_opening(USER, "wrong"),
     sasl.client_opening("eve", PASSWORD),
-    sasl.written(sasl.Status.START, b"GSSAPI") + sasl.written(sasl.Status.OK, b"\x60\x82\x02\x00"),
-    sasl.written(sasl.Status.START, b"PLAIN")
-    + sasl.written(sasl.Status.COMPLETE, b"a\0ann\0secret"),
+    sasl.written(sasl.SaslStatus.START, b"GSSAPI")
+    + sasl.written(sasl.SaslStatus.OK, b"\x60\x82\x02\x00"),
+    sasl.written(sasl.SaslStatus.START, b"PLAIN")
+    + sasl.written(sasl.SaslStatus.COMPLETE, b"a\0ann\0secret"),
     b"",
 )
 _BOUNDS = Bounds(message=Limits(bytes=4096, values=100, depth=10), buffer=1 << 20)
@@ -41,7 +42,7 @@ _BOUNDS = Bounds(message=Limits(bytes=4096, values=100, depth=10), buffer=1 << 2
 class _Transport:
     """Takes what is written, or gets stuck."""
 
-    def __init__(self, connection: Connection, dice: random.Random) -> None:
+    def __init__(self, connection: ClientConnection, dice: random.Random) -> None:
         self._connection, self._stuck = connection, dice.random() < 0.05
         self.written = bytearray()
         self.closed = False
@@ -79,7 +80,7 @@ class _House:
         self.told: Counter[str] = Counter()
         self.later: list[Callable[[], None]] = []
 
-    def left(self, _connection: Connection) -> None: ...
+    def left(self, _connection: ClientConnection) -> None: ...
 
     def buffered(self, change: int) -> bool:
         self.bytes += change
@@ -149,7 +150,7 @@ async def _fuzz(count: int, seed: int) -> Counter[str]:
     dice = random.Random(seed)
     house = _House(dice)
     for number, (opening, calls) in enumerate(streams(dice, count)):
-        connection = Connection(cast(House, house), "10.0.0.1:1")
+        connection = ClientConnection(cast(ConnectionHost, house), "10.0.0.1:1")
         transport = _Transport(connection, dice)
         connection.connection_made(cast(Any, transport))
         for content in (opening, calls):

@@ -9,7 +9,7 @@ import pytest
 from thriftpy2.thrift import TApplicationException
 
 from acid_platform import Warehouse
-from acid_platform.gateway.server import Server
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
@@ -111,7 +111,7 @@ def test_P34_databases_are_named_with_their_catalog(client: Any, warehouse: Ware
     assert table.count() == 0
 
 
-def test_P34_a_client_says_that_it_goes_and_reads_no_answer(server: Server) -> None:
+def test_P34_a_client_says_that_it_goes_and_reads_no_answer(server: GatewayServer) -> None:
     """`shutdown` is a oneway call: an answer to it would be taken for that of the next call."""
     goes = b"\x80\x01\x00\x04" + b"\x00\x00\x00\x08shutdown" + b"\x00\x00\x00\x07\x00"
     asks = b"\x80\x01\x00\x01" + b"\x00\x00\x00\x0bgetMetaConf"
@@ -142,7 +142,7 @@ def test_P34_views_are_shown_with_their_query(client: Any, warehouse: Warehouse)
 
 
 def test_P34_a_lock_waits_and_is_granted_later(
-    client: Any, server: Server, warehouse: Warehouse
+    client: Any, server: GatewayServer, warehouse: Warehouse
 ) -> None:
     warehouse.create_table("db.waited", "id int, v string")
     with connected(server.address) as other:
@@ -163,7 +163,7 @@ def test_P34_a_lock_waits_and_is_granted_later(
 
 
 def test_P34_a_statement_that_waited_for_a_writer_is_told_to_begin_again(
-    client: Any, server: Server, warehouse: Warehouse
+    client: Any, server: GatewayServer, warehouse: Warehouse
 ) -> None:
     """Hive asks after it got an exclusive lock; an id above its own makes it open a transaction."""
     table = warehouse.create_table("db.again", "id int, v string")
@@ -280,7 +280,7 @@ def test_P34_nothing_is_seen_of_a_table_that_is_not_there(
 
 
 def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(
-    client: Any, server: Server, warehouse: Warehouse
+    client: Any, server: GatewayServer, warehouse: Warehouse
 ) -> None:
     table = warehouse.create_table("db.overwritten", "id int, v string")
     trino_insert(client, table.name, [(1, "a"), (2, "b")])
@@ -302,7 +302,7 @@ def test_P34_an_overwrite_hides_what_it_saw_and_conflicts_with_what_it_did_not(
 
 
 def test_P34_the_base_of_an_overwrite_that_was_refused_is_gone(
-    client: Any, server: Server, warehouse: Warehouse
+    client: Any, server: GatewayServer, warehouse: Warehouse
 ) -> None:
     """Trino can't read a table that has an aborted base and no other."""
     table = warehouse.create_table("db.refused_base", "id int, v string")

@@ -19,10 +19,10 @@ from thriftpy2.transport import TMemoryBuffer
 from acid_platform import Warehouse
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.framing import Cutter, Limits, Malformed
+from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, known_calls
-from acid_platform.gateway.server import Server
 from tests.gateway.clients import connected, m
 from tests.gateway.conftest import serving
 
@@ -130,7 +130,7 @@ def field(kind: int, content: bytes) -> bytes:
     ],
 )
 def test_P34_what_is_no_message_within_the_limits_is_refused(stream: bytes, told: str) -> None:
-    with pytest.raises(Malformed, match=told):
+    with pytest.raises(MalformedMessage, match=told):
         cut(stream)
 
 
@@ -178,7 +178,7 @@ def swallow(gateway: Gateway, stream: bytes) -> int:
             answer = gateway.answer(one.payload, Caller("test:1"))
             assert answer[:2] == b"\x80\x01" and answer[3] in (2, 3)
             answered += 1
-    except Malformed:
+    except MalformedMessage:
         pass
     return answered
 
@@ -210,7 +210,7 @@ def test_P34_every_declared_call_decodes_and_answers() -> None:
         assert gateway.answer(payload, Caller("test:1"))[3] in (2, 3)
 
 
-def test_P34_an_unknown_call_is_named_in_the_answer(client: Any, server: Server) -> None:
+def test_P34_an_unknown_call_is_named_in_the_answer(client: Any, server: GatewayServer) -> None:
     with socket.create_connection(server.address) as raw:
         for name in ("get_time_machine", "answer", "_metastore", "listen"):
             raw.sendall(message(name))
@@ -223,14 +223,14 @@ def test_P34_an_unknown_call_is_named_in_the_answer(client: Any, server: Server)
     assert "default" in client.get_all_databases()
 
 
-def test_P34_framed_and_unframed_clients_are_served_at_one_port(server: Server) -> None:
+def test_P34_framed_and_unframed_clients_are_served_at_one_port(server: GatewayServer) -> None:
     for frames in (False, True):
         with connected(server.address, frames) as opened:
             assert "default" in opened.get_all_databases()
             assert opened.get_databases("def*") == ["default"]
 
 
-def test_P34_nonsense_ends_only_its_own_connection(client: Any, server: Server) -> None:
+def test_P34_nonsense_ends_only_its_own_connection(client: Any, server: GatewayServer) -> None:
     with socket.create_connection(server.address, timeout=10) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert raw.recv(100) == b""
@@ -253,14 +253,14 @@ def test_P34_connections_are_limited_and_slow_messages_end(warehouse: Warehouse)
             assert idle.get_all_databases()
 
 
-def await_connections(server: Server, count: int) -> None:
+def await_connections(server: GatewayServer, count: int) -> None:
     deadline = time.monotonic() + 10
     while server.connections != count:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_P34_many_clients_at_once(server: Server) -> None:
+def test_P34_many_clients_at_once(server: GatewayServer) -> None:
     told: list[list[str]] = []
 
     def ask() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from acid_platform import NotAuthorized, Warehouse
-from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, Guard, Request
+from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, AccessRequest, Guard
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
-from acid_platform.gateway.pace import Pace
 from acid_platform.gateway.protocol import Call, known_calls
+from acid_platform.gateway.rates import CallRates
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import Operation
@@ -279,7 +279,7 @@ def test_a_commit_holds_no_more_than_its_locks_announced(
 def test_a_right_that_was_taken_back_is_missed_at_the_commit(warehouse: Warehouse) -> None:
     given = {"read", "insert", "update", "delete", "alter", "create"}
 
-    def allows(asked: Request) -> bool:
+    def allows(asked: AccessRequest) -> bool:
         return asked.verb in given
 
     ann = _Client(User(Gateway(warehouse.metastore, 0, allows), "ann"))
@@ -308,7 +308,7 @@ def test_nobody_says_of_anothers_write_that_it_is_finished(warehouse: Warehouse)
 
 
 def test_guesses_at_the_same_time_are_not_more_than_one_after_the_other() -> None:
-    pace, checked = Pace(Bounds(failures=10)), Counter[str]()
+    pace, checked = CallRates(Bounds(failures=10)), Counter[str]()
 
     def guess() -> None:
         if pace.begin_login("10.0.0.1"):
@@ -326,7 +326,7 @@ def test_guesses_at_the_same_time_are_not_more_than_one_after_the_other() -> Non
 
 
 def test_a_login_that_succeeds_does_not_count_and_ipv6_counts_by_network() -> None:
-    pace = Pace(Bounds(failures=2))
+    pace = CallRates(Bounds(failures=2))
     for _ in range(50):
         assert pace.begin_login("::1")
         pace.end_login("::1", failed=False)

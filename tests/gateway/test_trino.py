@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acid_platform import Table, Warehouse
-from acid_platform.gateway.server import Server
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.acid_files import P
@@ -103,7 +103,7 @@ def test_P34_a_commit_records_each_file_with_its_ranges(
 
 
 def test_P34_the_second_of_two_updates_of_a_row_conflicts(
-    client: Any, server: Server, warehouse: Warehouse, table: Table
+    client: Any, server: GatewayServer, warehouse: Warehouse, table: Table
 ) -> None:
     trino_insert(client, table.name, [(1, "a")])
     with connected(server.address) as other:
@@ -128,7 +128,7 @@ def test_P34_an_update_conflicts_with_one_of_ours(
 
 
 def test_P34_an_insert_does_not_conflict_with_an_update(
-    client: Any, server: Server, table: Table
+    client: Any, server: GatewayServer, table: Table
 ) -> None:
     trino_insert(client, table.name, [(1, "a")])
     changing = update(client, table.name, (1, 0), (1, "b"))

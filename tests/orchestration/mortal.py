@@ -16,7 +16,7 @@ import dagster as dg
 
 from acid_platform import TxnAborted
 from acid_platform.orchestration import TableDeclaration, Transaction, acid_asset
-from acid_platform.orchestration.compaction import IN_MEMORY, compaction_job
+from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job
 from acid_platform.orchestration.ended_runs import (
     abort_canceled_runs,
     abort_failed_runs,

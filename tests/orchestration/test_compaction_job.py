@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import definitions
 from acid_platform.compaction.validation import Invariant, Profile, measures
 from acid_platform.orchestration.checks import Expectation, evaluate, table_checks
-from acid_platform.orchestration.compaction import invariants, measure_frame
+from acid_platform.orchestration.compaction_job import invariants, measure_frame
 from acid_platform.orchestration.metadata import TableDeclaration, TableStats
 from acid_platform.services.worker import CompactionRun
 from acid_platform.transactions import TxnType

@@ -7,7 +7,7 @@ import pytest
 
 from acid_platform import InvalidDefinition, NoSuchPartition
 from acid_platform.layout.types import parse_columns
-from acid_platform.orchestration.partitions import PartitionExpr, PartitionText, literal
+from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText, literal
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01")
 MONTHLY = dg.MonthlyPartitionsDefinition("2024-01-01")

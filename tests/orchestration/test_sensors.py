@@ -11,8 +11,8 @@ import definitions
 from acid_platform.base.clock import SystemClock
 from acid_platform.compaction.states import ErasureState
 from acid_platform.orchestration import ended_runs, sensors
-from acid_platform.orchestration.cleaning import cleaning_job
-from acid_platform.orchestration.compaction import worker_prefix
+from acid_platform.orchestration.cleaning_job import cleaning_job
+from acid_platform.orchestration.compaction_job import worker_prefix
 from tests.metastore.processes import until
 from tests.orchestration.conftest import Place, quiet
 

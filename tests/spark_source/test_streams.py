@@ -33,10 +33,10 @@ from acid_platform import (
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.services import cleaner
 from acid_platform.services.fsck.walk import examine
-from acid_platform.spark_source import keeper, reading, stream_reading, writing
+from acid_platform.spark_source import batch_read, batch_write, keeper, stream_read
 from acid_platform.spark_source.options import Options
 from acid_platform.spark_source.source import AcidStreamWriter
-from acid_platform.spark_source.stream_reading import NOTHING, Offset, TableStream
+from acid_platform.spark_source.stream_read import NOTHING, Offset, TableStream
 from tests.spark_source.places import KEPT, Place, place
 
 SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.string()), ("p", pa.int32())])
@@ -61,11 +61,11 @@ def sent(value: Any) -> Any:
 
 
 def tasks(
-    write: writing.OpenWrite, parts: Sequence[Sequence[dict[str, Any]]], first: int = 0
-) -> list[writing.TaskResult]:
+    write: batch_write.OpenWrite, parts: Sequence[Sequence[dict[str, Any]]], first: int = 0
+) -> list[batch_write.TaskResult]:
     """Runs a task for each part; the numbers of attempts begin with `first`."""
     return [
-        writing.write_rows(sent(write), number, first + number, as_batches(rows))
+        batch_write.write_rows(sent(write), number, first + number, as_batches(rows))
         for number, rows in enumerate(parts)
     ]
 
@@ -83,8 +83,8 @@ def put(
     overwrite: bool = False,
     **more: str,
 ) -> bool:
-    write = writing.begin(options(here, table, **more), SCHEMA.names, overwrite)
-    return writing.commit(write, sent(tasks(write, [rows[0::2], rows[1::2]])), batch)
+    write = batch_write.begin(options(here, table, **more), SCHEMA.names, overwrite)
+    return batch_write.commit(write, sent(tasks(write, [rows[0::2], rows[1::2]])), batch)
 
 
 def rows_between(stream: TableStream, start: Offset, end: Offset) -> list[tuple[Any, ...]]:
@@ -92,7 +92,7 @@ def rows_between(stream: TableStream, start: Offset, end: Offset) -> list[tuple[
     return sorted(
         tuple(row.values())
         for part in parts
-        for batch in stream_reading.change_batches(part, SCHEMA)
+        for batch in stream_read.change_batches(part, SCHEMA)
         for row in batch.to_pylist()
     )
 
@@ -185,7 +185,7 @@ def test_P42_random_streams_lead_to_the_rows_of_the_table(
 
 def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
     """Another attempt of a task, a task that failed, and a write that was given up."""
-    write = writing.begin(options(here), SCHEMA.names, False)
+    write = batch_write.begin(options(here), SCHEMA.names, False)
     first = tasks(write, [[row(1)], [row(2)]])
     tasks(write, [[row(1)], [row(2)]], first=10)
 
@@ -194,23 +194,23 @@ def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
         raise RuntimeError("the query failed")
 
     with pytest.raises(RuntimeError):
-        writing.write_rows(write, 2, 20, broken())
-    assert writing.commit(write, sent(first))
+        batch_write.write_rows(write, 2, 20, broken())
+    assert batch_write.commit(write, sent(first))
     assert here.rows("db.t") == [(1, "a", 1), (2, "a", 2)]
-    given_up = writing.begin(options(here), SCHEMA.names, False)
+    given_up = batch_write.begin(options(here), SCHEMA.names, False)
     tasks(given_up, [[row(5)]])
-    writing.abort(given_up, "a task failed")
+    batch_write.abort(given_up, "a task failed")
     assert len(here.rows("db.t")) == 2 and aborts(here) == ["a task failed"]
-    lost = writing.begin(options(here), SCHEMA.names, False)
+    lost = batch_write.begin(options(here), SCHEMA.names, False)
     done = tasks(lost, [[row(5)]])
     for file in Path(lost.staging).rglob("000*"):
         file.unlink()
     with pytest.raises(PublicationFailed, match="here is no file"):
-        writing.commit(lost, done)
-    aborted = writing.begin(options(here), SCHEMA.names, False)
+        batch_write.commit(lost, done)
+    aborted = batch_write.begin(options(here), SCHEMA.names, False)
     here.warehouse.metastore.abort_transactions([aborted.txn], "by hand")
     with pytest.raises(TxnAborted):
-        writing.commit(aborted, tasks(aborted, [[row(5)]]))
+        batch_write.commit(aborted, tasks(aborted, [[row(5)]]))
     assert len(here.rows("db.t")) == 2 and here.open_transactions() == []
     assert list(Path(here.warehouse.path, "db.db", "t").glob("_tmp*")) == []
     require_healthy(here)
@@ -218,15 +218,15 @@ def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
 
 def test_P42_a_failed_batch_of_a_query_is_aborted_by_its_key(here: Place) -> None:
     """Its tasks told nobody which transaction it was."""
-    own = writing.begin(options(here), SCHEMA.names, False, key="c1")
-    other = writing.begin(options(here), SCHEMA.names, False, key="c2")
-    again = writing.begin(options(here), SCHEMA.names, False, key="c1")
+    own = batch_write.begin(options(here), SCHEMA.names, False, key="c1")
+    other = batch_write.begin(options(here), SCHEMA.names, False, key="c2")
+    again = batch_write.begin(options(here), SCHEMA.names, False, key="c1")
     left = {row["txnid"] for row in here.open_transactions()}
     assert left == {other.txn, again.txn}, own
-    writing.abort_kept(here.location, "c1")
-    writing.abort_kept(here.location, "")
+    batch_write.abort_kept(here.location, "c1")
+    batch_write.abort_kept(here.location, "")
     assert {row["txnid"] for row in here.open_transactions()} == {other.txn}
-    writing.abort(other, "")
+    batch_write.abort(other, "")
 
 
 def test_P42_a_failed_batch_without_a_checkpoint_option_is_aborted_if_it_is_told_apart(
@@ -235,15 +235,15 @@ def test_P42_a_failed_batch_without_a_checkpoint_option_is_aborted_if_it_is_told
     """Its tasks told nobody which transaction it was, and its key is made of its options."""
     one, other = options(here), options(here, replay="skip")
     assert one.key != other.key and one.key == options(here).key
-    first, second = (writing.begin(g, SCHEMA.names, False, key=g.key) for g in (one, other))
+    first, second = (batch_write.begin(g, SCHEMA.names, False, key=g.key) for g in (one, other))
     AcidStreamWriter(one, SCHEMA.names, False).abort([None, None], 0)
     assert {row["txnid"] for row in here.open_transactions()} == {second.txn}, first
-    twin = writing.begin(other, SCHEMA.names, False, key=other.key)
+    twin = batch_write.begin(other, SCHEMA.names, False, key=other.key)
     AcidStreamWriter(other, SCHEMA.names, False).abort([None], 0)
     left = {row["txnid"] for row in here.open_transactions()}
     assert left == {second.txn, twin.txn}, "nobody knows which of them failed"
-    writing.abort(second, "")
-    writing.abort(twin, "")
+    batch_write.abort(second, "")
+    batch_write.abort(twin, "")
 
 
 @pytest.mark.parametrize(
@@ -265,18 +265,18 @@ def test_P42_rows_that_do_not_fit_are_refused(
         {name: pa.array(values, kind) for name, kind in fields.items()}
     )
     with pytest.raises(error, match=text):
-        write = writing.begin(options(here), list(fields), False)
+        write = batch_write.begin(options(here), list(fields), False)
         try:
-            writing.write_rows(write, 0, 0, [batch])
+            batch_write.write_rows(write, 0, 0, [batch])
         finally:
-            writing.abort(write, "refused")
+            batch_write.abort(write, "refused")
     assert here.open_transactions() == []
 
 
 def test_P42_tables_that_tasks_cannot_write_are_refused(here: Place) -> None:
     here.warehouse.create_table("db.b", "id int", clustered_by=(["id"], 2))
     with pytest.raises(UnsupportedStatement, match=r"clustered.*Table\.insert"):
-        writing.begin(options(here, "db.b"), ["id"], False)
+        batch_write.begin(options(here, "db.b"), ["id"], False)
     assert here.open_transactions() == []
 
 
@@ -305,7 +305,7 @@ def test_P42_a_stream_says_what_to_do_when_it_cannot_go_on(here: Place) -> None:
     with pytest.raises(NoSuchPast, match="restored"):
         stream.latest(Offset(moment=10_000, table_id=end["table_id"], write_id=9))
     with pytest.raises(StreamRefused, match="none of this data source"):
-        stream_reading.offset_of({"path": "x"})
+        stream_read.offset_of({"path": "x"})
     wh.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.history.retention' = '0')")
     wh.sql("DELETE FROM db.t")
     put(here, "db.t", [row(2)])
@@ -346,21 +346,21 @@ def test_P42_an_idle_stream_asks_without_a_new_transaction(here: Place) -> None:
 
 def test_P42_a_read_fails_once_its_lease_has_ended(here: Place) -> None:
     put(here, "db.t", [row(1), row(2)])
-    lease, _ = reading.take(options(here))
+    lease, _ = batch_read.take(options(here))
     names = ["p", "ID"]
-    (part,) = sent(reading.parts(options(here), names, lease))
+    (part,) = sent(batch_read.parts(options(here), names, lease))
     wanted = pa.schema([("p", pa.int32()), ("ID", pa.int32())])
-    found = [each for batch in reading.batches(part, wanted) for each in batch.to_pylist()]
+    found = [each for batch in batch_read.batches(part, wanted) for each in batch.to_pylist()]
     assert sorted(each["ID"] for each in found) == [1, 2]
-    reading.release(here.location, lease)
+    batch_read.release(here.location, lease)
     with pytest.raises(SnapshotExpired, match=r"call load\(\) again"):
-        reading.parts(options(here), names, lease)
+        batch_read.parts(options(here), names, lease)
     here.warehouse.sql("ALTER TABLE db.t SET TBLPROPERTIES ('acid.history.retention' = '0')")
     here.warehouse.sql("DELETE FROM db.t WHERE id = 1")
     here.warehouse.table("db.t").compact("major")
     cleaner.run(here.warehouse.metastore)
     with pytest.raises(SnapshotExpired, match=r"call load\(\) again"):
-        list(reading.batches(part, wanted))
+        list(batch_read.batches(part, wanted))
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -380,12 +380,12 @@ def test_P42_the_keeper_keeps_and_ends_transactions(
     monkeypatch.setattr(keeper, "_owner", lambda: psutil.Process(application.pid))
     keeper._directory.cache_clear()
     try:
-        lease, _ = reading.take(options(here))
-        write = writing.begin(options(here), SCHEMA.names, False)
+        lease, _ = batch_read.take(options(here))
+        write = batch_write.begin(options(here), SCHEMA.names, False)
         done = tasks(write, [[row(1)]])
         time.sleep(8)
-        assert writing.commit(write, done), "longer than the timeout"
-        left = writing.begin(options(here), SCHEMA.names, False)
+        assert batch_write.commit(write, done), "longer than the timeout"
+        left = batch_write.begin(options(here), SCHEMA.names, False)
         assert {each["txnid"] for each in here.open_transactions()} == {lease, left.txn}
         application.kill()
         application.wait()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from acid_platform.sql.parse import parse
-from acid_platform.sql.sources import Source, bind
+from acid_platform.sql.query_tables import QueryTable, bind
 from acid_platform.sql.text import Query
 
 TABLES = {"default.t": ("id", "v", "m"), "default.u": ("id", "w", "m"), "default.x": ("a", "b")}
@@ -106,7 +106,7 @@ def rows(database: duckdb.DuckDBPyConnection, text: str) -> list[tuple[object, .
     return sorted(database.execute(sql).fetchall(), key=str)
 
 
-def narrowed(source: Source) -> exp.Query:
+def narrowed(source: QueryTable) -> exp.Query:
     columns = source.columns or TABLES[source.table]
     query = exp.select(*columns).from_(source.table.partition(".")[2])
     return query.where(source.where, dialect="spark") if source.where else query

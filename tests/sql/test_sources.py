@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import InvalidDefinition
 from acid_platform.sql.parse import parse
-from acid_platform.sql.sources import Source, bind
+from acid_platform.sql.query_tables import QueryTable, bind
 from acid_platform.sql.text import Query, query
 from acid_platform.sql.views import columns_read, named, self_contained
 
@@ -26,7 +26,7 @@ VIEWS = {
 }
 
 
-def bound(text: str) -> tuple[str, tuple[Source, ...]]:
+def bound(text: str) -> tuple[str, tuple[QueryTable, ...]]:
     written = parse(text)
     assert isinstance(written, Query)
     found = bind(written, "p", columns_of, "default", view_query)
@@ -49,21 +49,24 @@ def where(text: str) -> dict[str, str | None]:
 @pytest.mark.parametrize(
     ("text", "sql", "sources"),
     [
-        ("select * from t", "select * from p_0 AS `t`", [Source("p_0", "default.t")]),
+        ("select * from t", "select * from p_0 AS `t`", [QueryTable("p_0", "default.t")]),
         (
             "select db.T.id from db.T",
             "select T.id from p_0 AS `T`",
-            [Source("p_0", "db.t", columns=("id",))],
+            [QueryTable("p_0", "db.t", columns=("id",))],
         ),
         (
             "select count(*) from t a join db.u using (id)",
             "select count(*) from p_0 a join p_1 AS `u` using (id)",
-            [Source("p_0", "default.t", columns=("id",)), Source("p_1", "db.u", columns=("id",))],
+            [
+                QueryTable("p_0", "default.t", columns=("id",)),
+                QueryTable("p_1", "db.u", columns=("id",)),
+            ],
         ),
         (
             "with t as (select * from t) select id from t join db.t x",
             "with t as (select * from p_1 AS `t`) select id from t join p_0 x",
-            [Source("p_0", "db.t"), Source("p_1", "default.t")],
+            [QueryTable("p_0", "db.t"), QueryTable("p_1", "default.t")],
         ),
         (
             "with a as (select 1 x), b as (select * from a) select * from b",
@@ -73,30 +76,30 @@ def where(text: str) -> dict[str, str | None]:
         (
             "select *, row__id.writeid from t",
             "select * EXCEPT (`t`.row__id), row__id.writeid from p_0 AS `t`",
-            [Source("p_0", "default.t", virtual=("row__id",))],
+            [QueryTable("p_0", "default.t", virtual=("row__id",))],
         ),
         (
             "select a.*, b.ROW__ID, b.input__file__name from t a, u b",
             "select a.*, b.ROW__ID, b.input__file__name from p_0 a, p_1 b",
             [
-                Source("p_0", "default.t"),
-                Source("p_1", "default.u", virtual=("row__id", "input__file__name")),
+                QueryTable("p_0", "default.t"),
+                QueryTable("p_1", "default.u", virtual=("row__id", "input__file__name")),
             ],
         ),
         (
             "select word from march",
             "select word from (SELECT id, v AS word FROM p_0 AS t WHERE month = 3\n) AS `march`",
-            [Source("p_0", "default.t", "`month` = 3", ("id", "v", "month"))],
+            [QueryTable("p_0", "default.t", "`month` = 3", ("id", "v", "month"))],
         ),
         (
             "select 1 from t",
             "select 1 from p_0 AS `t`",
-            [Source("p_0", "default.t", columns=("id",))],
+            [QueryTable("p_0", "default.t", columns=("id",))],
         ),
     ],
 )
 def test_tables_become_placeholders_under_the_names_that_columns_use(
-    text: str, sql: str, sources: list[Source]
+    text: str, sql: str, sources: list[QueryTable]
 ) -> None:
     assert bound(text) == (sql, tuple(sources))
 

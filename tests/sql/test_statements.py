@@ -9,8 +9,8 @@ from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
+from acid_platform.sql.run_shows import matches
 from acid_platform.sql.script import split
-from acid_platform.sql.shows import matches
 from acid_platform.sql.statements import (
     Abort,
     AddColumns,
@@ -30,7 +30,6 @@ from acid_platform.sql.statements import (
     DropTag,
     Explain,
     Insert,
-    Listing,
     MergeInto,
     PartitionSpec,
     RenameTable,
@@ -38,6 +37,7 @@ from acid_platform.sql.statements import (
     SetProperties,
     SetValue,
     Show,
+    ShowKind,
     Statement,
     Truncate,
     Update,
@@ -50,17 +50,17 @@ from acid_platform.sql.text import Query, expression
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("SHOW DATABASES", Show(Listing.DATABASES)),
-        ("show schemas like 'fl*';", Show(Listing.DATABASES, like="fl*")),
-        ("SHOW TABLES", Show(Listing.TABLES)),
-        ("-- all\nshow tables in Flights 'd*'", Show(Listing.TABLES, "flights", "d*")),
-        ("show partitions `db`.`T`", Show(Listing.PARTITIONS, "db.t")),
-        ("SHOW CREATE TABLE t", Show(Listing.CREATE_TABLE, "t")),
-        ("show transactions", Show(Listing.TRANSACTIONS)),
-        ("show /* who? */ locks", Show(Listing.LOCKS)),
-        ("SHOW LOCKS db.t", Show(Listing.LOCKS, "db.t")),
-        ("Show Compactions ;", Show(Listing.COMPACTIONS)),
-        ("SHOW TAGS db.t", Show(Listing.TAGS, "db.t")),
+        ("SHOW DATABASES", Show(ShowKind.DATABASES)),
+        ("show schemas like 'fl*';", Show(ShowKind.DATABASES, like="fl*")),
+        ("SHOW TABLES", Show(ShowKind.TABLES)),
+        ("-- all\nshow tables in Flights 'd*'", Show(ShowKind.TABLES, "flights", "d*")),
+        ("show partitions `db`.`T`", Show(ShowKind.PARTITIONS, "db.t")),
+        ("SHOW CREATE TABLE t", Show(ShowKind.CREATE_TABLE, "t")),
+        ("show transactions", Show(ShowKind.TRANSACTIONS)),
+        ("show /* who? */ locks", Show(ShowKind.LOCKS)),
+        ("SHOW LOCKS db.t", Show(ShowKind.LOCKS, "db.t")),
+        ("Show Compactions ;", Show(ShowKind.COMPACTIONS)),
+        ("SHOW TAGS db.t", Show(ShowKind.TAGS, "db.t")),
         ("ALTER TABLE T ROLLBACK TO 3", RollBack("t", AsOf(write_id=3))),
         ("alter table t rollback to version 3", RollBack("t", AsOf(write_id=3))),
         ("alter table t rollback to tag `A b`", RollBack("t", AsOf(tag="A b"))),
@@ -79,11 +79,11 @@ from acid_platform.sql.text import Query, expression
         ),
         ("alter table t create tag x as of tag y", CreateTag("t", "x", AsOf(tag="y"))),
         ("ALTER TABLE t DROP TAG IF EXISTS `X`", DropTag("t", "X", True)),
-        ("DESC db.t", Show(Listing.COLUMNS, "db.t")),
-        ("describe table t", Show(Listing.COLUMNS, "t")),
-        ("describe formatted t", Show(Listing.FORMATTED, "t")),
-        ("DESC HISTORY db.t", Show(Listing.HISTORY, "db.t")),
-        ("describe history", Show(Listing.COLUMNS, "history")),
+        ("DESC db.t", Show(ShowKind.COLUMNS, "db.t")),
+        ("describe table t", Show(ShowKind.COLUMNS, "t")),
+        ("describe formatted t", Show(ShowKind.FORMATTED, "t")),
+        ("DESC HISTORY db.t", Show(ShowKind.HISTORY, "db.t")),
+        ("describe history", Show(ShowKind.COLUMNS, "history")),
         ("use Test_DB", Use("test_db")),
         ("SET hive.a.b = c d", SetValue("hive.a.b", "c d")),
         ("set hive.a", SetValue("hive.a")),

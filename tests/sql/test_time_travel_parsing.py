@@ -8,7 +8,7 @@ from sqlglot import exp
 from acid_platform import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.parse import parse
-from acid_platform.sql.sources import bind
+from acid_platform.sql.query_tables import bind
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
 

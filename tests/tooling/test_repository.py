@@ -248,7 +248,7 @@ ALLOWED_IMPORTS = {
     "orc/b.py": "import pyorc",
     "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.scan",
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
-    "cli/gateway.py": "import acid_platform.gateway.b",
+    "cli/gateway_command.py": "import acid_platform.gateway.b",
     "orchestration/b.py": "import dagster, great_expectations, acid_platform.engine",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "acid_platform"
-ON_ONE_THREAD = {"gateway/server.py: self.counters.failed_logins"}
+ON_ONE_THREAD = {"gateway/gateway_server.py: self.counters.failed_logins"}
 """Run by the gateway's event loop, which has one thread."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

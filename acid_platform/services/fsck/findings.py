@@ -134,7 +134,7 @@ class FsckFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FsckReport:
     """All findings, the worst first, and how much was checked."""
 
     findings: tuple[FsckFinding, ...]

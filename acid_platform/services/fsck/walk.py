@@ -20,8 +20,8 @@ from acid_platform.services.fsck.entity import EntityLook, acid_name, span
 from acid_platform.services.fsck.findings import (
     Check,
     Findings,
+    FsckReport,
     RemoveTemporary,
-    Report,
     ResolveAborted,
     ranges,
     sorted_findings,
@@ -41,7 +41,7 @@ def examine(
     rows: bool = True,
     repair: bool = False,
     progress: Progress | None = None,
-) -> Report:
+) -> FsckReport:
     """Checks these tables, or all tables. Changes nothing unless `repair` is set.
 
     `warehouse`: also looks there for directories that belong to no table. `rows` False skips row
@@ -71,7 +71,7 @@ def examine(
                 every.append(out)
     if warehouse is not None and tables is None:
         every.append(_strangers(metastore, warehouse))
-    return Report(
+    return FsckReport(
         sorted_findings(finding for out in every for finding in out.found),
         len(records),
         *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")),

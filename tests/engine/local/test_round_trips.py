@@ -24,7 +24,7 @@ from acid_platform.handles.leases import MOST_SCANS
 from acid_platform.metastore.client.link import Link
 from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.parse import parse
-from acid_platform.sql.reading import plan
+from acid_platform.sql.run_queries import plan
 from acid_platform.sql.text import Query
 from tests.conftest import temporary_warehouse
 from tests.storage.test_per_process import in_child

@@ -1,0 +1,116 @@
+"""`acid gateway`: serves other engines in Hive's Metastore protocol until a signal."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from acid_platform.base.errors import InvalidDefinition
+from acid_platform.base.location import Location
+from acid_platform.base.visible import log_to
+from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.metastore.client.metastore import Metastore
+
+_HERE = "127.0.0.1"
+_PORT = 9083
+
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default=f"{_HERE}:{_PORT}",
+    show_default=True,
+    help="Where to listen; port 0 takes a free one.",
+)
+@click.option("--connections", type=click.IntRange(min=1), help="How many may be open at once.")
+@click.option("--threads", type=click.IntRange(min=1), help="Calls that are answered at a time.")
+@click.option("--rate", type=click.IntRange(min=0), help="Calls per second of a user; 0: any.")
+@click.option("--tls-certificate", metavar="FILE", help="The server's certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", help="Its key (PEM).")
+@click.option("--tls-ca", metavar="FILE", help="Whose certificates clients log in with (PEM).")
+@click.option("--users", metavar="FILE", help="Users and hashed passwords, for SASL PLAIN.")
+@click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
+@click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
+@click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
+@command
+def gateway(session: CommandSession, listen: str, **given: str | int | None) -> None:
+    """Let Trino, Hive and Spark use the tables, in the protocol of Hive's Metastore.
+
+    Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen is the setting
+    acid.gateway.… of that name for this run.
+    """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    from acid_platform.gateway.gateway import Gateway
+    from acid_platform.gateway.settings import Chosen
+    from acid_platform.gateway.status import GatewayStatus
+
+    host, port = _address(listen)
+    log_to(logging.StreamHandler(), "%(asctime)s")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with session.metastore() as metastore:
+        chosen = Chosen.of(metastore.settings(), _options(given), host)
+        status = GatewayStatus(session.place, metastore)
+        calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
+        server = calls.listen(host, port, chosen.bounds, chosen.entry, status.write)
+        thread = threading.Thread(target=server.serve, name="gateway")
+        thread.start()
+        where = "thrift://{}:{}".format(*server.address)
+        session.say({"listens": where}, f"listens on {where}")
+        while thread.is_alive() and not stop.wait(0.2):
+            pass
+        server.stop()
+        thread.join()
+        status.remove()
+        session.say({"stopped": where}, "stopped")
+
+
+def _options(given: dict[str, str | int | None]) -> dict[str, str]:
+    """The settings that the command's options name; a file may be relative to this directory."""
+    files = ("tls_certificate", "tls_key", "tls_ca", "users", "grants")
+    return {
+        name.replace("_", "."): str(Path(str(value)).absolute() if name in files else value)
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port. Raises InvalidDefinition."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise InvalidDefinition(f"--listen {text!r} is not HOST:PORT, such as {_HERE}:{_PORT}")
+    return host.strip("[]"), int(port)
+
+
+@gateway.command("add-user")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("name")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+def add_user(file: str, name: str, password_stdin: bool) -> None:
+    """Add user NAME to FILE, or change the password. Gateways that run read the file again."""
+    from acid_platform.gateway.users import add
+
+    password = (
+        sys.stdin.readline().rstrip("\n")
+        if password_stdin
+        else click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    )
+    new = add(file, name, password)
+    click.echo(f"{'added' if new else 'changed'} {name} in {file}")
+
+
+def gateways(place: Location, metastore: Metastore) -> Iterator[tuple[bool, str]]:
+    """Whether each gateway that runs is safe and alive, and a line about it."""
+    from acid_platform.gateway.status import examined, running
+
+    return map(examined, running(place, metastore))

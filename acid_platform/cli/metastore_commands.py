@@ -1,0 +1,257 @@
+"""`acid metastore`: the metastore process of a warehouse."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    MetastoreUnavailable,
+    NoSuchWarehouse,
+    RebuildRefused,
+)
+from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.client.start import start as start_process
+from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.server.metrics import prometheus
+from acid_platform.metastore.wire import PRIMARY, STANDBY
+from acid_platform.tables import joining
+
+
+@click.group(cls=Group)
+def metastore() -> None:
+    """The process that keeps transactions, write ids and locks."""
+
+
+@metastore.command()
+@click.option(
+    "--prometheus", "as_text", is_flag=True, help="Print counters in the format of Prometheus."
+)
+@command
+def status(session: CommandSession, as_text: bool) -> None:
+    """Print whether it runs, and what it holds. Starts nothing."""
+    running = _running(session)
+    running_status = None
+    if running is not None:
+        with running:
+            running_status = running.status()
+    if as_text:
+        click.echo(prometheus(running_status), nl=False)
+    elif running_status is None:
+        _not_running(session)
+    elif session.json:
+        session.say_json({"running": True, **running_status})
+    else:
+        session.show(
+            [{"metastore": key, "value": _short(value)} for key, value in running_status.items()]
+        )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return (
+            f"{value['count']} times, p50 {value['p50_ms']:g} ms, p95 {value['p95_ms']:g} ms,"
+            f" p99 {value['p99_ms']:g} ms"
+        )
+    return str(value)
+
+
+@metastore.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Also serve other machines; it then runs until it is stopped.",
+)
+@click.option(
+    "--empty",
+    is_flag=True,
+    help="Make a new one although there are tables, which it will not know.",
+)
+@command
+def start(session: CommandSession, listen: str | None, empty: bool) -> None:
+    """Start it if it does not run; make a warehouse's metastore if there is none."""
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
+            " set to its directory there"
+        )
+    if empty and session.place.made:
+        raise RebuildRefused(
+            f"{session.place.metastore} has a metastore already; --empty makes one"
+            " where there is none"
+        )
+    if not session.place.made and not empty:
+        joining.require_new(session.place, joining.Mark.read(session.place.warehouse))
+    if listen:
+        start_process(Home(Path(session.place.metastore).resolve()), listen)
+    with joining.join(session.place, empty=empty) as client:
+        running = client.status()
+    if listen and not running["listen"]:
+        raise MetastoreUnavailable(
+            f"process {running['pid']} runs already and does not listen on {listen}; stop it first:"
+            " `acid metastore stop`"
+        )
+    at = f", listens on {running['listen']}" if running["listen"] else ""
+    session.say(
+        {"running": True, "pid": running["pid"], "listen": running["listen"]},
+        f"runs as process {running['pid']}{at}",
+    )
+
+
+@metastore.command()
+@command
+def stop(session: CommandSession) -> None:
+    """Stop it and wait until it has ended.
+
+    The next client starts it again, unless it is a service.
+    """
+    running = _running(session)
+    if running is None:
+        _not_running(session)
+        return
+    pid = running.stop()
+    session.say({"running": False, "pid": pid}, f"process {pid} has ended")
+
+
+@metastore.command()
+@click.option("--of", "primary", metavar="ADDRESS", help="The primary, as tcp://HOST:PORT.")
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Where this standby listens.")
+@click.option("--manual", is_flag=True, help="It never promotes itself.")
+@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
+@command
+def standby(
+    session: CommandSession, primary: str | None, listen: str, manual: bool, replace: bool
+) -> None:
+    """Make ACID_METASTORE's directory a standby, or start it again without --of.
+
+    It follows the primary's journal, and takes its place if that is gone. Both need the same key in
+    ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE. Clients name both addresses:
+    tcp://HOST:PORT,HOST:PORT.
+    """
+    from acid_platform.metastore.endpoint import take_lock
+    from acid_platform.metastore.server.seeding import make_standby, require_made
+
+    require_own(session, "make a standby")
+    home = Home(Path(session.place.metastore).resolve())
+    kept = ""
+    if primary:
+        home.prepare()
+        with take_lock(home):
+            kept = make_standby(home, primary, not manual, replace)
+    if require_made(home).role != STANDBY:
+        raise InvalidDefinition(f"{home.path} is no standby; name its primary with --of ADDRESS")
+    start_process(home, listen)
+    with Metastore.connect(home.path, autostart=False) as client:
+        running = client.status()
+    session.say(
+        {key: running[key] for key in ("pid", "listen", "role", "primary", "standby")},
+        f"standby {running['standby']} of {running['primary']} runs as process {running['pid']},"
+        f" listens on {running['listen']}" + (f"; the old file is now {kept}" if kept else ""),
+    )
+
+
+@metastore.command()
+@click.option(
+    "--incomplete", is_flag=True, help="Even if it may lack commits that were acknowledged."
+)
+@command
+def promote(session: CommandSession, incomplete: bool) -> None:
+    """Make this standby the primary. The old primary must have stopped."""
+    require_own(session, "promote it")
+    running = _running(session)
+    if running is None:
+        raise MetastoreUnavailable(
+            f"no metastore runs in {session.place.metastore}; start it: acid metastore standby"
+            " --listen HOST:PORT"
+        )
+    with running:
+        term = running.promote(incomplete)
+    session.say({"role": PRIMARY, "term": term}, f"this is the primary now, of term {term}")
+
+
+@metastore.command("forget-standby")
+@command
+def forget_standby(session: CommandSession) -> None:
+    """Let the primary go on without its standby, which must have ended for good."""
+    with session.metastore() as client:
+        forgotten = client.forget_standby()
+    session.say(
+        {"forgotten": forgotten},
+        f"{forgotten} is forgotten; remove its directory, so that nobody starts it again",
+    )
+
+
+@metastore.command()
+@click.argument("hosts", metavar="[HOST]...", nargs=-1)
+@click.option("--renew", is_flag=True, help="Make it anew for the same hosts.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=397,
+    show_default=True,
+    help="How long it lasts.",
+)
+@click.option(
+    "--to", "directory", metavar="DIR", help="Another directory than tls in the metastore's."
+)
+@command
+def certificate(
+    session: CommandSession, hosts: tuple[str, ...], renew: bool, days: int, directory: str | None
+) -> None:
+    """Make a certificate for each HOST by which clients connect, or print the one that is there.
+
+    A service that listens with --listen uses it for TLS from its next start, and a renewed one from
+    the next connection. Clients and standbys need the ca.pem beside it in ACID_METASTORE_TLS_CA.
+    """
+    from acid_platform.metastore.certificates import make_certificate, read_certificate
+
+    if directory is None:
+        require_own(session, "make its certificate")
+        home = Home(Path(session.place.metastore).resolve())
+        home.prepare()
+        where = home.tls
+    else:
+        where = Path(directory).absolute()
+    made = make_certificate(where, hosts, days) if hosts or renew else read_certificate(where)
+    fields = {**asdict(made), "hosts": ", ".join(made.hosts)}
+    for key in ("expires", "ca_expires"):
+        fields[key] = f"{fields[key]:%Y-%m-%d %H:%M:%S} UTC"
+    if session.json:
+        session.say_json(fields)
+        return
+    session.show([{"certificate": key, "value": value} for key, value in fields.items()])
+
+
+@metastore.command("sql")
+@click.argument("query")
+@command
+def metastore_sql(session: CommandSession, query: str) -> None:
+    """Run a SELECT over the metastore's own tables."""
+    with session.metastore() as client:
+        columns, rows = client.query(query)
+    session.show([dict(zip(columns, row, strict=True)) for row in rows], columns, empty="no rows")
+
+
+def require_own(session: CommandSession, what: str) -> None:
+    if session.place.shared:
+        raise InvalidDefinition(
+            f"{session.place.metastore} is a service: {what} on its machine, with ACID_METASTORE"
+            " set to its directory there"
+        )
+
+
+def _running(session: CommandSession) -> Metastore | None:
+    try:
+        # Also a metastore of another warehouse: its status can be read, and it can be stopped.
+        return Metastore.connect(session.existing().metastore, autostart=False)
+    except (MetastoreUnavailable, NoSuchWarehouse):
+        return None
+
+
+def _not_running(session: CommandSession) -> None:
+    session.say({"running": False}, f"no metastore runs for {session.place.warehouse}")

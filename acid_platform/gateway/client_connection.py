@@ -1,0 +1,297 @@
+"""One client's connection: login, messages in, answers out, and the time that each may take.
+
+An idle connection holds no thread. Its bytes are collected by the event loop; only a whole message
+goes to a worker, so a slow client keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol, cast
+
+from acid_platform.base.errors import AcidError
+from acid_platform.gateway import sasl
+from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.caller import Caller
+from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage, Message
+from acid_platform.gateway.gateway_tls import user_of
+
+_LOG = logging.getLogger(__name__)
+_REFUSED_SECONDS = 5.0
+"""How long a connection stays that is told why it is refused."""
+_OF_STRANGERS = Limits(bytes=64 << 10, values=10_000)
+"""What is read of a call whose client has to log in first: the call is refused."""
+_OPENING = 5
+"""Bytes that tell whether a connection begins with SASL."""
+
+
+class Stage(Enum):
+    OPENING = "nothing was read yet"
+    LOGIN = "the client logs in"
+    CALLS = "calls are answered"
+
+
+class ConnectionHost(Protocol):
+    """What a connection needs of its server."""
+
+    bounds: Bounds
+
+    def left(self, connection: ClientConnection) -> None: ...
+
+    def buffered(self, change: int) -> bool:
+        """Counts bytes that wait in connections; False if there are too many of them."""
+        ...
+
+    def must_log_in(self, caller: Caller) -> bool: ...
+
+    def log_in(self, login: sasl.Login, caller: Caller, told: Callable[[str], None]) -> None:
+        """Checks a password; `told` gets the reason of a refusal, or an empty text."""
+        ...
+
+    def answer(self, payload: bytes, caller: Caller, told: Callable[[bytes], None]) -> None: ...
+
+    def refuse(self, payload: bytes, reason: str) -> bytes: ...
+
+
+class ClientConnection(asyncio.Protocol):
+    """Runs in the event loop; `answer` and `log_in` work elsewhere and call back in the loop."""
+
+    def __init__(self, house: ConnectionHost, peer: str, refusal: str = "") -> None:
+        """`refusal`: why the first call is answered with an error, and nothing else happens."""
+        self.caller = Caller(peer)
+        self._house, self._refusal = house, refusal
+        self._stage = Stage.OPENING
+        self._cutter = Cutter(_OF_STRANGERS)
+        self._negotiation = sasl.Negotiation()
+        self._held = bytearray()
+        """The first bytes, until they tell whether SASL begins."""
+        self._counted = 0
+        self._busy = self._full = False
+        self.by_password = False
+        """Whether the user logged in by a password; otherwise by a certificate, or not at all."""
+        self._over = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self.since = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call or a login is under way."""
+        return self._busy
+
+    # --- the transport's calls ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # Not 0: asyncio's TLS would report an empty buffer as full, and never as empty again.
+        self._transport.set_write_buffer_limits(high=1)
+        try:
+            self.caller.user = user_of(transport.get_extra_info("peercert"))
+        except AcidError as error:
+            self._refusal = str(error)
+        if self._refusal:
+            self._within(_REFUSED_SECONDS, "it was refused: " + self._refusal)
+        elif self._house.must_log_in(self.caller):
+            self._within(self._house.bounds.login_seconds, "nobody logged in in time")
+
+    def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
+        try:
+            if self._stage is Stage.OPENING:
+                self._open(data)
+            elif self._stage is Stage.LOGIN:
+                self._negotiation.feed(data)
+                self._log_in()
+            else:
+                self._cutter.feed(data)
+                self._go_on()
+        except MalformedMessage as error:
+            self.end(str(error))
+
+    def eof_received(self) -> bool:
+        if not self._busy:
+            try:
+                self._cutter.end()
+            except MalformedMessage as error:
+                self.end(str(error))
+        return False
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The answer has left."""
+        self._full = False
+        if self._stage is Stage.CALLS and not self._busy:
+            self._ready()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._over = True
+        if error is not None:
+            _LOG.info("%s: the connection ended: %s", self.caller, error)
+        self._rest()
+        self._house.buffered(-self._counted)
+        self._counted = 0
+        self._house.left(self)
+
+    # --- login ----------------------------------------------------------------------------------
+
+    def _open(self, data: bytes) -> None:
+        self._held += data
+        if len(self._held) < _OPENING:
+            if self._deadline is None:
+                self._within(self._house.bounds.message_seconds, "a message did not arrive in time")
+            return
+        first, self._held = bytes(self._held), bytearray()
+        if sasl.begins(first):
+            self._stage = Stage.LOGIN
+            self._within(self._house.bounds.login_seconds, "nobody logged in in time")
+            self._negotiation.feed(first)
+            self._log_in()
+            return
+        self._stage = Stage.CALLS
+        if not self._refusal and self._house.must_log_in(self.caller):
+            self._refusal = (
+                "log in first: by SASL PLAIN (hive.metastore.client.auth.mode=PLAIN) or a client"
+                " certificate"
+            )
+        if not self._refusal:
+            self._rest()
+            self._cutter = Cutter(self._house.bounds.message)
+        self._cutter.feed(first)
+        self._go_on()
+
+    def _log_in(self) -> None:
+        if self._busy:
+            raise MalformedMessage("more bytes follow the client's response before it was answered")
+        try:
+            if self._refusal:
+                raise sasl.LoginRefused(self._refusal)
+            login = self._negotiation.login()
+        except sasl.LoginRefused as refused:
+            self._not_in(str(refused))
+            return
+        if login is None:
+            return
+        if self.caller.user and self.caller.user != login.user:
+            self._not_in(f"the certificate is of {self.caller.user!r}, not of {login.user!r}")
+            return
+        self._busy = True
+        self._rest()
+        self._house.log_in(login, self.caller, lambda reason: self._checked(login.user, reason))
+
+    def _checked(self, user: str, reason: str) -> None:
+        self._busy = False
+        if self._over:
+            return
+        if reason:
+            self._not_in(reason)
+            return
+        self.caller.user, self.by_password = user, True
+        self._stage = Stage.CALLS
+        self._cutter = Cutter(self._house.bounds.message, only_frames=True)
+        self._write(sasl.written(sasl.SaslStatus.COMPLETE))
+
+    def _not_in(self, reason: str) -> None:
+        _LOG.warning("%s: login refused: %s", self.caller, reason)
+        self._write(sasl.written(sasl.SaslStatus.BAD, reason.encode()))
+        self._close()
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begins the next call if its message is whole. Raises MalformedMessage."""
+        if self._busy or self._full or self._over:
+            self._count()
+            return
+        message = self._cutter.next()
+        self._count()
+        if self._over:
+            return
+        if message is None:
+            if self._cutter.pending and self._deadline is None:
+                self._within(self._house.bounds.message_seconds, "a message did not arrive in time")
+            return
+        if self._refusal:
+            _LOG.warning("%s: refused: %s", self.caller, self._refusal)
+            self._write(_framed(message, self._house.refuse(message.payload, self._refusal)))
+            self._close()
+            return
+        self._rest()
+        self._busy = True
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._house.answer(
+            message.payload, self.caller, lambda answer: self._answered(message, answer)
+        )
+
+    def _answered(self, message: Message, answer: bytes) -> None:
+        self._busy = False
+        if not self._over:
+            if answer:
+                self._write(_framed(message, answer))
+            if not self._full:
+                self._ready()
+
+    def _ready(self) -> None:
+        """For the next message."""
+        assert self._transport is not None
+        self._rest()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+            try:
+                self._go_on()
+            except MalformedMessage as error:
+                self.end(str(error))
+
+    def _write(self, content: bytes) -> None:
+        assert self._transport is not None
+        self._within(self._house.bounds.message_seconds, "the client did not take its answer")
+        self._transport.write(content)
+        if not self._full:
+            self._rest()
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        """Tells the server how many bytes wait here."""
+        change, self._counted = self._cutter.pending - self._counted, self._cutter.pending
+        if change and not self._house.buffered(change) and change > 0:
+            self.end("too many bytes wait in all connections; try again later")
+
+    def _within(self, seconds: float, otherwise: str) -> None:
+        """Ends the connection after this time."""
+        self._rest()
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(seconds, self.end, otherwise)
+
+    def _rest(self) -> None:
+        """The client may take any time now."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close(self) -> None:
+        """Ends the connection when what was written has left."""
+        assert self._transport is not None
+        self._over = True
+        self._within(_REFUSED_SECONDS, "the client did not take its answer")
+        self._transport.close()
+
+    def end(self, reason: str = "") -> None:
+        """Ends the connection now."""
+        if reason:
+            _LOG.warning("%s: closed: %s", self.caller, reason)
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _framed(message: Message, answer: bytes) -> bytes:
+    return struct.pack("!I", len(answer)) + answer if message.framed else answer

@@ -1,0 +1,265 @@
+"""What a transaction of another engine wrote, found on disk at its commit (P26, P34).
+
+Nobody reports these writes. Every directory with the transaction's write id in the entities that it
+locked is listed, each file's footer is read, and all of it is on disk before the commit (P27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from acid_platform.base.errors import AcidError, CorruptFile, MalformedName, WriteConflict
+from acid_platform.gateway.delete_buckets import distribute
+from acid_platform.gateway.finishing import require_finished
+from acid_platform.gateway.own_rows import require_own_rows
+from acid_platform.gateway.plain_text import require_plain_text
+from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.names import (
+    BaseName,
+    BucketFile,
+    DeltaName,
+    is_hidden,
+    parse_bucket_file,
+    parse_directory,
+)
+from acid_platform.layout.partition_names import parse_partition, partition_name
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
+from acid_platform.storage.durability import sync_published
+from acid_platform.storage.files import Files, asking
+from acid_platform.storage.removal import Ours, remove
+from acid_platform.tables.manifests import surveyed
+from acid_platform.tables.record_layout import columns_of_record, compression
+from acid_platform.transactions import Operation, TxnState
+from acid_platform.write.empty_file import write_empty_file
+
+_DELETES = "delete_delta_"
+_REPLACES = {Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE}
+
+
+def is_deletes(directory: str) -> bool:
+    """Whether it holds delete events."""
+    return directory.startswith(_DELETES)
+
+
+def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
+    """A report of each directory that the open transaction published.
+
+    Raises NoSuchTxn, TxnAborted, NoSuchTable, and for what can't be committed CorruptFile,
+    MalformedName, UnsupportedLayout, WriteConflict, PublicationFailed.
+    """
+    reports: list[WriteReport] = []
+    for touched in metastore.touched(txn):
+        if touched.write_id:
+            reports += _of_table(metastore, touched)
+    return reports
+
+
+def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport]) -> None:
+    """Removes the bases of a transaction whose commit was refused; the Cleaner removes the rest.
+
+    Trino takes each base for a compacted one: it reads no table that has only an aborted base.
+    """
+    if metastore.outcome_of(txn).state != TxnState.ABORTED.value:
+        return
+    for write in writes:
+        if write.overwrite:
+            with suppress(AcidError, OSError):
+                files, root = Files.of(metastore.table(write.table).location)
+                place = f"{write.partition or ''}/{write.directory}".lstrip("/")
+                remove(files, root, place, Ours())
+
+
+def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:
+    record = metastore.table(touched.table)
+    files, root = Files.of(record.location)
+    published: list[str] = []
+    for partition in _entities(files, root, record, touched):
+        where = f"{root}/{partition}" if partition else root
+        names = _directories(files, where, touched.write_id)
+        if not names:
+            continue
+        if not touched.entities:
+            raise WriteConflict(
+                f"{where}/{names[0]} was written without a lock of {record.name} for writing"
+            )
+        require_finished(touched)
+        _require_locked_for(where, names, record, partition, touched)
+        published += [f"{where}/{name}" for name in names]
+        yield from _of_entity(files, record, partition, where, names)
+    sync_published(files, root, published)
+
+
+def _require_locked_for(
+    where: str,
+    names: Sequence[str],
+    record: TableRecord,
+    partition: str | None,
+    touched: TouchedTable,
+) -> None:
+    """Raises WriteConflict for delete events, and for a base, if the entity was locked for INSERT.
+
+    Rights were asked for, and conflicts are found, by the operations of the locks. Hive locks for
+    DELETE what an UPDATE writes, so new rows may come with any of them.
+    """
+    locked = {one.operation for one in touched.entities if one.partition in (None, partition)}
+    for name in names:
+        if (is_deletes(name) or _is_base(name)) and not locked & _REPLACES:
+            announced = " and ".join(sorted(one.name for one in locked)) or "nothing"
+            raise WriteConflict(
+                f"{where}/{name} is more than the lock of {record.name} was for ({announced});"
+                " lock the table for UPDATE or DELETE, and run the statement again"
+            )
+
+
+def _entities(
+    files: Files, root: str, record: TableRecord, touched: TouchedTable
+) -> Sequence[str | None]:
+    """The partitions in which the transaction may have written; None for the table itself.
+
+    A lock of a whole partitioned table stands for any of its partitions, also for such that are not
+    registered yet.
+    """
+    if not record.partitioned:
+        return [None]
+    locked = [entity.partition for entity in touched.entities]
+    if locked and None not in locked:
+        return [partition for partition in locked if partition is not None]
+    return files.partition_directories(root, len(record.partition_columns))
+
+
+def _directories(files: Files, where: str, write_id: int) -> list[str]:
+    """The ACID directories that hold exactly this write id, sorted. Raises MalformedName."""
+    found = []
+    for info in files.children(where):
+        name = info.base_name
+        if info.is_file or is_hidden(name):
+            continue
+        parsed = parse_directory(name, info.path)
+        if parsed is None:
+            continue
+        low, high = (
+            (parsed.write_id, parsed.write_id)
+            if isinstance(parsed, BaseName)
+            else (parsed.low, parsed.high)
+        )
+        if low == high == write_id and not parsed.visibility:
+            found.append(name)
+    return sorted(found)
+
+
+def _of_entity(
+    files: Files, record: TableRecord, partition: str | None, where: str, names: Sequence[str]
+) -> Iterator[WriteReport]:
+    """The reports of one entity. What kind of statement it was follows from the directories.
+
+    A directory without a file is left out, unless it is a base, which empties the entity: it gets a
+    file without rows, since Trino ignores directories without files (P32).
+    """
+    if not is_insert_only(record.properties):
+        for name in names:
+            _bucketed(files, f"{where}/{name}", rename=is_deletes(name))
+            if is_deletes(name):
+                _distributed(files, record, f"{where}/{name}")
+    reports = _surveyed(files, record, partition, where, names)
+    empty = [one.directory for one in reports if _is_base(one.directory) and not one.files]
+    for name in empty:
+        _fill(files, record, f"{where}/{name}")
+    if empty:
+        reports = _surveyed(files, record, partition, where, names)
+    bases = [one for one in reports if _is_base(one.directory)]
+    deletes = [one for one in reports if is_deletes(one.directory)]
+    inserts = [one for one in reports if one not in bases and one not in deletes]
+    deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
+    operation = Operation.INSERT
+    if deletes:
+        operation = Operation.UPDATE if inserts else Operation.DELETE
+    for report in (*bases, *inserts, *deletes):
+        _check(files, record, where, report)
+        yield replace(report, operation=operation, overwrite=report in bases)
+
+
+def _bucketed(files: Files, directory: str, rename: bool) -> None:
+    """Calls files `bucket_N` that their engine called `bucket_N_M`, as Hive 4 does, with `rename`.
+
+    Trino ignores the other name among deletes, and would show rows that were deleted (P43). Raises
+    CorruptFile for two files of one bucket: one of them is an attempt that its writer gave up.
+    """
+    found: dict[int, BucketFile] = {}
+    for info in files.children(directory):
+        bucket = parse_bucket_file(info.base_name) if info.is_file else None
+        if bucket is None:
+            continue
+        other = found.setdefault(bucket.bucket, bucket)
+        if other is not bucket:
+            raise CorruptFile(f"{directory}: {other} and {bucket} are two attempts of one bucket")
+    for bucket in found.values():
+        if rename and bucket.attempt is not None:
+            usual = BucketFile(bucket.bucket)
+            files.rename(f"{directory}/{bucket}", f"{directory}/{usual}")
+
+
+def _distributed(files: Files, record: TableRecord, directory: str) -> None:
+    """Each delete event in the file of its row's bucket (P45). Raises CorruptFile."""
+    name = parse_directory(directory.rsplit("/", 1)[1])
+    assert isinstance(name, DeltaName)
+    for info in files.children(directory):
+        if info.is_file and parse_bucket_file(info.base_name) is not None:
+            require_own_rows(files, f"{directory}/{info.base_name}", name.high, deletes=True)
+    columns, _ = columns_of_record(record)
+    distribute(files, directory, name.high, columns, compression(record))
+
+
+def _surveyed(
+    files: Files, record: TableRecord, partition: str | None, where: str, names: Sequence[str]
+) -> list[WriteReport]:
+    listing = files.entity(where, names)
+    return surveyed(files, record, _normal(record, partition), listing, set(names))
+
+
+def _fill(files: Files, record: TableRecord, directory: str) -> None:
+    """Writes the file of an emptied entity, as this platform's own TRUNCATE does (P32)."""
+    plain = FileFormat.of(record.properties) if is_insert_only(record.properties) else None
+    columns, _ = columns_of_record(record)
+    with asking(directory):
+        write_empty_file(files, directory, columns, compression(record), plain)
+
+
+def _is_base(directory: str) -> bool:
+    return isinstance(parse_directory(directory), BaseName)
+
+
+def _normal(record: TableRecord, partition: str | None) -> str | None:
+    """The partition's name as it is registered; its directory must have the same.
+
+    Raises MalformedName: another spelling would be another directory.
+    """
+    if partition is None:
+        return None
+    columns = [column for column, _ in record.partition_columns]
+    values = parse_partition(partition, columns)
+    normal = values and partition_name(dict(zip(columns, values, strict=True)))
+    if normal != partition:
+        raise MalformedName(
+            f"{record.location}/{partition} is spelled {normal or 'otherwise'} in the metastore;"
+            " write the partition's columns in lower case and in their order"
+        )
+    return normal
+
+
+def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -> None:
+    """Raises CorruptFile for a file that readers would refuse or misread."""
+    assert report.contents is not None
+    if is_insert_only(record.properties):
+        if FileFormat.of(record.properties).name in ("text", "json"):
+            for file in report.contents.files:
+                require_plain_text(files, f"{where}/{report.directory}/{file.path}")
+        return
+    name = parse_directory(report.directory)
+    assert name is not None
+    write_id = name.write_id if isinstance(name, BaseName) else name.high
+    for file in report.contents.files:
+        path = f"{where}/{report.directory}/{file.path}"
+        require_own_rows(files, path, write_id, is_deletes(report.directory))

@@ -1,0 +1,160 @@
+"""Calls that add, drop and alter partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    TableExists,
+    UnsupportedStatement,
+)
+from acid_platform.gateway import shapes
+from acid_platform.gateway.dropping import drop
+from acid_platform.gateway.protocol import load
+from acid_platform.gateway.statistics_calls import keep_counts
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import TableRecord
+
+
+class Partitions:
+    """The part of the gateway that changes partitions. Method names are the protocol's."""
+
+    _metastore: Metastore
+
+    def _locker(self) -> set[int]:
+        """The transactions for which this connection has asked for locks."""
+        raise NotImplementedError
+
+    # --- add ------------------------------------------------------------------------------------
+
+    def add_partitions(self, partitions: Sequence[Any]) -> int:
+        """Registers partitions. Raises TableExists if one of them exists, and then adds none."""
+        if not partitions:
+            return 0
+        first = partitions[0]
+        record = self._metastore.table(f"{first.dbName}.{first.tableName}")
+        names = [_placed(record, one) for one in partitions]
+        known = sorted({*names} & {*self._metastore.partitions(record.name)})
+        if known:
+            raise TableExists(f"{record.name} has the partition {known[0]} already")
+        return len(self._metastore.add_partitions(record.name, names))
+
+    def add_partition(self, partition: Any) -> Any:
+        self.add_partitions([partition])
+        return partition
+
+    def add_partitions_req(self, request: Any) -> Any:
+        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        names = {_placed(record, one): one for one in request.parts}
+        if not request.ifNotExists:
+            self.add_partitions(request.parts)
+            added = [*names]
+        else:
+            added = self._metastore.add_partitions(record.name, [*names])
+        result = [names[name] for name in added] if request.needResult is not False else None
+        return load().AddPartitionsResult(partitions=result)
+
+    def append_partition(self, database: str, name: str, values: Sequence[str]) -> Any:
+        record = self._metastore.table(f"{database}.{name}")
+        partition = shapes.partition(record, shapes.name_of(record, values))
+        return self.add_partition(partition)
+
+    def append_partition_by_name(self, database: str, name: str, partition: str) -> Any:
+        record = self._metastore.table(f"{database}.{name}")
+        return self.append_partition(database, name, shapes.values_of(record, partition))
+
+    # --- drop -----------------------------------------------------------------------------------
+
+    def _drop(self, record: TableRecord, partition: str, delete: bool | None) -> None:
+        """Raises NoSuchPartition, and UnsupportedStatement if the files should stay."""
+        if partition not in self._metastore.partitions(record.name):
+            raise NoSuchPartition(f"{record.name} has no partition {partition}")
+        if delete is False:
+            raise UnsupportedStatement(
+                f"{record.name}: a partition can't be dropped without its files"
+            )
+        drop(self._metastore, record.name, partition, self._locker())
+
+    def drop_partition(self, database: str, name: str, values: Sequence[str], delete: bool) -> bool:
+        record = self._metastore.table(f"{database}.{name}")
+        self._drop(record, shapes.name_of(record, values), delete)
+        return True
+
+    def drop_partition_with_environment_context(
+        self, database: str, name: str, values: Sequence[str], delete: bool, _context: Any
+    ) -> bool:
+        return self.drop_partition(database, name, values, delete)
+
+    def drop_partition_by_name(
+        self, database: str, name: str, partition: str, delete: bool
+    ) -> bool:
+        record = self._metastore.table(f"{database}.{name}")
+        self._drop(record, shapes.normal(record, partition), delete)
+        return True
+
+    def drop_partitions_req(self, request: Any) -> Any:
+        """Raises UnsupportedStatement for partitions that are chosen by an expression."""
+        if request.parts.names is None:
+            raise UnsupportedStatement(
+                f"{request.dbName}.{request.tblName}: partitions can't be dropped by an expression"
+                ' of Hive\'s; drop them with `acid sql "ALTER TABLE … DROP PARTITION"`'
+            )
+        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        dropped = []
+        for name in request.parts.names:
+            shown = shapes.partition(record, shapes.normal(record, name))
+            try:
+                self._drop(record, shapes.normal(record, name), request.deleteData)
+            except NoSuchPartition:
+                if not request.ifExists:
+                    raise
+                continue
+            dropped.append(shown)
+        return load().DropPartitionsResult(partitions=dropped)
+
+    # --- alter ----------------------------------------------------------------------------------
+
+    def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
+        """Keeps the counts that come with partitions.
+
+        Raises InvalidDefinition for another location, and NoSuchPartition.
+        """
+        record = self._metastore.table(f"{database}.{name}")
+        known = set(self._metastore.partitions(record.name))
+        for one in partitions:
+            if _placed(record, one) not in known:
+                raise NoSuchPartition(f"{record.name} has no partition {_placed(record, one)}")
+        for one in partitions:
+            keep_counts(record, _placed(record, one), one.parameters or {})
+
+    def alter_partition(self, database: str, name: str, partition: Any) -> None:
+        self.alter_partitions(database, name, [partition])
+
+    def alter_partition_with_environment_context(
+        self, database: str, name: str, partition: Any, _context: Any
+    ) -> None:
+        self.alter_partitions(database, name, [partition])
+
+    def alter_partitions_with_environment_context(
+        self, database: str, name: str, partitions: Sequence[Any], _context: Any
+    ) -> None:
+        self.alter_partitions(database, name, partitions)
+
+    def alter_partitions_req(self, request: Any) -> Any:
+        self.alter_partitions(request.dbName, request.tableName, request.partitions)
+        return load().AlterPartitionsResponse()
+
+
+def _placed(record: TableRecord, partition: Any) -> str:
+    """The partition's name. Raises InvalidDefinition for a location of its own."""
+    name = shapes.name_of(record, partition.values)
+    location = partition.sd.location if partition.sd else None
+    if location and shapes.path(location) != shapes.path(f"{record.location}/{name}"):
+        raise InvalidDefinition(
+            f"{record.name}: partition {name} can't have the location {location}; a partition is"
+            f" in {record.location}/{name}"
+        )
+    return name

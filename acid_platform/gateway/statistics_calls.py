@@ -1,0 +1,179 @@
+"""Calls that keep and serve what other engines have counted: the statistics of their planners.
+
+They are hints. Each is as old as the ANALYZE or INSERT that sent it, and no row depends on it: Hive
+is never told that they are accurate. So they are files beside the data, which go with the table,
+one file for the table and one for each partition; the last writer wins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from acid_platform.base.errors import NoSuchPartition
+from acid_platform.gateway import shapes
+from acid_platform.gateway.protocol import load
+from acid_platform.layout.names import STATISTICS_DIRECTORY
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.files import Files
+
+_LOG = logging.getLogger(__name__)
+COUNTS = ("numFiles", "numRows", "rawDataSize", "totalSize")
+"""Parameters of tables and partitions with counts."""
+
+
+class StatisticsCalls:
+    """The part of the gateway with statistics. Method names are the protocol's."""
+
+    _metastore: Metastore
+
+    # --- kept -----------------------------------------------------------------------------------
+
+    def update_table_column_statistics(self, statistics: Any) -> bool:
+        """Keeps the statistics of these columns; those of others stay."""
+        described = statistics.statsDesc
+        record = self._metastore.table(f"{described.dbName}.{described.tableName}")
+        _keep_columns(record, None, statistics.statsObj)
+        return True
+
+    def update_partition_column_statistics(self, statistics: Any) -> bool:
+        """Raises NoSuchPartition."""
+        described = statistics.statsDesc
+        record = self._metastore.table(f"{described.dbName}.{described.tableName}")
+        partition = shapes.normal(record, described.partName)
+        if partition not in self._metastore.partitions(record.name):
+            raise NoSuchPartition(f"{record.name} has no partition {partition}")
+        _keep_columns(record, partition, statistics.statsObj)
+        return True
+
+    def _update(self, statistics: Any) -> None:
+        if statistics.statsDesc.isTblLevel:
+            self.update_table_column_statistics(statistics)
+        else:
+            self.update_partition_column_statistics(statistics)
+
+    def set_aggr_stats_for(self, request: Any) -> bool:
+        for one in request.colStats:
+            self._update(one)
+        return True
+
+    def update_table_column_statistics_req(self, request: Any) -> Any:
+        return load().SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
+
+    def update_partition_column_statistics_req(self, request: Any) -> Any:
+        return load().SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
+
+    def delete_table_column_statistics(
+        self, database: str, name: str, column: str | None, _engine: str
+    ) -> bool:
+        """Forgets the statistics of a column, or of all."""
+        _forget(self._metastore.table(f"{database}.{name}"), None, column)
+        return True
+
+    def delete_partition_column_statistics(
+        self, database: str, name: str, partition: str, column: str | None, _engine: str
+    ) -> bool:
+        record = self._metastore.table(f"{database}.{name}")
+        _forget(record, shapes.normal(record, partition), column)
+        return True
+
+    # --- served ---------------------------------------------------------------------------------
+
+    def get_table_statistics_req(self, request: Any) -> Any:
+        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        found = _columns_of(record, None, request.colNames)
+        return load().TableStatsResult(tableStats=found)
+
+    def get_partitions_statistics_req(self, request: Any) -> Any:
+        """Of each partition that has any."""
+        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        found = {
+            name: _columns_of(record, shapes.normal(record, name), request.colNames)
+            for name in request.partNames
+        }
+        kept = {name: columns for name, columns in found.items() if columns}
+        return load().PartitionsStatsResult(partStats=kept)
+
+    def get_aggr_stats_for(self, _request: Any) -> Any:
+        """None: Hive then plans without the statistics of several partitions together."""
+        return load().AggrStats(colStats=[], partsFound=0)
+
+
+def keep_counts(record: TableRecord, partition: str | None, given: Mapping[str, str]) -> None:
+    """Keeps the counts among the parameters that a client sends for a table or partition."""
+    counted = {name: given[name] for name in COUNTS if given.get(name, "").isdigit()}
+    kept = _read(record, partition)
+    if counted and counted != kept.parameters:
+        kept.parameters = counted
+        _write(record, partition, kept)
+
+
+def counts_of(record: TableRecord, partition: str | None) -> dict[str, str]:
+    """The counts that were kept."""
+    return dict(_read(record, partition).parameters)
+
+
+def _keep_columns(record: TableRecord, partition: str | None, columns: Sequence[Any]) -> None:
+    kept = _read(record, partition)
+    told = {one.colName.lower() for one in columns}
+    kept.columns = [one for one in kept.columns if one.colName.lower() not in told]
+    kept.columns += columns
+    _write(record, partition, kept)
+
+
+def _forget(record: TableRecord, partition: str | None, column: str | None) -> None:
+    kept = _read(record, partition)
+    kept.columns = [one for one in kept.columns if column and one.colName != column.lower()]
+    _write(record, partition, kept)
+
+
+def _columns_of(record: TableRecord, partition: str | None, names: Sequence[str]) -> list[Any]:
+    """The statistics of these columns, if they still have the type that was counted."""
+    wanted, types = {name.lower() for name in names}, dict(record.columns)
+    return [
+        one
+        for one in _read(record, partition).columns
+        if one.colName in wanted and types.get(one.colName) == one.colType
+    ]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _path(record: TableRecord, partition: str | None) -> tuple[Files, str]:
+    """Partition names may be longer than a file's name, so their digests are the names."""
+    files, root = Files.of(record.location)
+    name = hashlib.sha256(partition.encode()).hexdigest() if partition else "table"
+    return files, f"{root}/{STATISTICS_DIRECTORY}/{name}"
+
+
+def _read(record: TableRecord, partition: str | None) -> Any:
+    """What is kept; nothing if the file is missing, damaged, or of another partition."""
+    from thriftpy2.utils import deserialize
+
+    empty = load().KeptStatistics(entity=partition or "", parameters={}, columns=[])
+    files, path = _path(record, partition)
+    try:
+        kept = deserialize(load().KeptStatistics(), files.read(path))
+    except FileNotFoundError:
+        return empty
+    except Exception as error:  # whatever a decoder raises for damaged bytes
+        _LOG.warning("%s holds no statistics: %s; run ANALYZE again", path, error)
+        return empty
+    good = kept.entity == (partition or "")
+    return kept if good and None not in (kept.parameters, kept.columns) else empty
+
+
+def _write(record: TableRecord, partition: str | None, kept: Any) -> None:
+    """Raises PublicationFailed, WarehouseNotWritable."""
+    from thriftpy2.utils import serialize
+
+    files, path = _path(record, partition)
+    files.make_directory(os.path.dirname(path))
+    part = f"{path}.{os.getpid()}.{id(kept)}"
+    files.write(part, serialize(kept))
+    files.system.move(part, path)

@@ -1,0 +1,371 @@
+"""Calls of transactions, locks and write ids.
+
+The metastore keeps all of them under the ids that the client got, so a client may go on after the
+gateway was started again, and may use several connections or gateways for one transaction.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from acid_platform.base.errors import (
+    AcidError,
+    InvalidDefinition,
+    LockNotAcquired,
+    NoSuchLock,
+    NoSuchTable,
+    NoSuchTxn,
+    TxnAborted,
+    UnsupportedStatement,
+)
+from acid_platform.gateway import shapes
+from acid_platform.gateway.caller import THROUGH_GATEWAY
+from acid_platform.gateway.codes import (
+    LOCK_NUMBERS,
+    LOCK_TYPES,
+    OPERATIONS,
+    TXN_STATES,
+    HiveLockState,
+)
+from acid_platform.gateway.external_writes import discard_bases, writes_of
+from acid_platform.gateway.finishing import says_when_written
+from acid_platform.gateway.protocol import load
+from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.foreign_transactions import LockProgress
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
+from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
+
+_USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
+LONGEST_RANGE = 10_000
+_STATEMENTS = {
+    Operation.INSERT: Statement.INSERT,
+    Operation.UPDATE: Statement.UPDATE,
+    Operation.DELETE: Statement.DELETE,
+}
+_STRENGTH = (
+    LockType.SHARED_READ,
+    LockType.SHARED_WRITE,
+    LockType.EXCL_WRITE,
+    LockType.EXCLUSIVE,
+)
+
+
+class Transactions:
+    """The part of the gateway with transactions. Method names are the protocol's."""
+
+    _metastore: Metastore
+    _lock_wait: float
+    """Seconds for which a lock request is held back before the answer is WAITING."""
+
+    def _locker(self) -> set[int]:
+        """The transactions for which this connection has asked for locks."""
+        raise NotImplementedError
+
+    def _admit_commit(self, writes: Sequence[WriteReport]) -> None:
+        """Raises NotAuthorized if the caller may not commit these writes."""
+        raise NotImplementedError
+
+    # --- begin and end --------------------------------------------------------------------------
+
+    def open_txns(self, request: Any) -> Any:
+        number = request.txn_type or TxnType.DEFAULT.value
+        if number not in (TxnType.DEFAULT.value, TxnType.READ_ONLY.value):
+            raise UnsupportedStatement(
+                f"transactions of type {number} can't be opened here: the platform compacts by"
+                " itself, and has no replication and no materialized views"
+            )
+        info = ClientInfo(
+            user=request.user or "",
+            host=request.hostname or "",
+            agent=_agent(request.agentInfo),
+            description=THROUGH_GATEWAY,
+        )
+        ids = self._metastore.open_ids(request.num_txns, TxnType(number), info)
+        return load().OpenTxnsResponse(txn_ids=ids)
+
+    def commit_txn(self, request: Any) -> None:
+        """Records the files that the transaction wrote, and commits (P26, P34).
+
+        Raises NoSuchTxn, and TxnAborted for every refusal: the transaction is aborted then.
+        """
+        txn = request.txnid
+        try:
+            writes = writes_of(self._metastore, txn)
+            self._admit_commit(writes)
+        except NoSuchTxn:
+            if self._metastore.outcome_of(txn).state == TxnState.COMMITTED.value:
+                return  # the answer to the first commit was lost
+            raise
+        except TxnAborted as error:
+            self._metastore.abort_id(txn, str(error))  # if it was not aborted before
+            raise
+        except AcidError as error:
+            self._metastore.abort_id(txn, f"its files can't be recorded: {error}")
+            raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
+        try:
+            self._metastore.commit_id(txn, writes)
+        except TxnAborted:
+            discard_bases(self._metastore, txn, writes)
+            raise
+        self._locker().discard(txn)
+
+    def abort_txn(self, request: Any) -> None:
+        self._locker().discard(request.txnid)
+        self._metastore.abort_id(request.txnid, "aborted by its owner")
+
+    def abort_txns(self, request: Any) -> None:
+        self._metastore.abort_transactions(request.txn_ids, "aborted by its owner")
+
+    # --- alive ----------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Any) -> None:
+        """Keeps a transaction, or a lock without one, alive."""
+        if request.txnid:
+            self._metastore.keep_alive(request.txnid)
+        elif request.lockid:
+            self._metastore.heartbeat_lock(request.lockid)
+
+    def heartbeat_txn_range(self, request: Any) -> Any:
+        """Keeps the transactions from `min` to `max` alive, and tells which are not open."""
+        if request.max - request.min >= LONGEST_RANGE:
+            raise InvalidDefinition(
+                f"{request.max - request.min + 1:,} transactions in one heartbeat; send at most"
+                f" {LONGEST_RANGE:,}"
+            )
+        ids = range(request.min, request.max + 1)
+        aborted, unknown = self._metastore.heartbeat(ids)
+        for txn in sorted({*ids} - {*aborted, *unknown}):
+            # A heartbeat of a foreign reader says that it still reads (P12).
+            self._metastore.keep_alive(txn)
+        return load().HeartbeatTxnRangeResponse(aborted=set(aborted), nosuch=set(unknown))
+
+    # --- snapshots ------------------------------------------------------------------------------
+
+    def get_open_txns(self) -> Any:
+        return shapes.txn_list(self._metastore.txn_list())
+
+    def get_open_txns_req(self, _request: Any) -> Any:
+        """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
+        return self.get_open_txns()
+
+    def get_open_txns_info(self) -> Any:
+        m, rows = load(), self._metastore.transactions()
+        return m.GetOpenTxnsInfoResponse(
+            txn_high_water_mark=self._metastore.txn_list().high_watermark,
+            open_txns=[
+                m.TxnInfo(
+                    id=row["txnid"],
+                    state=TXN_STATES[TxnState[row["state"]]],
+                    user=row["user"],
+                    hostname=row["host"],
+                    agentInfo=row["agent"],
+                    startedTime=row["startedtime"],
+                    lastHeartbeatTime=row["lastheartbeattime"],
+                )
+                for row in rows
+            ],
+        )
+
+    def get_valid_write_ids(self, request: Any) -> Any:
+        """What a snapshot sees of each table.
+
+        The files are kept for it from the moment on at which its transaction locked the table.
+        """
+        text = request.validTxnList
+        seen = ValidTxnList.parse(text) if text else self._metastore.txn_list()
+        names = request.fullTableNames
+        try:
+            listed = self._metastore.write_ids_under(names, seen, no_floors=True)
+        except NoSuchTable:
+            listed = [self._write_ids(name, seen) for name in names]
+        lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
+        return load().GetValidWriteIdsResponse(tblValidWriteIds=lists)
+
+    def _write_ids(self, name: str, seen: ValidTxnList) -> ValidWriteIdList:
+        """What a snapshot sees of one table; nothing of one that is not there, as Hive's metastore.
+
+        Hive 4 asks before it looks whether there is such a table, as for CREATE TABLE IF NOT
+        EXISTS. A name in another form gets the error: it could stand for a table that is there.
+        """
+        try:
+            (listed,) = self._metastore.write_ids_under([name], seen, no_floors=True)
+        except NoSuchTable:
+            if not _USUAL_NAME.fullmatch(name):
+                raise
+            return ValidWriteIdList.of(name, 0)
+        return listed
+
+    def allocate_table_write_ids(self, request: Any) -> Any:
+        if request.txnIds is None:
+            raise UnsupportedStatement("write ids of replication are not allocated here")
+        name = f"{request.dbName}.{request.tableName}"
+        given = self._metastore.allocate_many(name, request.txnIds)
+        m = load()
+        return m.AllocateTableWriteIdsResponse(
+            txnToWriteIds=[m.TxnToWriteId(txnId=txn, writeId=given[txn]) for txn in sorted(given)]
+        )
+
+    def get_max_allocated_table_write_id(self, request: Any) -> Any:
+        record = self._metastore.table(f"{request.dbName}.{request.tableName}")
+        highest = self._metastore.last_write_id(record.table_id)
+        return load().MaxAllocatedTableWriteIdResponse(maxWriteId=highest)
+
+    def add_write_ids_to_min_history(self, _txn: int, _write_ids: Any) -> None:
+        """Says what a reader needs; its locks have said that already."""
+
+    def get_latest_txnid_in_conflict(self, txn: int) -> int:
+        """A higher id than `txn` if its commit would conflict, and 0 if not (P34).
+
+        Hive asks when it has waited for an exclusive lock. At a higher id it begins the statement
+        again in a new transaction. At a lower one it would only take a new snapshot, and its commit
+        would still overlap what was committed in between.
+        """
+        return txn + 1 if self._metastore.conflict_of(txn) else 0
+
+    # --- locks ----------------------------------------------------------------------------------
+
+    def lock(self, request: Any) -> Any:
+        """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
+        settings = self._lock_settings()
+        locks = [
+            _of_database(component)
+            if self._is_to_be_made(component)
+            else _lock(component, settings)
+            for component in request.component
+        ]
+        if request.txnid:
+            self._locker().add(request.txnid)
+        try:
+            progress = self._metastore.request_lock(
+                request.txnid or 0,
+                locks,
+                bool(request.zeroWaitReadEnabled),
+                finishes=says_when_written(request, locks),
+            )
+        except LockNotAcquired as error:
+            return load().LockResponse(
+                lockid=0, state=HiveLockState.NOT_ACQUIRED, errorMessage=str(error)
+            )
+        return self._settled(progress, request.txnid or 0)
+
+    def _is_to_be_made(self, component: Any) -> bool:
+        """Hive's CREATE TABLE locks the table before it is there; its database is locked instead.
+
+        A statement that reads or writes such a table is refused by the lock as before.
+        """
+        if component.operationType in OPERATIONS or not component.tablename:
+            return False
+        try:
+            self._metastore.table(f"{component.dbname}.{component.tablename}")
+        except NoSuchTable:
+            return component.dbname.lower() in self._metastore.databases()
+        return False
+
+    def check_lock(self, request: Any) -> Any:
+        """Raises NoSuchLock, TxnAborted."""
+        return self._settled(LockProgress(request.lockid, False), request.txnid or 0)
+
+    def _settled(self, progress: LockProgress, txn: int) -> Any:
+        """Looks at a waiting request for a while: the client's next question may come late."""
+        deadline, pause = time.monotonic() + self._lock_wait, 0.005
+        while not progress.acquired:
+            try:
+                progress = self._metastore.check_lock(progress.ext)
+            except NoSuchLock:
+                if txn:  # was it refused with its transaction?
+                    self._metastore.keep_alive(txn)
+                raise
+            if progress.acquired or time.monotonic() >= deadline:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        state = HiveLockState.ACQUIRED if progress.acquired else HiveLockState.WAITING
+        return load().LockResponse(lockid=progress.ext, state=state)
+
+    def unlock(self, request: Any) -> None:
+        """Raises InvalidDefinition for a lock that a transaction holds: it ends with it (L15)."""
+        self._metastore.unlock(request.lockid)
+
+    def show_locks(self, request: Any) -> Any:
+        m = load()
+        wanted = (request.dbname, request.tablename, request.partname, request.txnid)
+        shown = [
+            m.ShowLocksResponseElement(
+                lockid=int(row["lockid"].partition(".")[0]),
+                lockIdInternal=int(row["lockid"].partition(".")[2]),
+                dbname=row["database"],
+                tablename=row["table"],
+                partname=row["partition"],
+                state=HiveLockState[row["lock_state"]],
+                type=LOCK_NUMBERS[LockType[row["lock_type"]]],
+                txnid=row["transaction_id"],
+                lastheartbeat=row["last_heartbeat"] or 0,
+                acquiredat=row["acquired_at"],
+                user=row["user"],
+                hostname=row["hostname"],
+                agentInfo=row["agent_info"],
+            )
+            for row in self._metastore.locks()
+            if all(
+                want in (None, 0, has)
+                for want, has in zip(
+                    wanted,
+                    (row["database"], row["table"], row["partition"], row["transaction_id"]),
+                    strict=True,
+                )
+            )
+        ]
+        return m.ShowLocksResponse(locks=shown)
+
+    def add_dynamic_partitions(self, request: Any) -> None:
+        """Says which partitions a transaction fills; the commit reads that from their directories.
+
+        So a gateway that is started again in between forgets nothing. Raises TxnAborted, NoSuchTxn.
+        """
+        self._metastore.keep_alive(request.txnid)
+        if request.writeid:
+            name = f"{request.dbname}.{request.tablename}"
+            self._metastore.finish_write(name, request.writeid, [request.txnid])
+
+    def _lock_settings(self) -> LockSettings:
+        from acid_platform.base.config import Settings
+
+        return Settings.of(self._metastore.settings()).lock_settings
+
+
+def _lock(component: Any, settings: LockSettings) -> LockRequest:
+    """What a component asks for, at least as strict as our own writers' lock (P34).
+
+    Trino asks for SHARED_READ whatever it does; its operation says whether it writes.
+    """
+    if component.type not in LOCK_TYPES:
+        raise InvalidDefinition(f"there is no lock type {component.type}")
+    lock = LOCK_TYPES[component.type]
+    operation = OPERATIONS.get(component.operationType)
+    if component.isTransactional is False and operation is not Operation.SELECT:
+        operation = operation if operation in _STATEMENTS else None
+    if operation in _STATEMENTS:
+        ours, _ = lock_of(_STATEMENTS[operation], settings)
+        lock = max(lock, ours, key=_STRENGTH.index)
+    elif operation is None and lock in (LockType.SHARED_WRITE, LockType.EXCL_WRITE):
+        operation = Operation.UPDATE
+    table = f"{component.dbname}.{component.tablename or '*'}"
+    return LockRequest(
+        table,
+        lock,
+        operation or Operation.SELECT,
+        component.partitionname or None,
+        bool(component.isDynamicPartitionWrite),
+    )
+
+
+def _of_database(component: Any) -> LockRequest:
+    return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, Operation.SELECT)
+
+
+def _agent(text: str | None) -> str:
+    return "" if text in (None, "Unknown") else str(text)

@@ -1,0 +1,120 @@
+"""Erasure requests as a Dagster job: delete → compact → clean and prove.
+
+A run fails if an old snapshot still needs the rows, and names the snapshot's holder. Launch it
+again when that transaction has ended: it continues where it had to stop. `erasure_sensor` does so
+for recorded requests. Spark starts only for the steps that need it.
+"""
+
+# No `from __future__ import annotations`: Dagster reads the annotations of its functions.
+from dataclasses import dataclass
+
+import dagster as dg
+
+from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.compaction_job import IN_MEMORY, POOL, TABLE_TAG
+from acid_platform.orchestration.metadata import asset_key
+from acid_platform.services import erasure
+from acid_platform.services.erasure import ErasureRequest
+from acid_platform.services.worker import CompactionOutcome
+
+REQUEST_TAG = "acid/erasure"
+"""Run tag: the id of the recorded request that the run works on and answers."""
+
+_OUT = dg.Out(io_manager_key=IN_MEMORY)
+
+
+class ErasureConfig(dg.Config):
+    """Which rows to erase."""
+
+    table: str
+    """`db.table`."""
+    where: str
+    """A SQL predicate, such as `person_id = 42`."""
+    partition: str | None = None
+    """A partition such as `month=3`; None: the whole table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The results of the steps so far."""
+
+    request: ErasureRequest
+    deleted: int
+    outcomes: tuple[CompactionOutcome, ...] = ()
+
+
+@dg.op(out=_OUT, description="Deletes the visible rows in one transaction.")
+def delete_rows(
+    context: dg.OpExecutionContext,
+    config: ErasureConfig,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+    spark: dg.ResourceParam[SparkAccess],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        request = ErasureRequest.of(opened.metastore, config.table, config.where, config.partition)
+        visible = opened.table(request.table).count(request.condition)
+    context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
+    context.log.info(f"{visible} rows of {request.table} are visible")
+    if not visible:
+        return Progress(request, 0)
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+        return Progress(request, opened.table(request.table).delete(request.condition))
+
+
+@dg.op(
+    out=_OUT,
+    pool=POOL,
+    description="Runs major compactions of the partitions whose files still hold the rows.",
+)
+def compact_files(
+    context: dg.OpExecutionContext,
+    deleted: Progress,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+    spark: dg.ResourceParam[SparkAccess],
+) -> Progress:
+    with warehouse.open(context.run_id) as opened:
+        waiting = erasure.queue(opened.metastore, deleted.request)
+    if not waiting:
+        return deleted
+    with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
+        outcomes = erasure.compact(opened, deleted.request)
+    for outcome in outcomes:
+        context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")
+    return Progress(deleted.request, deleted.deleted, outcomes)
+
+
+@dg.op(description="Runs the Cleaner, then searches every file of the table for the rows.")
+def clean_and_prove(
+    context: dg.OpExecutionContext,
+    rewritten: Progress,
+    warehouse: dg.ResourceParam[WarehouseAccess],
+) -> None:
+    with warehouse.open(context.run_id) as opened:
+        removed = erasure.clean(opened.metastore, rewritten.request)
+        for line in removed:
+            context.log.info(f"removed {line}")
+        result = erasure.prove(
+            opened.metastore, rewritten.request, rewritten.deleted, rewritten.outcomes, removed
+        )
+        if recorded := context.run.tags.get(REQUEST_TAG):
+            erasure.answer(opened.metastore, int(recorded), result, context.run_id)
+    metadata: dict[str, dg.MetadataValue] = {
+        name: dg.MetadataValue.int(value) for name, value in result.counts.items()
+    }
+    if result.remaining:
+        metadata["what holds them"] = dg.MetadataValue.md(
+            "\n".join(f"- {line}" for line in result.reasons())
+        )
+    # An observation, not a materialization: nothing downstream has to start.
+    context.log_event(dg.AssetObservation(asset_key(result.request.table), metadata=metadata))
+    if not result.erased:
+        raise dg.Failure(str(result), metadata=metadata, allow_retries=False)
+    context.add_output_metadata(metadata)
+
+
+@dg.job(
+    executor_def=dg.in_process_executor,
+    description="Erases rows: once it succeeds, no file holds them any more.",
+)
+def erase() -> None:
+    clean_and_prove(compact_files(delete_rows()))

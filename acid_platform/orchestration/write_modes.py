@@ -1,0 +1,194 @@
+"""Writing rows into a table inside an open transaction, in one of the write modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from acid_platform.base.errors import (
+    InvalidDefinition,
+    SourceRowsAmbiguous,
+    UnknownColumn,
+    WrongType,
+)
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
+from acid_platform.handles.transaction import Transaction, TransactionTable
+from acid_platform.handles.warehouse import Warehouse
+from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.types import Column
+from acid_platform.orchestration.body_rows import BodyRows, body_rows
+from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.partition_keys import PartitionScope
+
+
+def write(
+    warehouse: Warehouse, txn: Transaction, out: AcidOut, rows: Rows, scope: PartitionScope | None
+) -> None:
+    """Write the rows that the body returned; with a scope, only into the run's partitions.
+
+    Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition.
+    """
+    ensure_table(warehouse, out, rows)
+    table = txn.table(out.name)
+    _match_columns(table, out, rows)
+    if out.write_mode == "overwrite" and scope and scope.single:
+        table.overwrite(rows, partition=scope.single)
+        return
+    key = [name.lower() for name in out.key]
+    given = body_rows(warehouse, rows, table.all_columns, out.name, key)
+    _MODES[out.write_mode](table, _with_partition_columns(given, out, scope), out, scope)
+    written = {
+        report.partition for report in txn.reports if report.table == out.name and report.partition
+    }
+    if scope and (
+        stray := sorted(partition for partition in written if not scope.holds(partition))
+    ):
+        raise WrongType(
+            f"rows for {out.name} belong to {', '.join(stray)}, but this run replaces"
+            f" {scope.where}; return only rows of the run's partitions"
+        )
+    if out.write_mode == "overwrite":
+        for name in table.partitions():
+            if name not in written and (scope is None or scope.holds(name)):
+                table.truncate(name)
+
+
+def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -> None:
+    """Create the table if it does not exist, with the declared columns or those of the rows."""
+    declared = out.declaration
+    columns = declared.columns
+    if columns is None:
+        if rows is None or out.name in warehouse.tables():
+            return
+        keys = {column.name for column in out.partition_columns}
+        own = [column for column in _columns(rows) if column.name not in keys]
+        if not own:
+            raise InvalidDefinition(
+                f"{out.name} does not exist and the rows have no columns; declare it as"
+                " TableDeclaration(name, columns)"
+            )
+        columns = ", ".join(f"`{column.name}` {column.type}" for column in own)
+    warehouse.create_table(
+        declared.name,
+        columns,
+        declared.partitioned_by,
+        properties=declared.properties,
+        if_not_exists=True,
+    )
+
+
+def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
+    """Add columns that the table lacks, or raise UnknownColumn."""
+    known = {column.name for column in table.all_columns}
+    new = [name for name in column_names(rows) if name.lower() not in known]
+    if not new:
+        return
+    if out.schema_mode == "error":
+        raise UnknownColumn(
+            f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
+            f" {', '.join(sorted(known))}; leave it out of the rows, or set schema_mode='add'"
+        )
+    table.add_columns(", ".join(f"`{column.name}` {column.type}" for column in _columns(rows, new)))
+
+
+def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+    """Some columns of the rows, or all, as a table would declare them. Raises InvalidDefinition."""
+    if isinstance(rows, Result):
+        wanted = {name.lower() for name in names or rows.columns}
+        return tuple(column for column in rows.declared() if column.name in wanted)
+    if is_spark_frame(rows):
+        from acid_platform.engine.spark.input_rows import columns_of_frame
+
+        return columns_of_frame(rows, names or column_names(rows))  # type: ignore[arg-type]
+    return columns_of_rows(rows, names)
+
+
+def _with_partition_columns(rows: BodyRows, out: AcidOut, scope: PartitionScope | None) -> BodyRows:
+    """The rows, with the partition columns whose values the run determines."""
+    if scope is None:
+        return rows
+    constants = {name: value for name, value in scope.constants.items() if name not in rows.names}
+    for name in next(iter(scope.values.values())):
+        if name not in rows.names and name not in constants:
+            raise UnknownColumn(
+                f"{out.name}: this run writes several partitions; return rows with the column"
+                f" {name!r}"
+            )
+    return rows.with_constants(constants)
+
+
+def _append(
+    table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: PartitionScope | None
+) -> None:
+    table.insert(rows.rows)
+
+
+def _overwrite(
+    table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: PartitionScope | None
+) -> None:
+    table.overwrite(rows.rows)
+
+
+def _upsert(
+    table: TransactionTable, rows: BodyRows, out: AcidOut, _scope: PartitionScope | None
+) -> None:
+    key = [name.lower() for name in out.key]
+    kept = _with_keys(rows, key, out.name)
+    if (twice := kept.twice(key)) is not None:
+        values = ", ".join(f"{name}={twice[name]!r}" for name in key)
+        raise SourceRowsAmbiguous(
+            f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
+            f" {', '.join(key)}"
+        )
+    fixed = {*key, *(column.name for column in table.partition_columns)}
+    table.merge(
+        kept.rows,
+        _on(key),
+        when_matched_update={name: f"s.{quoted(name)}" for name in kept.names if name not in fixed}
+        or None,
+        when_not_matched_insert="*",
+    )
+
+
+def _delete_insert(
+    table: TransactionTable, rows: BodyRows, out: AcidOut, scope: PartitionScope | None
+) -> None:
+    key = list(
+        dict.fromkeys(
+            [
+                *(name.lower() for name in out.key),
+                *(next(iter(scope.values.values())) if scope else ()),
+            ]
+        )
+    )
+    kept = _with_keys(rows, key, out.name)
+    table.merge(kept.distinct(key), _on(key), when_matched_delete="true")
+    table.insert(kept.rows)
+
+
+_MODES: dict[str, Callable[[TransactionTable, BodyRows, AcidOut, PartitionScope | None], None]] = {
+    "append": _append,
+    "overwrite": _overwrite,
+    "upsert": _upsert,
+    "delete+insert": _delete_insert,
+}
+
+
+def _with_keys(rows: BodyRows, key: Sequence[str], table: str) -> BodyRows:
+    """The rows, computed once, as they are looked at several times (P20); every key is there.
+
+    Raises UnknownColumn, SourceRowsAmbiguous.
+    """
+    if missing := [name for name in key if name not in rows.names]:
+        raise UnknownColumn(f"rows for {table} lack the key column {', '.join(missing)}")
+    kept = rows.kept()
+    if (bad := kept.with_null(key)) is not None:
+        raise SourceRowsAmbiguous(
+            f"a row for {table} has NULL in its key, and NULL equals nothing: {bad}; fill"
+            f" {', '.join(key)} or leave the row out"
+        )
+    return kept
+
+
+def _on(key: Sequence[str]) -> str:
+    return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in key)

@@ -1,0 +1,206 @@
+"""Explains what a service would do next, as rows for people and programs.
+
+Nothing here changes anything or starts Spark. A compaction is explained by the plan that the Worker
+executes, so the two can't drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from acid_platform.compaction.forecast import Forecast, forecast
+from acid_platform.compaction.opening import select_compactable
+from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
+from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
+from acid_platform.services import cleaner, initiator
+from acid_platform.tables.record_layout import table_layout
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+Row = dict[str, Any]
+ReportedRows = Mapping[str | None, Mapping[str, int]]
+"""The reported rows of each directory, by partition (P8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of an explanation."""
+
+    title: str
+    rows: tuple[Row, ...]
+    empty: str = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCompaction:
+    """A compaction that may run; `why` says who asked for it."""
+
+    table: str
+    partition: str | None
+    kind: CompactionKind
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedCompaction:
+    """The plan for a wish; with a forecast unless there is nothing to do."""
+
+    wish: PlannedCompaction
+    plan: CompactionPlan | NothingToDo
+    forecast: Forecast | None
+
+
+def wishes_of(table: str, partitions: Iterable[str | None], kind: str) -> list[PlannedCompaction]:
+    """The same compaction for each of these partitions of a table."""
+    return [PlannedCompaction(table, partition, CompactionKind(kind)) for partition in partitions]
+
+
+def explain(
+    metastore: Metastore, wish: PlannedCompaction, rows_of: Callable[[str], ReportedRows]
+) -> ExplainedCompaction:
+    """The plan that the compaction would have if it began now, as the next transaction.
+
+    Raises NoSuchTable, and what the selection raises.
+    """
+    record = metastore.table(wish.table)
+    with metastore.open_snapshot([record.name]) as lease:
+        layout = table_layout(metastore, record, lease)
+        seen, listed = select_compactable(
+            layout,
+            lease.valid_write_ids(record.name).for_compactor(),
+            lease.valid_txns,
+            wish.partition or "",
+        )
+    plan = plan_compaction(
+        seen,
+        wish.kind,
+        listed,
+        metastore.status()["last_txn"] + 1,
+        Layout.of(record.properties),
+        insert_only=layout.insert_only,
+    )
+    if isinstance(plan, NothingToDo):
+        return ExplainedCompaction(wish, plan, None)
+    rows = rows_of(record.name).get(wish.partition, {})
+    return ExplainedCompaction(wish, plan, forecast(plan, rows))
+
+
+def reported_rows(metastore: Metastore, table: str) -> ReportedRows:
+    """The reported rows of each partition of a table; None stands for an unpartitioned table."""
+    return {
+        entity.partition: {directory.name: directory.rows for directory in entity.directories}
+        for entity in metastore.entities(table)
+    }
+
+
+# --- sections -----------------------------------------------------------------------------------
+
+
+def explain_initiator(metastore: Metastore, now_ms: int) -> list[Section]:
+    """Every decision, and the compactions that the Initiator would request."""
+    decisions = initiator.explain(metastore, now_ms)
+    rows = tuple(decision_row(decided) for decided in decisions)
+    wishes = [
+        PlannedCompaction(
+            decided.table, decided.partition, decided.decision.kind, decided.decision.rule
+        )
+        for decided in decisions
+        if decided.decision.kind
+    ]
+    return [Section("decisions", rows, "no candidates"), *explain_compactions(metastore, wishes)]
+
+
+def decision_row(decided: initiator.Initiated) -> Row:
+    """The Initiator's decision as a row of SHOW output."""
+    decision = decided.decision
+    return {
+        "table": decided.table,
+        "partition": decided.partition or "",
+        "compaction": decision.kind.value if decision.kind else "none",
+        "rule": decision.rule,
+        "reason": decision.reason,
+    }
+
+
+def explain_worker(metastore: Metastore) -> list[Section]:
+    """The compactions that wait in the queue, in its order (C26)."""
+    return explain_compactions(
+        metastore,
+        [
+            PlannedCompaction(task.table, task.partition, task.kind, f"request {task.id}")
+            for task in metastore.queue()
+            if task.state is CompactionState.INITIATED
+        ],
+    )
+
+
+def explain_compactions(metastore: Metastore, wishes: Iterable[PlannedCompaction]) -> list[Section]:
+    """Costs and savings, then the directories that are read and written."""
+    # One call per table, however many partitions it has: the metastore answers for the table.
+    rows_of = cache(lambda table: reported_rows(metastore, table))
+    explained = [explain(metastore, wish, rows_of) for wish in wishes]
+    directories = tuple(row for compaction in explained for row in _directories(compaction))
+    return [
+        Section("compactions", tuple(map(_summary, explained)), "none would run"),
+        Section("directories", directories, "none"),
+    ]
+
+
+def _summary(compaction: ExplainedCompaction) -> Row:
+    wish, forecast = compaction.wish, compaction.forecast
+    named = {
+        "table": wish.table,
+        "partition": wish.partition or "",
+        "compaction": wish.kind.value,
+        "asked by": wish.why,
+    }
+    if forecast is None:
+        return {**named, "result": str(compaction.plan)}
+    read, written, scans = forecast.read, forecast.written, forecast.pays_back_after
+    return {
+        **named,
+        "result": "would run",
+        "rows read": read.rows,
+        "bytes read": read.bytes,
+        "rows written": written.rows,
+        "bytes written": written.bytes,
+        "saved per scan": forecast.saving,
+        "pays back": "never" if scans is None else f"after {scans} scans",
+    }
+
+
+def _directories(compaction: ExplainedCompaction) -> Iterator[Row]:
+    wish, forecast = compaction.wish, compaction.forecast
+    if forecast is not None:
+        for action, shares in (("read", forecast.inputs), ("write", forecast.outputs)):
+            for share in shares:
+                yield {
+                    "table": wish.table,
+                    "partition": wish.partition or "",
+                    "action": action,
+                    "directory": share.directory,
+                    "rows": share.amount.rows,
+                    "bytes": share.amount.bytes,
+                    "files": share.amount.files,
+                }
+
+
+def explain_cleaner(metastore: Metastore) -> list[Section]:
+    """What would be removed, what stays, and which transactions the rest waits for."""
+    rows = tuple(
+        {
+            "table": path.table,
+            "partition": path.partition or "",
+            "path": path.path,
+            "fate": path.fate.value,
+            "rule": path.rule,
+            "reason": path.reason,
+            "held by": ", ".join(map(str, path.holders)),
+        }
+        for path in cleaner.explain(metastore)
+    )
+    return [Section("cleaning", rows, "nothing is obsolete")]

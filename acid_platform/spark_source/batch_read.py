@@ -1,0 +1,219 @@
+"""A read of a table through the data source: its snapshot, and what a task reads (P12, P42).
+
+The process that plans the read opens the files of the snapshot and loads the deleted keys, under a
+lease that the keeper holds. A task opens files by their names, which never hold other bytes: what
+it finds is of the snapshot, and a file that is gone raises SnapshotExpired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
+from acid_platform.base.location import Location
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column
+from acid_platform.metastore.client.metastore import Transaction
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import Predicate
+from acid_platform.scan.deletes import NO_DELETES
+from acid_platform.scan.open import open_scan
+from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.source_files import SourceFile
+from acid_platform.spark_source import keeper
+from acid_platform.spark_source.options import Options, opened
+from acid_platform.storage.files import Files
+from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.transactions import ValidWriteIdList
+
+PART_BYTES = 64 << 20
+"""About how many bytes of files a task reads."""
+_OPEN_BYTES = 1 << 20
+"""What opening a file costs, in bytes read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPart:
+    """What one task reads; a plain value."""
+
+    table: str
+    location: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    entities: tuple[EntityScan, ...]
+    write_ids: ValidWriteIdList
+    wanted: tuple[str, ...]
+    where: str | None
+    format: FileFormat
+
+
+# --- beside the driver ----------------------------------------------------------------------------
+
+
+def take(given: Options) -> tuple[int, tuple[Column, ...]]:
+    """Takes the snapshot of a read: the id of its lease, which the keeper holds, and the columns.
+
+    Raises NoSuchTable, NoSuchPast, NotEnoughHistory.
+    """
+    warehouse = opened(given.place)
+    lease = warehouse.metastore.open_snapshot([given.table], warehouse.info())
+    try:
+        if given.as_of is None:
+            record = lease.table(given.table)
+            lease.valid_write_ids(given.table)
+        else:
+            record = lease.past(given.table, given.as_of).table
+        keeper.keep(given.place, keeper.KeptTransaction(lease.id, True, since=wall_ms()))
+    except BaseException:
+        with suppress(AcidError):
+            lease.commit()
+        raise
+    lease.forget()  # from here on the keeper sends its heartbeats
+    columns, partition_columns = columns_of_record(record)
+    return lease.id, (*columns, *partition_columns)
+
+
+def release(place: Location, lease: int) -> None:
+    """Ends a lease that nobody reads with."""
+    keeper.let_go(place, lease)
+    with suppress(AcidError):
+        opened(place).metastore.resume(lease, read_only=True).commit()
+
+
+def parts(given: Options, names: Sequence[str], lease: int | None) -> list[ScanPart]:
+    """What the tasks read, at the snapshot of the lease, or at a new one.
+
+    Raises SnapshotExpired, UnknownColumn, InvalidExpression, UnsupportedStatement (a condition that
+    only Spark can evaluate), CorruptFile.
+    """
+    if lease is None:
+        lease, _ = take(given)
+    with _resumed(given, lease) as held, held.checked():
+        scan = _scan(given, held)
+    columns = (*scan.columns, *scan.partition_columns)
+    wanted = tuple(name.lower() for name in names)
+    require_columns(wanted, columns, given.table)
+    _predicate(given.where, columns, given.table)  # a mistake is told before tasks start
+    whole = ScanPart(
+        given.table,
+        scan.files.uri(scan.location),
+        scan.columns,
+        scan.partition_columns,
+        (),
+        scan.write_ids,
+        wanted,
+        given.where,
+        scan.format,
+    )
+    return [replace(whole, entities=entities) for entities in _grouped(scan)]
+
+
+@contextmanager
+def _resumed(given: Options, lease: int) -> Iterator[Transaction]:
+    try:
+        held = opened(given.place).metastore.resume(lease, read_only=True)
+    except (NoSuchTxn, SnapshotExpired, TxnAborted):
+        raise SnapshotExpired(
+            f"the snapshot of this frame of {given.table} has ended, since it was not read for"
+            " acid.read.lease.max or its application has ended; call load() again"
+        ) from None  # Spark prints the first of a chain of errors
+    try:
+        yield held
+    finally:
+        held.forget()
+
+
+def _scan(given: Options, lease: Transaction) -> Scan:
+    warehouse = opened(given.place)
+    if given.as_of is not None:
+        past = lease.past(given.table, given.as_of)
+        layout = warehouse.layout(past.table, lease, past.partitions)
+        return open_scan(layout, past.pin.write_ids, past.pin.txns, given.where)
+    layout = warehouse.layout(lease.table(given.table), lease)
+    write_ids = lease.valid_write_ids(given.table)
+    return open_scan(layout, write_ids, lease.valid_txns, given.where)
+
+
+def _grouped(scan: Scan) -> Iterator[tuple[EntityScan, ...]]:
+    """The files of the scan in groups of about PART_BYTES."""
+    group: list[EntityScan] = []
+    size = 0
+    for entity in scan.entities:
+        for source in entity.sources.inserts:
+            if group and size + sized(source) > PART_BYTES:
+                yield tuple(group)
+                group, size = [], 0
+            deletes = entity.deletes
+            touched = deletes.may_touch(source.low, source.high, source.number)
+            sources = replace(entity.sources, inserts=(source,), deletes=())
+            keys = deletes if touched else NO_DELETES
+            group.append(EntityScan(sources, keys, entity.partition, entity.values))
+            size += sized(source)
+    if group:
+        yield tuple(group)
+
+
+def _predicate(where: str | None, columns: Sequence[Column], table: str) -> Predicate | None:
+    if where is None:
+        return None
+    from acid_platform.predicates.arrow_predicates import arrow_predicate
+
+    return arrow_predicate(where, columns, table)
+
+
+# --- in a task ------------------------------------------------------------------------------------
+
+
+def batches(part: ScanPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, with the types of `schema`. Raises SnapshotExpired, CorruptFile."""
+    files, _ = Files.of(part.location)
+    scan = Scan(
+        files,
+        part.location,
+        part.columns,
+        part.partition_columns,
+        part.entities,
+        part.write_ids,
+        part.format,
+    )
+    predicate = _predicate(part.where, (*part.columns, *part.partition_columns), part.table)
+    with files_of_snapshot(part.table):
+        for batch in ArrowScan(scan, part.wanted, predicate).batches(threads=2):
+            if batch.num_rows:
+                yield typed(batch, schema)
+
+
+@contextmanager
+def files_of_snapshot(table: str) -> Iterator[None]:
+    """Raises SnapshotExpired instead of CorruptFile for a file that is gone."""
+    try:
+        yield
+    except CorruptFile as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise SnapshotExpired(
+            f"{error}: the snapshot of this read of {table} has ended, and the Cleaner removed"
+            " files that newer ones don't need; call load() again"
+        ) from None
+
+
+def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly the types of `schema`: nested types may name their parts otherwise."""
+    arrays = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    if not arrays:
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def sized(source: SourceFile) -> int:
+    """What reading a file costs, in bytes."""
+    return source.size + _OPEN_BYTES

@@ -1,0 +1,310 @@
+"""INSERT and INSERT OVERWRITE through the data source: begin, write in tasks, commit (P19, P42).
+
+The row keys in the files hold the write id, so the transaction begins before the tasks run. Each
+attempt of a task writes files of its own below the statement's staging directory. Spark hands the
+records of one attempt of each task to the commit, which publishes these files and no others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from acid_platform.base.clock import wall_ms
+from acid_platform.base.errors import (
+    AcidError,
+    BatchCommitted,
+    NeedsSpark,
+    PublicationFailed,
+    StoreRefused,
+    StoreUnavailable,
+    UnsupportedStatement,
+    WrongType,
+)
+from acid_platform.base.location import Location
+from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.stored_values import conform
+from acid_platform.handles.row_statements import require_rows_fit
+from acid_platform.handles.transaction_work import TransactionWork
+from acid_platform.layout.names import temporary_name
+from acid_platform.layout.types import Column
+from acid_platform.metastore.pasts import SinkBatch
+from acid_platform.orc.writer import WRITTEN_CODECS
+from acid_platform.spark_source import keeper
+from acid_platform.spark_source.options import Options, opened, shared_key
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.files import Files
+from acid_platform.transactions import Operation
+from acid_platform.transactions.locks import Statement
+from acid_platform.write.publishing import WriteTarget, staging
+from acid_platform.write.task_files import (
+    Received,
+    RowKind,
+    StagedFile,
+    TaskFiles,
+    TaskTarget,
+    stored,
+)
+
+_ATTEMPT = 1_000_000
+"""Partitions that one attempt of a task may write."""
+_UTC = ("UTC", "Etc/UTC", "Z", "+00:00", "GMT")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWrite:
+    """A write whose transaction is open; a plain value that goes to the tasks and to the commit."""
+
+    place: Location
+    txn: int
+    table: str
+    staging: str
+    task: TaskTarget
+    """Where the tasks write; without partition columns, whose values come with each file."""
+    partition_columns: tuple[Column, ...]
+    overwrite: bool
+    dynamic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one attempt of a task has written."""
+
+    files: tuple[tuple[str, str, bool, str], ...]
+    """As StagedFile.packed."""
+    rows: int
+
+
+# --- beside the driver ----------------------------------------------------------------------------
+
+
+def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") -> OpenWrite:
+    """Opens the transaction of a write of rows with these columns, and keeps it alive.
+
+    `key`: of the streaming query. Its writes that were not ended, because a task failed before
+    any told which transaction it was, are aborted. Raises NoSuchTable, UnknownColumn,
+    UnsupportedStatement, LockTimeout, WriteConflict.
+    """
+    warehouse = opened(given.place)
+    abort_kept(given.place, key)  # of a query that this one goes on with
+    begun = warehouse.metastore.begin(info=warehouse.info())
+    try:
+        work = TransactionWork(warehouse, begun)
+        record = work.view.table(given.table)
+        require_rows_fit(record, names)
+        statement = Statement.INSERT_OVERWRITE if overwrite else Statement.INSERT
+        work.lock(record, statement)
+        target = work.target(record, work.view.layout(record))
+        _require_files_of_ours(target)
+        hidden = f"{target.location}/{temporary_name(begun.id, uuid.uuid4().hex[:8])}"
+        task = TaskTarget(
+            target.files.uri(target.location),
+            f"{hidden}/out",
+            target.columns,
+            (),
+            target.write_id,
+            target.statement,
+            target.compression,
+            RowKind.INSERT,
+            acid=target.plain is None,
+        )
+        kept = keeper.KeptTransaction(begun.id, False, key, task.location, hidden, wall_ms())
+        keeper.keep(given.place, kept)
+        target.files.make_directory(task.directory)
+    except BaseException as error:
+        with suppress(AcidError):
+            begun.abort(f"{type(error).__name__}: {error}"[:500])
+        keeper.let_go(given.place, begun.id)
+        raise
+    begun.forget()  # from here on the keeper sends its heartbeats
+    return OpenWrite(
+        given.place,
+        begun.id,
+        record.name,
+        hidden,
+        task,
+        target.partition_columns,
+        overwrite,
+        given.dynamic,
+    )
+
+
+def _require_files_of_ours(target: WriteTarget) -> None:
+    """Raises UnsupportedStatement for what the tasks can't write."""
+    why = None
+    if target.buckets is not None:
+        why = "it is clustered, and Spark does not bring the rows of a bucket together for us"
+    elif target.plain is not None and target.plain.name != "orc":
+        why = f"its files are {target.plain.name}"
+    elif target.compression not in WRITTEN_CODECS:
+        why = f"its codec is {target.compression}"
+    if why:
+        raise UnsupportedStatement(
+            f"{target.table} can't be written by the data source: {why}; write by Table.insert, of"
+            " a stream in foreachBatch"
+        )
+
+
+def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | None = None) -> bool:
+    """Publishes and commits what the tasks have written; False: the batch was committed before.
+
+    Raises PublicationFailed, WriteConflict, TxnAborted, StreamRefused, OutcomeUnknown, and what
+    else a commit raises. Then nothing became visible, except perhaps after OutcomeUnknown.
+    """
+    from acid_platform.engine.spark.write import publish_files
+
+    warehouse = opened(write.place)
+    try:
+        begun = warehouse.metastore.resume(write.txn)
+        work = TransactionWork(warehouse, begun)
+        record = work.view.table(write.table)
+        layout = work.view.layout(record)
+        target = work.target(record, layout)
+        files = [StagedFile.unpacked(*file) for result in results for file in result.files]
+        rows = sum(file.entry.footer.rows for file in files if file.entry.footer)
+        if rows != sum(result.rows for result in results):
+            raise PublicationFailed(
+                f"{write.table}: the tasks received {sum(result.rows for result in results)} rows,"
+                f" and their files hold {rows}; nothing was published, run the query again"
+            )
+        empty: Sequence[str] = ()
+        if write.overwrite and not write.partition_columns:
+            empty = [""]
+        elif write.overwrite and not write.dynamic:
+            empty = sorted(layout.partitions)
+        with staging(target, write.staging.rpartition("/")[2]) as staged:
+            written = publish_files(target, staged, files, write.overwrite, empty)
+        operation = Operation.UPDATE if write.overwrite else Operation.INSERT
+        work.report(
+            record, operation, written, write.overwrite, wrote=("spark", "the data source acid")
+        )
+        work.sinks += [batch] if batch else []
+        work.commit()
+    except BatchCommitted:
+        abort(write, "the batch was committed before")
+        return False
+    except AcidError as error:
+        abort(write, f"{type(error).__name__}: {error}"[:500])
+        raise
+    _clean(write.place, write.staging, write.task.location, write.txn)
+    return True
+
+
+def abort(write: OpenWrite, reason: str) -> None:
+    """Aborts the write if it is open, and removes its files."""
+    _abort(write.place, write.txn, reason)
+    _clean(write.place, write.staging, write.task.location, write.txn)
+
+
+def abort_kept(place: Location, key: str, batch_failed: bool = False) -> None:
+    """Aborts the open writes of a streaming query of this application.
+
+    Queries without the option checkpointLocation may have one key. Their write is only aborted
+    after a batch failed (`batch_failed`) and if it is the only one: nobody could tell which of
+    several is meant.
+    """
+    found = keeper.kept_for(place, key)
+    if shared_key(key) and (not batch_failed or len(found) != 1):
+        return
+    for kept in found:
+        _abort(place, kept.txn, "its batch failed")
+        _clean(place, kept.staging, kept.location, kept.txn)
+
+
+def _abort(place: Location, txn: int, reason: str) -> None:
+    with suppress(AcidError):
+        opened(place).metastore.resume(txn).abort(reason)
+
+
+def _clean(place: Location, hidden: str, location: str, txn: int) -> None:
+    keeper.let_go(place, txn)
+    with suppress(OSError, StoreRefused, StoreUnavailable):  # otherwise the Cleaner removes it
+        Files.of(location)[0].delete_directory(hidden)
+
+
+# --- in a task ------------------------------------------------------------------------------------
+
+
+def write_rows(
+    write: OpenWrite, bucket: int, attempt: int, batches: Iterable[pa.RecordBatch]
+) -> TaskResult:
+    """Writes the rows of a task, which may come in any order, and records its files.
+
+    `bucket`: the number of the task. `attempt` is unique among all attempts of the write's tasks.
+    Raises UnknownColumn, WrongType, UnsupportedStatement (a conversion that only a query does),
+    PublicationFailed.
+    """
+    files: dict[str, TaskFiles] = {}
+    found: list[StagedFile] = []
+    try:
+        for batch in batches:
+            for partition, rows in _placed(write, batch):
+                if partition not in files:
+                    files[partition] = _files(write, bucket, attempt, len(files))
+                for part in rows.combine_chunks().to_batches():
+                    found += files[partition].write(stored(part, write.task))
+        for partition, writing in files.items():
+            found += (replace(file, partition=partition) for file in writing.finish())
+    except OSError as error:
+        raise PublicationFailed(
+            f"{write.task.directory} can't be written: {error}; nothing was published: free space,"
+            " or grant the permission, see that every executor reaches the warehouse, and run the"
+            " query again"
+        ) from error
+    finally:
+        for writing in files.values():
+            writing.give_up()
+    received = sum((writing.received for writing in files.values()), Received())
+    return TaskResult(tuple(file.packed() for file in found), received.rows)
+
+
+def _files(write: OpenWrite, bucket: int, attempt: int, place: int) -> TaskFiles:
+    if place >= _ATTEMPT:
+        raise UnsupportedStatement(
+            f"a task writes more than {_ATTEMPT} partitions of {write.table}: repartition the frame"
+            " by its partition columns first"
+        )
+    return TaskFiles(write.task, bucket, attempt * _ATTEMPT + place)
+
+
+def _placed(write: OpenWrite, batch: pa.RecordBatch) -> Iterable[tuple[str, pa.Table]]:
+    """The rows as the files store them, by the name of their partition."""
+    columns = (*write.task.columns, *write.partition_columns)
+    given = pa.Table.from_batches([batch])
+    for field in given.schema:
+        _require_utc(field, write.table)
+    try:
+        rows = conform(given, columns, write.table, None, write.task.columns)
+        places = places_of(rows, write.partition_columns)
+    except NeedsSpark as error:
+        raise UnsupportedStatement(
+            f"{write.table}: the data source does not convert {error}: cast the column in the"
+            " query, or write by Table.insert, of a stream in foreachBatch"
+        ) from error
+    values = rows.select([column.name for column in write.task.columns])
+    if len(places.names) == 1:
+        yield places.names[0], values
+        return
+    for index, name in enumerate(places.names):
+        yield name, values.filter(from_numpy(places.index == index))
+
+
+def _require_utc(field: pa.Field, table: str) -> None:
+    """Raises WrongType for instants of a session that does not run in UTC (P17)."""
+    for kind in _leaves(field.type):
+        if pa.types.is_timestamp(kind) and kind.tz is not None and kind.tz not in _UTC:
+            raise WrongType(
+                f"{field.name} is an instant of a session with the time zone {kind.tz}, and {table}"
+                " stores wall clock times: set spark.sql.session.timeZone to UTC, or cast the"
+                " column to timestamp_ntz"
+            )
+
+
+def _leaves(kind: pa.DataType) -> Iterable[pa.DataType]:
+    yield kind
+    for index in range(kind.num_fields):
+        yield from _leaves(kind.field(index).type)

@@ -1,0 +1,310 @@
+"""A table as the source of a stream: its commits, in their order (P39, P42).
+
+An offset is a moment of the metastore: everything up to it was read. What lies between two offsets
+never changes, whatever was compacted since, or it is gone and the stream stops with an error. While
+the query runs, a lease keeps what it has not read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.base.clock import elapsed_seconds
+from acid_platform.base.errors import (
+    AcidError,
+    NoSuchTxn,
+    NotEnoughHistory,
+    SnapshotExpired,
+    StreamRefused,
+)
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.types import Column
+from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.pasts import AsOf, Pin
+from acid_platform.metastore.records import TableChanges
+from acid_platform.scan.change_rows import (
+    CHANGE_TYPE,
+    DELETE,
+    INSERT,
+    ChangeReader,
+    FileChanges,
+    LiveRows,
+    RemovedRows,
+    Stamp,
+)
+from acid_platform.scan.change_scan import ChangeScan
+from acid_platform.scan.scans import partition_scalars
+from acid_platform.spark_source.batch_read import PART_BYTES, files_of_snapshot, sized, typed
+from acid_platform.spark_source.options import Options, opened
+from acid_platform.storage.arrow_numpy import scalar_of
+from acid_platform.storage.files import Files
+from acid_platform.tables.open_changes import open_changes
+from acid_platform.tables.record_layout import columns_of_record
+
+_RENEW_SECONDS = 60.0
+"""How long an idle stream keeps what its last lease needs."""
+
+
+NOTHING = -1
+"""The moment of an offset before any row."""
+
+
+class Offset(TypedDict):
+    """Up to where a stream has read, as its checkpoint stores it.
+
+    `moment` NOTHING: the first batch has all rows of its snapshot. `table_id` tells a table
+    from another of the same name. `write_id` is the last commit's, for people.
+    """
+
+    moment: int
+    table_id: int
+    write_id: int
+
+
+def offset_of(given: Mapping[str, Any]) -> Offset:
+    """An offset as Spark's checkpoint tells it. Raises StreamRefused."""
+    try:
+        return Offset(
+            moment=int(given["moment"]),
+            table_id=int(given["table_id"]),
+            write_id=int(given["write_id"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StreamRefused(
+            f"the checkpoint has the offset {dict(given)}, which is none of this data source: start"
+            " the query with a new checkpointLocation"
+        ) from error
+
+
+def columns_of(given: Options) -> tuple[Column, ...]:
+    """All columns of the table as it is now. Raises NoSuchTable."""
+    record = opened(given.place).metastore.table(given.table)
+    columns, partition_columns = columns_of_record(record)
+    return (*columns, *partition_columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePart:
+    """What one task reads of a batch; a plain value."""
+
+    table: str
+    location: str
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...]
+    stamps: tuple[Stamp, ...]
+    wanted: tuple[str, ...]
+    format: FileFormat
+    pieces: tuple[tuple[FileChanges, tuple[str | None, ...]], ...]
+    """Files, and the values of their partitions as directory names spell them."""
+    only_inserts: bool
+
+
+class TableStream:
+    """The stream of one table, in the process that Spark keeps for a query's source."""
+
+    def __init__(self, given: Options) -> None:
+        self._given = given
+        self._lease: Transaction | None = None
+        self._leased_at = 0.0
+        self._idle_at: int | None = None
+        """The moment after which the lease has seen no commit."""
+        self._last: Offset | None = None
+        """Where a query with the trigger availableNow ends."""
+
+    # --- offsets -------------------------------------------------------------------------------
+
+    def first(self) -> Offset:
+        """Where a new query begins. Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
+        given, lease = self._given, self._fresh()
+        if not given.starts_now and given.start is None:
+            self._hold(lease)
+            return Offset(moment=NOTHING, table_id=lease.table(given.table).table_id, write_id=0)
+        found = lease.changes(given.table, given.start)
+        self._hold(lease)
+        return _offset(found, found.before or found.after)
+
+    def latest(self, start: Offset, most_commits: int | None = None) -> Offset:
+        """The end of the next batch, at most so many commits after `start`; `start` if there is
+        nothing new.
+
+        Raises NotEnoughHistory, StreamRefused.
+        """
+        if self._last is not None and start["moment"] >= self._last["moment"]:
+            return start
+        if self._idle(start):
+            return start
+        found = self._changes(start, self._last)
+        if start["moment"] == NOTHING:
+            return _offset(found, found.after)
+        commits = [commit for commit in found.commits if commit.write_id]
+        if not commits:
+            self._idle_at = start["moment"]
+            return start
+        if most_commits is None or most_commits >= len(commits):
+            return _offset(found, found.after)
+        last = commits[most_commits - 1]
+        return Offset(
+            moment=last.moment, table_id=start["table_id"], write_id=max(last.write_id, 0)
+        )
+
+    def end_here(self) -> None:
+        """The query ends when it has read what is committed now."""
+        lease = self._fresh()
+        found = lease.changes(self._given.table)
+        self._hold(lease)
+        self._last = _offset(found, found.after)
+
+    def _idle(self, start: Offset) -> bool:
+        """Whether the last lease tells, without a new one, that nothing was committed since.
+
+        An old lease is replaced: it would keep the files of long ago.
+        """
+        if self._lease is None or self._idle_at != start["moment"] or self._last is not None:
+            return False
+        if elapsed_seconds() - self._leased_at > _RENEW_SECONDS:
+            return False
+        try:
+            return self._lease.is_newest((self._given.table,))
+        except (NoSuchTxn, SnapshotExpired):
+            return False
+
+    # --- batches -------------------------------------------------------------------------------
+
+    def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[ChangePart]:
+        """What the tasks of the batch between two offsets read; the same each time.
+
+        Raises NotEnoughHistory, StreamRefused, CorruptFile, UnknownColumn.
+        """
+        found = self._changes(start, end)
+        assert self._lease is not None
+        with self._lease.checked():
+            layout = opened(self._given.place).layout(found.table, self._lease, found.entities)
+            scan = open_changes(layout, found)
+        asked = [name.lower() for name in names]
+        only_inserts = not self._given.changes
+        scan = scan.wanting([*asked, CHANGE_TYPE] if only_inserts else asked)
+        return list(_grouped(scan, only_inserts))
+
+    def _changes(self, start: Offset, end: Offset | None) -> TableChanges:
+        """What the changes are read from, which a new lease keeps from now on."""
+        given, moment, lease = self._given, start["moment"], self._fresh()
+        since = None if moment == NOTHING else AsOf(moment=moment)
+        until = AsOf(moment=end["moment"]) if end else None
+        try:
+            found = lease.changes(given.table, since, until)
+        except NotEnoughHistory as error:
+            raise NotEnoughHistory(
+                f"the stream of {given.table} can't go on after write id {start['write_id']}:"
+                f" {error}. To begin again with all rows of now, start the query with a new"
+                " checkpointLocation and an empty sink; with the option since, it begins later"
+            ) from None  # Spark prints the first of a chain of errors
+        finally:
+            self._hold(lease)
+        if found.table.table_id != start["table_id"]:
+            raise StreamRefused(
+                f"{given.table} was dropped and made again since the checkpoint was written: start"
+                " the query with a new checkpointLocation"
+            )
+        return found
+
+    # --- lease ---------------------------------------------------------------------------------
+
+    def _fresh(self) -> Transaction:
+        warehouse = opened(self._given.place)
+        return warehouse.metastore.open_snapshot([self._given.table], warehouse.info())
+
+    def _hold(self, lease: Transaction) -> None:
+        """Holds the lease instead of the one before it, which has kept the files until now."""
+        before, self._lease = self._lease, lease
+        self._leased_at, self._idle_at = elapsed_seconds(), None
+        _end(before)
+
+    def stop(self) -> None:
+        """Ends the lease."""
+        before, self._lease = self._lease, None
+        _end(before)
+
+
+def _end(lease: Transaction | None) -> None:
+    if lease is not None:
+        with suppress(AcidError):
+            lease.commit()
+
+
+def _offset(found: TableChanges, pin: Pin) -> Offset:
+    return Offset(
+        moment=pin.moment,
+        table_id=found.table.table_id,
+        write_id=max(pin.write_ids.high_watermark, 0),
+    )
+
+
+def _grouped(scan: ChangeScan, only_inserts: bool) -> Iterator[ChangePart]:
+    """The files of the changes in groups of about PART_BYTES."""
+    pieces: list[tuple[FileChanges, tuple[str | None, ...]]] = []
+    size, reader = 0, scan.reader
+    whole = ChangePart(
+        scan.table,
+        "",
+        reader.columns,
+        reader.partition_columns,
+        reader.stamps,
+        reader.wanted,
+        reader.format,
+        (),
+        only_inserts,
+    )
+
+    def group() -> ChangePart:
+        location = reader.files.uri(pieces[0][0].source.path)
+        return replace(whole, location=location, pieces=tuple(pieces))
+
+    for entity in scan.entities:
+        for part in entity.parts:
+            if only_inserts and _removes(part):
+                continue
+            if pieces and size + sized(part.source) > PART_BYTES:
+                yield group()
+                pieces, size = [], 0
+            pieces.append((part, entity.values))
+            size += sized(part.source)
+    if pieces:
+        yield group()
+
+
+def _removes(part: FileChanges) -> bool:
+    return isinstance(part, RemovedRows) or (isinstance(part, LiveRows) and part.type == DELETE)
+
+
+# --- in a task ------------------------------------------------------------------------------------
+
+
+def change_batches(part: ChangePart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, with the types of `schema`. Raises SnapshotExpired, CorruptFile."""
+    files, _ = Files.of(part.location)
+    reader = ChangeReader(
+        files, part.columns, part.partition_columns, part.stamps, part.wanted, part.format
+    )
+    with files_of_snapshot(part.table):
+        for piece, texts in part.pieces:
+            values = partition_scalars(part.partition_columns, texts)
+            for work in reader.work(piece, values):
+                for batch in work():
+                    rows = _inserted(batch) if part.only_inserts else batch
+                    if rows.num_rows:
+                        yield typed(rows, schema)
+
+
+def _inserted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The inserted rows, without the column that says so, which is the last one."""
+    chosen = pc.equal(batch.column(batch.num_columns - 1), scalar_of(INSERT, pa.string()))
+    columns = batch.columns[:-1]
+    names = batch.schema.names[:-1]
+    rows = pa.RecordBatch.from_arrays(columns, names=names)
+    return rows.filter(chosen)

@@ -1,0 +1,313 @@
+"""Running statements that change rows, with the methods of a transaction's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from acid_platform.base.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.handles.grouped_inserts import interval_ms
+from acid_platform.layout.sql_text import quoted
+from acid_platform.predicates.known_columns import require_columns
+from acid_platform.sql import run_queries
+from acid_platform.sql.answers import Done
+from acid_platform.sql.partition_specs import fixed_values, matching
+from acid_platform.sql.qualified_names import FromMember, assigned_column, bare, called
+from acid_platform.sql.query_tables import bind
+from acid_platform.sql.statements import (
+    Assignment,
+    Change,
+    Delete,
+    Insert,
+    MergeInto,
+    Truncate,
+    Update,
+    ValuesRows,
+    When,
+)
+from acid_platform.sql.text import Expression, Query, query
+from acid_platform.tables.record_layout import columns_of_record
+
+if TYPE_CHECKING:
+    from acid_platform.engine.reads import Where
+    from acid_platform.engine.results import Result
+    from acid_platform.handles.transaction import Transaction
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.scan.scans import Scan
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.tables.context import ScanRequest
+
+
+def target_of(statement: Change, catalog: Catalog) -> TableRecord:
+    """The table that a statement changes. Raises NoSuchTable, UnsupportedStatement for a view."""
+    return catalog.target(statement.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Runs a change inside a transaction."""
+
+    warehouse: Warehouse
+    catalog: Catalog
+    txn: Transaction
+
+    def run(self, statement: Change) -> Done:
+        """Runs the statement. Raises what the methods of Table raise."""
+        record = target_of(statement, self.catalog)
+        match statement:
+            case Insert():
+                return Done.changed("INSERT", self._insert(statement, record))
+            case Update():
+                texts = self._assigned(statement.assignments, statement, record)
+                where = self._where(statement, record)
+                rows = self.txn.table(record.name).update(texts, where)
+                return Done.changed("UPDATE", rows)
+            case Delete():
+                where = self._where(statement, record)
+                return Done.changed("DELETE", self.txn.table(record.name).delete(where))
+            case MergeInto():
+                return self._merge(statement, record)
+            case Truncate():
+                self._truncate(statement, record)
+                return Done("TRUNCATE")
+
+    def _insert(self, statement: Insert, record: TableRecord) -> int:
+        scans = self.txn.view.scans
+        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record, scans)
+        target = self.txn.table(record.name)
+        if not statement.overwrite:
+            return target.insert(rows, fixed)
+        if fixed and len(fixed) == len(record.partition_columns):
+            return target.overwrite(rows, fixed)
+        return target.overwrite(rows, fixed=fixed)
+
+    def _truncate(self, statement: Truncate, record: TableRecord) -> None:
+        target = self.txn.table(record.name)
+        if statement.partition is None:
+            target.truncate()
+            return
+        for name in matching(self.txn.view, record, statement.partition):
+            target.truncate(name)
+
+    def _assigned(
+        self, assignments: Sequence[Assignment], statement: Update, record: TableRecord
+    ) -> dict[str, str]:
+        member = _member(statement, record)
+        return {
+            name: bare(value, member)
+            for name, value in _by_column(assignments, member, "UPDATE").items()
+        }
+
+    def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
+        from acid_platform.engine.reads import Condition
+
+        where = statement.where
+        if where is None:
+            return None
+        if not where.tree.find(exp.Query):
+            return bare(where, _member(statement, record))
+        bound = bind(
+            rows_of(statement, record, "1"),
+            run_queries.placeholder(),
+            self.catalog.columns,
+            self.catalog.current_database,
+            self.catalog.view_query,
+        )
+        own, *others = bound.sources
+        return Condition(
+            bound.text.removeprefix(_ONE),
+            own.placeholder,
+            run_queries.reads_of(self.catalog, others, self.txn.view.scans),
+            own.where,
+        )
+
+    def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
+        result = run_queries.run(self.warehouse, self.catalog, statement.source, self.txn.view.scans)
+        target = _member(statement, record)
+        database = statement.source_database
+        source = FromMember(
+            statement.source_alias,
+            database if database is None else database or self.catalog.current_database,
+            frozenset(name.lower() for name in result.columns),
+        )
+        aliases = (statement.alias, statement.source_alias)
+        if aliases[0] == aliases[1]:
+            aliases = (aliases[0], f"{aliases[1]} 2")
+        both = dict(zip((target, source), aliases, strict=True))
+
+        def clause(when: When) -> MergeClause:
+            sides = {source: aliases[1]} if when.verb is MergeAction.INSERT else both
+            condition = None if when.condition is None else called(when.condition, sides)
+            given = _by_column(when.assignments, target, "MERGE")
+            if when.verb is MergeAction.INSERT:
+                inserted = _inserted_by(when, record)
+                if inserted is None:
+                    return MergeClause(when.verb, None, condition)
+                given = inserted
+            texts = {name: called(value, sides) for name, value in given.items()}
+            return MergeClause(when.verb, texts or None, condition)
+
+        counts = self.txn.table(record.name).merge(
+            result,
+            called(statement.on, both),
+            clauses=[clause(when) for when in statement.whens],
+            aliases=aliases,
+        )
+        rows = counts.updated + counts.deleted + counts.inserted
+        return Done.changed("MERGE", rows)
+
+
+_ONE = "SELECT 1"
+
+
+def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*") -> Query:
+    """The query of the rows that a statement changes."""
+    text = f"SELECT {columns} FROM {'.'.join(map(quoted, record.name.split('.')))}"
+    if statement.aliased:
+        text += f" AS {quoted(statement.alias)}"
+    return query(text if statement.where is None else f"{text} WHERE {statement.where.text}")
+
+
+def _member(statement: Update | Delete | MergeInto, record: TableRecord) -> FromMember:
+    """The table that a statement changes, under the name that its columns are called by."""
+    columns = frozenset(name for name, _ in (*record.columns, *record.partition_columns))
+    database = None if statement.aliased else record.name.partition(".")[0]
+    return FromMember(statement.alias, database, columns, virtual=True)
+
+
+def _by_column(
+    assignments: Sequence[Assignment], member: FromMember, what: str
+) -> dict[str, Expression]:
+    """The values of SET by the column that each target means.
+
+    Raises InvalidExpression for a column that is named twice, and as `assigned_column`.
+    """
+    values: dict[str, Expression] = {}
+    for assignment in assignments:
+        name = assigned_column(assignment.target, member, what)
+        if name in values:
+            raise InvalidExpression(f"{what} SET names column {name!r} twice")
+        values[name] = assignment.value
+    return values
+
+
+def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert) -> Done | None:
+    """Commits INSERT … VALUES with small inserts of other threads (P44).
+
+    None: nothing was written, and it has to run in a transaction of its own. Raises NoSuchTable,
+    UnsupportedStatement for a view, and what a commit raises.
+    """
+    given = statement.source
+    if statement.overwrite or not isinstance(given, ValuesRows):
+        return None
+    if any(value.tree.find(exp.Query) for row in given.rows for value in row):
+        return None
+    record = target_of(statement, catalog)
+    if not interval_ms(record) or warehouse.engines.wanted_here == "spark":
+        return None
+    try:
+        with warehouse.using("local"):
+            fixed, rows = _inserted(warehouse, catalog, statement, record, _no_scans)
+            computed = rows.to_arrow()
+    except AcidError:
+        return None  # alone, it raises its error, or Spark computes it
+    count = warehouse.grouped_inserts.insert(record, computed, fixed, computed=True)
+    return None if count is None else Done.changed("INSERT", count)
+
+
+def _no_scans(wanted: Sequence[ScanRequest]) -> list[Scan]:
+    """For a query that reads no table."""
+    assert not wanted
+    return []
+
+
+def _inserted(
+    warehouse: Warehouse,
+    catalog: Catalog,
+    statement: Insert,
+    record: TableRecord,
+    scans: run_queries.Scans,
+) -> tuple[dict[str, str | None], Result]:
+    """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
+    own, keys = columns_of_record(record)
+    fixed, names = _target_columns(statement, record)
+    source = statement.source
+    if isinstance(source, ValuesRows):
+        kinds = {column.name: column.type.kind for column in (*own, *keys)}
+        source = _values(source, [(name, kinds.get(name, "string")) for name in names], record.name)
+    result = run_queries.run(warehouse, catalog, source, scans)
+    if len(result.columns) != len(names):
+        raise WrongType(
+            f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"
+            f" {len(names)} are needed: {', '.join(names)}"
+        )
+    rows = result.renamed(names)
+    if isinstance(statement.source, ValuesRows):
+        rows = rows.in_one_file()  # a few rows, in the given order
+    return fixed, rows
+
+
+def _target_columns(
+    statement: Insert, record: TableRecord
+) -> tuple[dict[str, str | None], list[str]]:
+    """The fixed partition values, and the table's columns for the query's columns, in order."""
+    keys = [name for name, _ in record.partition_columns]
+    columns = [name for name, _ in record.columns]
+    spec = statement.partition
+    fixed = fixed_values(spec, record) if spec else {}
+    dynamic = [key for key in keys if key not in fixed]
+    if spec and (spec.dynamic != tuple(dynamic)):
+        raise NoSuchPartition(
+            f"PARTITION of {record.name} must name {', '.join(keys)}: columns with fixed values"
+            " first, then the others in this order"
+        )
+    names = list(statement.columns or columns)
+    own, partition_columns = columns_of_record(record)
+    require_columns(names, (*own, *partition_columns), record.name)
+    if spec is None and statement.columns:
+        if missing := [key for key in dynamic if key not in names]:
+            raise NoSuchPartition(
+                f"INSERT into {record.name} needs its partition columns: {', '.join(missing)}"
+            )
+        return {}, names
+    return fixed, [*names, *(key for key in dynamic if key not in names)]
+
+
+def _values(values: ValuesRows, places: list[tuple[str, str]], table: str) -> Query:
+    """VALUES as a query; texts for numbers, dates and timestamps are cast, or are an error."""
+    rows = []
+    for row in values.rows:
+        if len(row) != len(places):
+            raise WrongType(
+                f"INSERT into {table}: a row of VALUES has {len(row)} values, but needs"
+                f" {len(places)}: {', '.join(name for name, _ in places)}"
+            )
+        texts = (_cast_text(value, kind) for value, (_, kind) in zip(row, places, strict=True))
+        rows.append(f"({', '.join(texts)})")
+    return query(f"SELECT * FROM VALUES {', '.join(rows)} AS v")
+
+
+_CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")
+
+
+def _cast_text(value: Expression, kind: str) -> str:
+    is_text = isinstance(value.tree, exp.Literal) and value.tree.is_string
+    return f"CAST({value.text} AS {kind})" if is_text and kind in _CAST else value.text
+
+
+def _inserted_by(when: When, record: TableRecord) -> dict[str, Expression] | None:
+    """The values of WHEN NOT MATCHED by column; None: all columns of the source, by name."""
+    if when.values is None:
+        return None
+    names = when.columns or [name for name, _ in (*record.columns, *record.partition_columns)]
+    if len(names) != len(when.values):
+        raise InvalidExpression(
+            f"MERGE INSERT into {record.name} has {len(when.values)} values, but needs"
+            f" {len(names)}: {', '.join(names)}"
+        )
+    return dict(zip(names, when.values, strict=True))

@@ -1,0 +1,112 @@
+"""EXPLAIN: what a statement would lock and read, the engine and its plan; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.engine.reads import ChangeRead
+from acid_platform.metastore.shown import Shown
+from acid_platform.sql import run_queries
+from acid_platform.sql.run_changes import rows_of, target_of
+from acid_platform.sql.statements import (
+    Change,
+    Delete,
+    Insert,
+    MergeInto,
+    Truncate,
+    Update,
+)
+from acid_platform.sql.text import Query
+from acid_platform.sql.time_travel import unmarked
+from acid_platform.transactions.locks import Statement as Locked
+from acid_platform.transactions.locks import lock_of
+
+if TYPE_CHECKING:
+    from acid_platform.engine.reads import TableRead
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.records import TableRecord
+    from acid_platform.scan.change_scan import ChangeScan
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.sql.run_queries import Scans
+
+
+def explain(
+    warehouse: Warehouse, catalog: Catalog, statement: Query | Change, scans: Scans
+) -> Shown:
+    """The explanation, in the single column `Explain`.
+
+    Raises what the statement would raise before it runs.
+    """
+    text: list[str] = []
+    query = statement if isinstance(statement, Query) else _read_by(statement, catalog)
+    if not isinstance(statement, Query):
+        text += _locks(warehouse, target_of(statement, catalog), statement)
+    if query is not None:
+        planned = run_queries.plan(catalog, query, scans)
+        for source in planned.sources:
+            text += _read(source.table, planned.reads[source.placeholder])
+        result = run_queries.computed(warehouse, planned)
+        text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
+    return Shown.lines("Explain", text)
+
+
+def _read_by(statement: Change, catalog: Catalog) -> Query | None:
+    """The query whose rows a statement changes or inserts."""
+    match statement:
+        case Insert() if isinstance(statement.source, Query):
+            return statement.source
+        case MergeInto():
+            return statement.source
+        case Update() | Delete():
+            return rows_of(statement, target_of(statement, catalog))
+    return None
+
+
+def _locks(warehouse: Warehouse, record: TableRecord, statement: Change) -> Iterator[str]:
+    settings = warehouse.metastore.in_force.lock_settings
+    lock, operation = lock_of(_locked(statement), settings)
+    scope = "partition" if record.partitioned else "table"
+    yield f"write {record.name}: lock {lock.name}, operation {operation.name.lower()}"
+    yield f"  first committer wins per {scope}"
+
+
+def _locked(statement: Change) -> Locked:
+    match statement:
+        case Insert():
+            return Locked.INSERT_OVERWRITE if statement.overwrite else Locked.INSERT
+        case Update():
+            return Locked.UPDATE
+        case Delete():
+            return Locked.DELETE
+        case Truncate():
+            return Locked.TRUNCATE
+        case MergeInto():
+            only = all(when.verb is MergeAction.INSERT for when in statement.whens)
+            return Locked.MERGE_INSERT if only else Locked.UPDATE
+
+
+def _read(table: str, read: TableRead | ChangeRead) -> Iterator[str]:
+    if isinstance(read, ChangeRead):
+        yield from _changes(read.scan, read.columns)
+        return
+    scan = read.scan
+    files = sum(len(entity.sources.inserts) for entity in scan.entities)
+    name, as_of = unmarked(table)
+    past = "" if as_of is None else f" as of {as_of}"
+    yield f"read {name}{past} at {scan.write_ids}"
+    if scan.partition_columns:
+        names = [entity.partition for entity in scan.entities]
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        yield f"  partitions: {len(names)}" + (f" ({shown})" if names else "")
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if read.columns is None else ', '.join(read.columns)}"
+    yield f"  condition in the scan: {read.where or 'none'}"
+
+
+def _changes(scan: ChangeScan, columns: Sequence[str] | None) -> Iterator[str]:
+    files = sum(len(entity.parts) for entity in scan.entities)
+    yield f"read the changes of {scan.table} by {len(scan.reader.stamps)} commits"
+    yield f"  files: {files}, {scan.read_bytes} bytes"
+    yield f"  columns: {'all' if columns is None else ', '.join(columns)}"

@@ -1,0 +1,176 @@
+"""Running queries: views are expanded, all tables are read at one snapshot."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from acid_platform.base.config import Settings
+from acid_platform.base.recent import Recent
+from acid_platform.engine.reads import ChangeRead, Sources, TableRead
+from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
+from acid_platform.predicates.known_columns import unresolved_column
+from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.sql.counts import counted_table
+from acid_platform.sql.query_tables import Bound, QueryTable, bind
+from acid_platform.sql.scopes import full_name, stored_tables
+from acid_platform.sql.text import Query
+from acid_platform.sql.time_travel import changes_between
+from acid_platform.sql.unknown_names import unknown_name
+from acid_platform.sql.views import tables_read
+from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.tables.context import ScanRequest
+
+if TYPE_CHECKING:
+    from acid_platform.engine.interface import Engine
+    from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.scan.scans import Scan
+    from acid_platform.sql.catalog import Catalog
+
+Scans = Callable[[Sequence[ScanRequest]], "list[Scan]"]
+"""Plans scans of several tables at one snapshot, a transaction's or a lease's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A query, and what it reads of each table, by the placeholder in its text."""
+
+    text: str
+    reads: Sources
+    sources: tuple[QueryTable, ...]
+    settings: Settings
+
+    def renamed(self) -> PlannedQuery:
+        """The same with new placeholders."""
+        text, prefix = self.text, placeholder()
+        reads: dict[str, TableRead | ChangeRead] = {}
+        for number, (name, read) in enumerate(self.reads.items()):
+            reads[f"{prefix}_{number}"] = read
+            text = re.sub(rf"\b{name}\b", f"{prefix}_{number}", text)
+        return replace(self, text=text, reads=reads)
+
+
+def plan(catalog: Catalog, query: Query, scans: Scans) -> PlannedQuery:
+    """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
+    bound = _bound(catalog, query)
+    reads = reads_of(catalog, bound.sources, scans)
+    return PlannedQuery(bound.text, reads, bound.sources, catalog.in_force)
+
+
+_BOUND: Recent[object, tuple[Query, Bound]] = Recent(256)
+"""By the identity of the query, which is kept with it, the database, and the declarations of the
+tables; only of queries without views."""
+
+
+def _bound(catalog: Catalog, query: Query) -> Bound:
+    """The query over placeholders, which are the same when the same parsed query comes again.
+
+    Raises NoSuchTable, UnknownColumn, InvalidDefinition.
+    """
+    database, names = catalog.current_database, names_in(catalog, query)
+    key = None
+    if catalog.all_tables(names):
+        records = map(catalog.record, names)
+        tables = tuple((record.name, record.table_id, record.version) for record in records)
+        key = (id(query), database, catalog.metastore_id, tables)
+        if (known := _BOUND.get(key)) is not None:
+            return known[1]
+    if wrong := unknown_name(query.tree, catalog.columns, database):
+        raise unresolved_column(wrong.name, list(wrong.known))
+    bound = bind(query, placeholder(), catalog.columns, database, catalog.view_query)
+    if key is not None:
+        _BOUND.put(key, (query, bound))
+    return bound
+
+
+def names_in(catalog: Catalog, query: Query) -> list[str]:
+    """The full names of the tables and views that a query itself names."""
+    database = catalog.current_database
+    return sorted({catalog.full(full_name(table, database)) for table in stored_tables(query.tree)})
+
+
+def tables_of(catalog: Catalog, query: Query) -> list[str]:
+    """The tables that a query reads, also through views, so that a lease can protect them.
+
+    Raises NoSuchTable, InvalidDefinition.
+    """
+    names = tables_read(query, catalog.current_database, catalog.view_query)
+    return sorted({catalog.record(name).name for name in names})
+
+
+def placeholder() -> str:
+    return f"acid_{secrets.token_hex(6)}"
+
+
+def reads_of(
+    catalog: Catalog, sources: Sequence[QueryTable], scans: Scans
+) -> dict[str, TableRead | ChangeRead]:
+    """What each source reads, at one snapshot. Raises UnknownColumn for `row__id` of a change."""
+    changes = {source.placeholder: catalog.changes(source.table) for source in sources}
+    stored = [source for source in sources if changes[source.placeholder] is None]
+    scanned = (
+        scans(
+            [
+                ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+                for source in stored
+            ]
+        )
+        if stored
+        else []
+    )
+    reads: dict[str, TableRead | ChangeRead] = {
+        source.placeholder: TableRead(
+            scan,
+            source.columns,
+            source.where,
+            ROW_ID_COLUMN in source.virtual,
+            FILE_NAME_COLUMN in source.virtual,
+        )
+        for source, scan in zip(stored, scanned, strict=True)
+    }
+    for source in sources:
+        found = changes[source.placeholder]
+        if found is not None:
+            if source.virtual:
+                raise unresolved_column(source.virtual[0], [each.name for each in found.columns])
+            reads[source.placeholder] = ChangeRead(found, source.columns)
+    return {source.placeholder: reads[source.placeholder] for source in sources}
+
+
+def run(warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans) -> Result:
+    """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark."""
+    return computed(warehouse, plan(catalog, query, scans))
+
+
+def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
+    """The rows of a planned query, by the engine that its size and its words ask for."""
+
+    def asked(engine: Engine, reason: str) -> Result:
+        # Spark's views have the placeholders as names, and two threads may run one plan.
+        own = planned if engine.name == "local" else planned.renamed()
+        return engine.query(own.text, own.reads, reason)
+
+    read_bytes = sum(read.scan.read_bytes for read in planned.reads.values())
+    return warehouse.engines.query(asked, planned.settings, read_bytes)
+
+
+def count_from_footers(
+    warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans
+) -> Result | None:
+    """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
+    counted = counted_table(query.tree)
+    if counted is None or changes_between(counted.table) is not None:
+        return None
+    if catalog.view(catalog.full(counted.table)) is not None:
+        return None
+    (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
+    rows = ArrowScan(scan, ()).count()
+    counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
+    return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -1,0 +1,389 @@
+"""Dividing INSERT, UPDATE, DELETE and MERGE into the parts that their user wrote.
+
+Only words and parentheses are looked at; each part is then parsed alone. So no part is generated
+anew, and what follows a part that can be parsed is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import Token, TokenType, exp
+
+from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.sql.commands import partition_specs
+from acid_platform.sql.statements import (
+    Assignment,
+    Delete,
+    Insert,
+    MergeInto,
+    Update,
+    ValuesRows,
+    When,
+)
+from acid_platform.sql.text import (
+    Expression,
+    Query,
+    closing,
+    depth_change,
+    expression,
+    place,
+    query,
+    tokens_of,
+    word,
+)
+
+_QUERY_WORDS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "MAP", "REDUCE")
+
+
+@dataclass(slots=True)
+class Parts:
+    """Reads a statement from the left; `at` is the number of the next token."""
+
+    text: str
+    tokens: Sequence[Token] = field(default_factory=list)
+    at: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Parts:
+        return cls(text, tokens_of(text))
+
+    @property
+    def ended(self) -> bool:
+        return self.at >= len(self.tokens)
+
+    def comes(self, *words: str) -> bool:
+        """Whether these words come next."""
+        return all(word(self.tokens, self.at + i) == one for i, one in enumerate(words))
+
+    def text_comes(self, behind: int = 0) -> bool:
+        """Whether a text in quotes comes next, or so many tokens later."""
+        tokens = self.tokens[self.at + behind :]
+        return bool(tokens) and tokens[0].token_type is TokenType.STRING
+
+    def skip(self, *words: str) -> bool:
+        """Goes behind these words if they come next."""
+        if self.comes(*words):
+            self.at += len(words)
+            return True
+        return False
+
+    def need(self, words: str, what: str) -> None:
+        if not self.skip(*words.split()):
+            raise InvalidExpression(f"not Hive SQL: {what} needs {words} {self.here}")
+
+    @property
+    def here(self) -> str:
+        """The place of the next token, for messages."""
+        if self.ended:
+            return "at its end"
+        token = self.tokens[self.at]
+        return f"before {self.text[token.start : token.end + 1]!r}, line {token.line}"
+
+    def name(self) -> tuple[str, ...]:
+        """A name of one or more parts, in lower case."""
+        parts = [self._name_part()]
+        while self.tokens[self.at : self.at + 1] and (
+            self.tokens[self.at].token_type is TokenType.DOT
+        ):
+            self.at += 1
+            parts.append(self._name_part())
+        return tuple(parts)
+
+    def _name_part(self) -> str:
+        token = None if self.ended else self.tokens[self.at]
+        quoted = token is not None and token.token_type is TokenType.IDENTIFIER
+        if token is None or not (quoted or token.text.replace("_", "a").isalnum()):
+            raise InvalidExpression(f"not Hive SQL: a name is needed {self.here}")
+        self.at += 1
+        return str(token.text).lower()
+
+    def alias(self, *following: str) -> str | None:
+        """An alias, unless the statement ends or one of the words that follow it comes."""
+        if self.skip("AS"):
+            return self._name_part()
+        if self.ended or any(self.comes(one) for one in following):
+            return None
+        return self._name_part()
+
+    def until(self, *words: str) -> str:
+        """The text before the first of these words outside of parentheses, or to the end."""
+        start = self.at
+        self.at = self.find(*words)
+        return self.slice(start, self.at)
+
+    def find(self, *words: str) -> int:
+        """The number of the first token that is one of these words, outside of parentheses and of
+        CASE … END; the number of tokens if there is none."""
+        depth = cases = 0
+        for number in range(self.at, len(self.tokens)):
+            own = word(self.tokens, number)
+            named = number > 0 and self.tokens[number - 1].token_type is TokenType.DOT
+            if not depth and not cases and not named and own in words:
+                return number
+            depth += depth_change(self.tokens[number])
+            if own == "CASE" and not named:
+                cases += 1
+            elif own == "END" and cases and not named:
+                cases -= 1
+        return len(self.tokens)
+
+    def slice(self, start: int, stop: int) -> str:
+        """The text from one token to another, without the latter."""
+        if start >= stop:
+            return ""
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].end + 1]
+
+    def rest(self) -> str:
+        start, self.at = self.at, len(self.tokens)
+        return self.slice(start, self.at)
+
+    def in_parentheses(self) -> list[str]:
+        """The texts between commas in the parentheses that come next."""
+        end = closing(self.tokens, self.at)
+        inner = Parts(self.text, self.tokens[:end], self.at + 1)
+        self.at = end + 1
+        return inner.between_commas()
+
+    def between_commas(self) -> list[str]:
+        texts = [] if self.ended else [self.until(",")]
+        while self.skip(","):
+            texts.append(self.until(","))
+        return texts
+
+
+def is_query(parts: Parts) -> bool:
+    """Whether a query comes next."""
+    return any(parts.comes(one) for one in _QUERY_WORDS)
+
+
+def insert(text: str) -> Insert:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    with_clause = ""
+    if parts.comes("WITH"):
+        with_clause = parts.until("INSERT") + "\n"
+    parts.need("INSERT", "this")
+    overwrite = parts.skip("OVERWRITE")
+    what = "INSERT OVERWRITE" if overwrite else "INSERT"
+    if not overwrite:
+        parts.need("INTO", what)
+    if parts.comes("LOCAL", "DIRECTORY") or (parts.comes("DIRECTORY") and parts.text_comes(1)):
+        raise UnsupportedStatement(f"{what} DIRECTORY is not supported; name a table")
+    parts.skip("TABLE")
+    table = ".".join(_changed_table(parts))
+    spec = None
+    if parts.skip("PARTITION"):
+        start = parts.at
+        parts.in_parentheses()
+        (spec,) = partition_specs(f"PARTITION {parts.slice(start, parts.at)}")
+    for clause in ("IF NOT EXISTS", "BY NAME", "REPLACE"):
+        if parts.comes(*clause.split()):
+            raise UnsupportedStatement(
+                f"{what} with {clause} is not supported; leave that part out"
+            )
+    columns: tuple[str, ...] = ()
+    inside = Parts(text, parts.tokens, parts.at + 1)
+    if parts.comes("(") and not is_query(inside):
+        columns = tuple(_only_name(one) for one in parts.in_parentheses())
+    source: Query | ValuesRows
+    if parts.skip("VALUES"):
+        if with_clause:
+            raise UnsupportedStatement(f"{what} of VALUES with WITH is not supported; leave it out")
+        source = ValuesRows(tuple(_row(one) for one in parts.between_commas()))
+    elif not is_query(parts):
+        raise InvalidExpression(f"{what} into {table} needs VALUES or a SELECT")
+    else:
+        source = query(with_clause + selected(parts.rest()))
+    return Insert(table, source, columns, spec, overwrite)
+
+
+def _changed_table(parts: Parts) -> tuple[str, ...]:
+    """The name of the table to change. Raises UnsupportedStatement for a snapshot of it."""
+    name = parts.name()
+    first = parts.at + parts.comes("FOR")
+    if word(parts.tokens, first + 1) == "AS" and word(parts.tokens, first + 2) == "OF":
+        raise UnsupportedStatement(
+            f"{'.'.join(name)} can't be changed as of a snapshot; ALTER TABLE … ROLLBACK TO undoes"
+            " changes"
+        )
+    return name
+
+
+def selected(text: str) -> str:
+    """A query; `TABLE t` is another word for `SELECT * FROM t`."""
+    parts = Parts.of(text)
+    return f"SELECT * FROM {parts.rest()}" if parts.skip("TABLE") else text
+
+
+def _only_name(text: str) -> str:
+    parts = Parts.of(text)
+    name = parts.name()
+    if not parts.ended or len(name) > 1:
+        raise InvalidExpression(f"not Hive SQL: {text!r} is not the name of a column")
+    return name[0]
+
+
+def _row(text: str) -> tuple[Expression, ...]:
+    """A row of VALUES: a list in parentheses, or one value."""
+    parts = Parts.of(text)
+    values = [text]
+    if parts.comes("(") and closing(parts.tokens, 0) == len(parts.tokens) - 1:
+        values = parts.in_parentheses()
+    return tuple(map(expression, values))
+
+
+def update(text: str) -> Update:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    parts.need("UPDATE", "this")
+    name = _changed_table(parts)
+    alias = parts.alias("SET")
+    parts.need("SET", "UPDATE")
+    assignments = _assignments(parts, ("WHERE",), "UPDATE")
+    where = _where(parts)
+    return Update(".".join(name), alias or name[-1], assignments, where, alias is not None)
+
+
+def delete(text: str) -> Delete:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    parts.need("DELETE", "this")
+    if not parts.skip("FROM"):
+        raise InvalidExpression("DELETE needs FROM: DELETE FROM t WHERE …")
+    name = _changed_table(parts)
+    alias = parts.alias("WHERE")
+    where = _where(parts)
+    return Delete(".".join(name), alias or name[-1], where, alias is not None)
+
+
+def _where(parts: Parts) -> Expression | None:
+    if parts.ended:
+        return None
+    parts.need("WHERE", "this")
+    return expression(parts.rest())
+
+
+def _assignments(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assignment, ...]:
+    assignments: list[Assignment] = []
+    while True:
+        start = parts.at
+        target = () if parts.comes("*") else parts.name()
+        if not target or not (parts.skip("=") or parts.skip("==")):
+            parts.at = start
+            raise InvalidExpression(f"{what} SET {parts.until(',', *ends)!r} is not column = value")
+        if target in (known.target for known in assignments):
+            raise InvalidExpression(f"{what} SET names column {'.'.join(target)!r} twice")
+        value = _no_subquery(expression(parts.until(",", *ends)), f"{what} SET")
+        assignments.append(Assignment(target, value))
+        if not parts.skip(","):
+            return tuple(assignments)
+
+
+def _no_subquery(written: Expression, where: str) -> Expression:
+    if written.tree.find(exp.Query):
+        raise UnsupportedStatement(
+            f"a subquery in {where} is not supported; use MERGE, whose source may be a query"
+        )
+    return written
+
+
+def merge(text: str) -> MergeInto:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    parts.need("MERGE INTO", "this")
+    name = _changed_table(parts)
+    alias = parts.alias("USING")
+    parts.need("USING", "MERGE")
+    source = query(f"SELECT * FROM {parts.until('ON', 'WHEN')}")
+    source_alias, database = _source_name(source)
+    if not parts.skip("ON"):
+        raise InvalidExpression("MERGE needs ON: MERGE INTO t USING s ON t.id = s.id WHEN …")
+    on = _no_subquery(expression(parts.until("WHEN")), "MERGE ON")
+    whens = tuple(_whens(parts))
+    if not whens:
+        raise InvalidExpression("MERGE needs WHEN: … WHEN MATCHED THEN UPDATE SET v = s.v")
+    return MergeInto(
+        ".".join(name),
+        alias or name[-1],
+        source,
+        source_alias,
+        on,
+        whens,
+        alias is not None,
+        database,
+    )
+
+
+def _source_name(source: Query) -> tuple[str, str | None]:
+    """The name by which columns of a MERGE's source are called; with its database, '' for the
+    current one, unless an alias hides it."""
+    tree = source.tree
+    member = tree.args["from_"].this
+    if {part for part, value in tree.args.items() if value} - {"expressions", "from_"} or (
+        member.args.get("joins")
+    ):
+        raise InvalidExpression("MERGE: the source of USING is one table or one (SELECT …) AS s")
+    name = member.alias_or_name
+    if not name:
+        raise InvalidExpression("MERGE: give the source an alias: USING (SELECT …) AS s")
+    named = isinstance(member, exp.Table) and "place" in member.meta
+    hidden = not named or place(member).alias is None
+    return name.lower(), None if hidden else member.db.lower()
+
+
+def _whens(parts: Parts) -> Iterator[When]:
+    while not parts.ended:
+        start = parts.at
+        parts.need("WHEN", "MERGE")
+        matched = not parts.skip("NOT")
+        parts.need("MATCHED", "WHEN")
+        if parts.skip("BY") and (matched or not parts.skip("TARGET")):
+            raise UnsupportedStatement(
+                "MERGE with WHEN NOT MATCHED BY SOURCE is not supported; add an UPDATE or DELETE"
+                " to the same transaction"
+            )
+        condition = None
+        if parts.skip("AND"):
+            condition = _no_subquery(expression(parts.until("THEN")), "MERGE WHEN")
+        parts.need("THEN", "WHEN")
+        if matched and parts.skip("DELETE"):
+            when = When(MergeAction.DELETE, condition)
+        elif matched and parts.skip("UPDATE", "SET"):
+            when = When(MergeAction.UPDATE, condition, _assignments(parts, ("WHEN",), "MERGE"))
+        elif not matched and parts.skip("INSERT"):
+            when = _when_insert(parts, condition)
+        else:
+            parts.at = start + 1
+            parts.until("WHEN")
+            raise InvalidExpression(
+                f"MERGE: {parts.slice(start, parts.at)!r} is not possible; use UPDATE or DELETE"
+                " for matched rows, INSERT for the others"
+            )
+        if not parts.ended and not parts.comes("WHEN"):
+            raise InvalidExpression(f"not Hive SQL: MERGE needs WHEN {parts.here}")
+        yield when
+
+
+def _when_insert(parts: Parts, condition: Expression | None) -> When:
+    if parts.skip("*"):
+        return When(MergeAction.INSERT, condition, values=None)
+    columns: tuple[str, ...] = ()
+    if parts.comes("("):
+        columns = tuple(_only_name(one) for one in parts.in_parentheses())
+        if twice := [name for name in columns if columns.count(name) > 1]:
+            raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
+    parts.need("VALUES", "MERGE INSERT")
+    if not parts.comes("("):
+        raise InvalidExpression(f"not Hive SQL: VALUES needs ( {parts.here}")
+    values = tuple(
+        _no_subquery(expression(one), "MERGE INSERT VALUES") for one in parts.in_parentheses()
+    )
+    if columns and len(columns) != len(values):
+        raise InvalidExpression(
+            f"MERGE INSERT has {len(columns)} columns but {len(values)} values; give each column"
+            " one value"
+        )
+    return When(MergeAction.INSERT, condition, columns=columns, values=values)
