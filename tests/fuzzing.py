@@ -329,7 +329,8 @@ class GatewayTarget:
 
         said = dice.choice((
             sasl.client_opening("ann", "wrong"), sasl.client_opening("a\nb\x1b", "x"),
-            sasl.written(sasl.SaslStatus.START, b"PLAIN\n"), b"\x16\x03\x01\x02\x00", b"GET / HTTP\r\n",
+            sasl.written(sasl.SaslStatus.START, b"PLAIN\n"),
+            b"\x16\x03\x01\x02\x00", b"GET / HTTP\r\n",
             struct.pack("!I", dice.choice((0, 5, 2**31, 2**32 - 1))) + b"\x80\x01",
             any_call(dice), any_call(dice), any_call(dice),
         ))  # fmt: skip

@@ -139,7 +139,7 @@ def changes(
     _say(session, counts)
 
 
-def _say(session: Session, compared: RowDifference | ChangeCounts) -> None:
+def _say(session: CommandSession, compared: RowDifference | ChangeCounts) -> None:
     if session.json:
         session.say_json(asdict(compared))
         return

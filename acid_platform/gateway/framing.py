@@ -137,7 +137,7 @@ class _Walk:
         """The structs (None) and collections around the present place."""
 
     def advance(self, buffer: bytearray, end: int) -> bool:
-        """Goes on until the message ends (True) or the bytes before `end` do. Raises MalformedMessage."""
+        """Goes on to the end of the message (True) or of the bytes. Raises MalformedMessage."""
         if not self._named and not self._name(buffer, end):
             return False
         while self._stack:

@@ -279,7 +279,9 @@ class CompactionRun:
             self.context.metastore.end_publication(self._publication)
             self._publication = 0
 
-    def ended(self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()) -> CompactionOutcome:
+    def ended(
+        self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()
+    ) -> CompactionOutcome:
         """How the attempt ended; `outputs` are what it published."""
         deviations = self.deviations() if outputs else ()
         return CompactionOutcome(

@@ -127,7 +127,9 @@ class Changes:
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
-        result = run_queries.run(self.warehouse, self.catalog, statement.source, self.txn.view.scans)
+        result = run_queries.run(
+            self.warehouse, self.catalog, statement.source, self.txn.view.scans
+        )
         target = _member(statement, record)
         database = statement.source_database
         source = FromMember(
