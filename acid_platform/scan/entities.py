@@ -10,6 +10,7 @@ from pyarrow import fs
 
 from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.rowids import codec_versions
+from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.footers import resolve
 from acid_platform.scan.selection import AcidDirectory
@@ -23,15 +24,21 @@ def open_entity(
     directory: AcidDirectory,
     write_ids: ValidWriteIdList,
     what: str,
-    prune: Callable[[EntitySources], EntitySources] = lambda sources: sources,
     load: Callable[[Files, Sequence[SourceFile], ValidWriteIdList], DeleteKeys] = load_keys,
+    where: str | None = None,
+    columns: Sequence[Column] = (),
 ) -> tuple[EntitySources, DeleteKeys]:
     """The files that a snapshot reads, and the deleted keys; `what` names the table in errors.
 
-    Files that `prune` drops are not opened. `load` loads the deleted keys. Raises CorruptFile, also
-    if a file is gone or does not have the size that its commit recorded.
+    `load` loads the deleted keys. Files in which no row can satisfy `where`, a condition over
+    `columns`, are left out. Raises CorruptFile, also if a file is gone or does not have the size
+    that its commit recorded.
     """
-    sources = prune(resolve(files, directory))
+    sources = resolve(files, directory)
+    if where is not None:  # the parser of predicates takes long to import
+        from acid_platform.scan.file_pruning import pruned
+
+        sources = pruned(sources, where, columns)
     require_recorded(files, (*sources.inserts, *sources.deletes), what)
     keys = load(files, sources.deletes, write_ids)
     return numbered_as_deleted(sources, keys), keys

@@ -12,7 +12,7 @@ from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.entities import open_entity, require_recorded
 from acid_platform.scan.kept_keys import kept_keys
 from acid_platform.scan.scans import EntityScan, Scan
-from acid_platform.scan.table_layout import TableLayout, pruning, select_entities
+from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.scan.unread_keys import keys_up_to
 from acid_platform.storage.files import in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -43,8 +43,9 @@ def open_scan(
             directory,
             write_ids,
             table.name,
-            pruning(where, table.columns),
             load,
+            where,
+            table.columns,
         )
         return EntityScan(sources, deletes, name, table.values(name), directory.paths)
 

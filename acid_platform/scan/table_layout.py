@@ -17,7 +17,6 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
-from acid_platform.scan.source_files import EntitySources
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -91,17 +90,6 @@ def select_entities(
         )
         for name, listing in zip(names, listings, strict=True)
     }
-
-
-def pruning(
-    where: str | None, columns: Sequence[Column]
-) -> Callable[[EntitySources], EntitySources]:
-    """Drops the files of an entity in which no row can satisfy `where`; see file_pruning."""
-    if where is None:
-        return lambda sources: sources
-    from acid_platform.scan.file_pruning import pruned  # its parser takes long to import
-
-    return lambda sources: pruned(sources, where, columns)
 
 
 def _may_match(where: str | None, table: TableLayout, partition: str) -> bool:
