@@ -269,10 +269,6 @@ bench-initiator: setup ## an Initiator's cycle over 10,000 tables with 1,000,000
 bench-conflicts: setup ## 8 writers that update random rows of one partition: conflicts by partition and by row
 	@$(TEST_STATE) exec $(PY) -m benchmarks.conflicts $(ARGS)
 
-.PHONY: bench-group-commit
-bench-group-commit: setup ## threads that insert a row at a time, alone and in groups: inserts/s, latency, directories
-	@$(TEST_STATE) exec $(PY) -m benchmarks.group_commit $(ARGS)
-
 .PHONY: bench-changes
 bench-changes: setup ## the changes of a table beside a scan: bytes and CPU, and the bytes that are kept for them
 	@$(TEST_STATE) exec $(PY) -m benchmarks.changes $(ARGS)
