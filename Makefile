@@ -157,6 +157,11 @@ clean: ## remove caches and build output; keeps .venv and var
 
 ##@ Check
 
+.PHONY: test-quick
+test-quick: setup ## the rules, the kernel and the local engine's handles: one minute, for each change (ARGS=)
+	@$(TEST_STATE) exec $(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist loadfile \
+	    -m "not slow and not spark" tests $(ARGS)
+
 .PHONY: test
 test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" selects)
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)

@@ -231,7 +231,10 @@ class Writer(Actor):
         txn = model.txns.get(session.txn)
         if txn is not None and txn.state == "o":
             table = model.seen(txn, name)
-            assert table is not None
+            if table is None:  # it was made after the snapshot, and has been dropped since
+                made_later = [made for made in model.tables.values() if not made.at(txn.snapshot)]
+                assert any(made.dropped for made in made_later)
+                return
             session.lists.setdefault(table.id, ValidWriteIdList.parse(text))
             if name in session.write_ids:
                 session.places.setdefault(name, table.location)

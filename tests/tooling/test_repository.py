@@ -85,7 +85,7 @@ def test_settings_of_make_command_line_before_environment_before_env_file(tmp_pa
     assert 'ACID_WAREHOUSE="s3://bucket/w"' in shown
 
 
-@pytest.mark.parametrize("target", ["test", "test-full", "bench-metastore"])
+@pytest.mark.parametrize("target", ["test", "test-quick", "test-full", "bench-metastore"])
 def test_tests_and_benchmarks_never_see_the_users_warehouse(target: str) -> None:
     shown = make("-n", target)
     assert "unset ACID_WAREHOUSE ACID_METASTORE DAGSTER_HOME;" in shown
