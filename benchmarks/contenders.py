@@ -26,6 +26,7 @@ from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from benchmarks.libpq import Postgres, library
+from benchmarks.upkeep import FILES
 
 TABLES, PARTITIONS = 100, 10
 
@@ -84,7 +85,7 @@ class OurMetastore:
             write_id = txn.write_ids[name]
             directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
             try:
-                txn.commit([WriteReport(name, part, Operation.UPDATE, directory, 1, 100, 1)])
+                txn.commit([WriteReport(name, part, Operation.UPDATE, directory, FILES)])
             except WriteConflict:
                 return None
             return txn.id

@@ -26,6 +26,7 @@ from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.value_ranges import ColumnRange, RangeKind
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.records import EntityDirectory, TableRecord
 from acid_platform.metastore.rules.state import State, Table
 from acid_platform.metastore.server.store import Store
@@ -50,9 +51,7 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
         )
         state.tables[number] = Table(record, next_write_id=deltas + 2, purged=deltas + 1)
         state.names[name] = number
-        base = EntityDirectory(
-            "base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1, recorded=True
-        )
+        base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1)
         known = {base.name: base}
         files = {base.name: record_of(BASE_BYTES)}
         for write_id in range(2, deltas + 2):
@@ -67,7 +66,6 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
                 DELTA_BYTES,
                 1,
                 write_id,
-                recorded=True,
             )
             files[directory] = record_of(DELTA_BYTES)
         state.directories[number, None] = known
@@ -133,7 +131,7 @@ def main(argv: list[str] | None = None) -> int:
             try:
                 measured["first cycle"] = cycle(metastore)
                 measured["all again"] = cycle(metastore)
-                measured["what changed"] = cycle(metastore, metastore.moment())
+                measured["what changed"] = cycle(metastore, metastore.call(GetMoment()))
                 measured["files of a table"] = manifests(metastore, chosen.tables)
                 resident = metastore.status()["resident_bytes"] >> 20
                 measured["files of a table"]["metastore resident MB"] = resident

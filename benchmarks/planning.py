@@ -34,7 +34,7 @@ from acid_platform import Table, Warehouse
 from acid_platform.base.clock import Moment
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
-from acid_platform.metastore.operations.tables import CreateTable
+from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.operations.transactions import Begin, Commit
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
@@ -105,7 +105,7 @@ def commit(
                 writer.close()
             contents = RecordedFiles((recorded_file(Files.of(path)[0], path, "bucket_00000"),))
             reports.append(
-                WriteReport.of(table.name, partition, Operation.INSERT, directory, contents)
+                WriteReport(table.name, partition, Operation.INSERT, directory, contents)
             )
         written = time.perf_counter()
         txn.commit(reports)
@@ -162,11 +162,11 @@ def journal_bytes(table: Table) -> int:
     path = f"{table.location}/delta_0000001_0000001_0000/bucket_00000"
     entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
     lock = LockRequest("default.t", LockType.SHARED_WRITE, Operation.INSERT)
-    report = WriteReport.of(
+    report = WriteReport(
         "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", RecordedFiles((entry,))
     )
     record = TableRecord(0, "default.t", "t", (("id", "int"),))
-    machine.handle(CreateTable(record, if_not_exists=False), "1", at)
+    machine.handle(DeclareTable(record, if_not_exists=False), "1", at)
     who = ClientInfo("somebody", "somewhere")
     machine.handle(Begin(0, (lock,), 1, None, who, tables=()), "2", at)
     done = machine.handle(Commit(1, (report,)), "3", at)

@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform import AcidError
+from acid_platform.layout.file_entries import FileEntry, Footer
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import CompactionTask, Metastore, WriteReport
+from acid_platform.metastore.operations.compaction import (
+    GetCleanings,
+    MarkCleaned,
+    StartCleaning,
+    TakeCompaction,
+)
 from acid_platform.transactions import Operation
 
 MOST_DELTAS = 10
 """The default of `hive.compactor.delta.num.threshold`."""
+
+FILES = RecordedFiles((FileEntry("bucket_00000", 100, Footer(1, True)),))
+"""What each transaction reports."""
 
 _WORKER = "bench-1"
 _PAUSE_SECONDS = 2.0
@@ -29,23 +40,24 @@ def keep_short(home: Path, stop: Any) -> None:
                 if candidate.size.delta_directories > MOST_DELTAS:
                     with suppress(AcidError):  # it is already queued
                         metastore.request_compaction(candidate.table, candidate.partition, "major")
-            while task := metastore.take_compaction(_WORKER):
+            while task := metastore.call(TakeCompaction(_WORKER)):
                 _compact(metastore, task)
-            for cleaning in metastore.ready_to_clean():
+            for cleaning in metastore.call(GetCleanings()).ready:
                 with suppress(AcidError):  # somebody has opened the table meanwhile
-                    gone = [
+                    gone = tuple(
                         directory.name
                         for entity in metastore.entities(cleaning.table)
                         if entity.partition == cleaning.partition
                         for directory in entity.directories
                         if directory.obsolete
-                    ]
-                    metastore.mark_cleaned(metastore.start_cleaning(cleaning), gone=gone)
+                    )
+                    begun = metastore.call(StartCleaning.of(cleaning))
+                    metastore.call(MarkCleaned.of(begun, begun.highest_write_id, None, gone))
 
 
 def _compact(metastore: Metastore, task: CompactionTask) -> None:
     txn = metastore.begin_compaction(task, _WORKER)
     high = txn.compactor_list.high_watermark
     base = f"base_{high:07d}_v{txn.id:07d}"
-    report = WriteReport(task.table, task.partition, Operation.COMPACT, base, 1, 100, 1)
-    metastore.commit_compaction(txn.task, txn, [report])
+    report = WriteReport(task.table, task.partition, Operation.COMPACT, base, FILES)
+    txn.publish([report])

@@ -1,4 +1,6 @@
-"""Syncing local files and directories to the disk; only this module does it (P27).
+"""Syncing local files and directories to the disk (P27).
+
+Only this module does it: the linter refuses `os.fsync` elsewhere.
 
 A file's content is on the disk after the file was synced; its name is there after its directory was
 synced. Neither implies the other, and the end of the process that wrote them implies none.

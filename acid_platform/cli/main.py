@@ -23,6 +23,8 @@ from acid_platform.cli.recovery_commands import metastore
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.compaction import GetErasures
+from acid_platform.metastore.operations.history import GetKept
 
 if TYPE_CHECKING:
     from acid_platform.cli.doctor import DoctorReport
@@ -81,9 +83,9 @@ def show(session: CommandSession, what: str, table: str | None) -> None:
             case "locks":
                 rows = metastore.locks()
             case "retained":
-                rows = [retained_row(kept) for kept in metastore.kept_history()]
+                rows = [retained_row(kept) for kept in metastore.call(GetKept(None))]
             case "erasures":
-                rows = [encode(erasure) for erasure in metastore.erasures()]
+                rows = [encode(erasure) for erasure in metastore.call(GetErasures())]
             case _:
                 rows = metastore.compactions()
     session.show(rows, SHOWN[what], empty=f"no {what}")

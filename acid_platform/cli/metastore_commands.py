@@ -18,6 +18,7 @@ from acid_platform.cli.console import CommandSession, Group, command
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.operations.replication import ForgetStandby, Promote
 from acid_platform.metastore.server.metrics import prometheus
 from acid_platform.metastore.wire import PRIMARY, STANDBY
 from acid_platform.tables import joining
@@ -170,7 +171,7 @@ def promote(session: CommandSession, incomplete: bool) -> None:
             " --listen HOST:PORT"
         )
     with running:
-        term = running.promote(incomplete)
+        term = running.call(Promote(incomplete))
     session.say({"role": PRIMARY, "term": term}, f"this is the primary now, of term {term}")
 
 
@@ -179,7 +180,7 @@ def promote(session: CommandSession, incomplete: bool) -> None:
 def forget_standby(session: CommandSession) -> None:
     """Let the primary go on without its standby, which must have ended for good."""
     with session.metastore() as client:
-        forgotten = client.forget_standby()
+        forgotten = client.call(ForgetStandby())
     session.say(
         {"forgotten": forgotten},
         f"{forgotten} is forgotten; remove its directory, so that nobody starts it again",

@@ -14,6 +14,7 @@ from acid_platform.cli.console import CommandSession, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text
 
 if TYPE_CHECKING:
@@ -85,12 +86,6 @@ def archive(session: CommandSession, place: str | None) -> None:
     help="With --archive: only write a backup as of then to the new FILE.",
 )
 @click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
-@click.option(
-    "--moved-from",
-    metavar="ROOT",
-    default="",
-    help="Where the warehouse was, if the backup is of a version that recorded absolute paths.",
-)
 @command
 def restore(
     session: CommandSession,
@@ -100,7 +95,6 @@ def restore(
     history: str,
     target: str | None,
     replace: bool,
-    moved_from: str,
 ) -> None:
     """Make the warehouse's metastore from a backup FILE, or from an archive as of a moment.
 
@@ -127,13 +121,13 @@ def restore(
         draft = home.path / f"archived.{os.getpid()}.duckdb"
         try:
             rebuilt = _rebuild(archived, until, draft, history)
-            done = restore_file(session.place, os.fspath(draft), replace, moved_from)
+            done = restore_file(session.place, os.fspath(draft), replace)
         finally:
             draft.unlink(missing_ok=True)
         if not session.json:
             echo(_reached(rebuilt))
     else:
-        done = restore_file(session.place, os.fspath(file or ""), replace, moved_from)
+        done = restore_file(session.place, os.fspath(file or ""), replace)
     if session.json:
         session.say_json(asdict(done))
         return
@@ -169,8 +163,10 @@ def resolve(session: CommandSession, table: str | None, committed: str, aborted:
     """Say how write ids ended that a restore left in doubt; without TABLE, list them."""
     with session.metastore() as client:
         if table:
-            client.resolve_doubtful(table, _ids(committed), _ids(aborted))
-        left = client.doubtful()
+            client.call(
+                ResolveDoubtful(table, tuple(sorted(_ids(committed))), tuple(sorted(_ids(aborted))))
+            )
+        left = client.call(GetDoubtful())
     session.show(
         [{"table": name, "in doubt": _ranges(ids)} for name, ids in left.items()],
         empty="no write id is in doubt",
@@ -179,23 +175,16 @@ def resolve(session: CommandSession, table: str | None, committed: str, aborted:
 
 @metastore.command("take-over")
 @click.argument("table", required=False)
-@click.option(
-    "--moved-from",
-    metavar="ROOT",
-    default="",
-    help="Where the warehouse was, if an older version recorded absolute paths.",
-)
 @command
-def take_over(session: CommandSession, table: str | None, moved_from: str) -> None:
+def take_over(session: CommandSession, table: str | None) -> None:
     """Allow writing to TABLE, or to all tables, outside of a copied warehouse's directory.
 
     In a copy of a warehouse these tables are read-only, since the original may use the same
     directories, and only one of the two may write there.
     """
     with session.metastore() as client:
-        moved = client.relocate(moved_from) if moved_from else []
-        taken = client.take_over(table) if table or not moved_from else []
-    rows = [{"taken over": name} for name in (*taken, *moved)]
+        taken = client.call(TakeOver(table))
+    rows = [{"taken over": name} for name in taken]
     session.show(rows, empty="no table is read-only")
 
 

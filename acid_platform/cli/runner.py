@@ -11,6 +11,7 @@ from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import LeaseHeld, Transient
 from acid_platform.cli.console import echo
+from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain_services import (
     Section,
@@ -116,7 +117,7 @@ class Runner:
 
     def _initiate(self) -> bool:
         metastore = self._warehouse.metastore
-        settings, began = metastore.settings(), metastore.moment()
+        settings, began = metastore.settings(), metastore.call(GetMoment())
         since = self._looked if settings == self._settings_then else 0
         done = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings
@@ -161,17 +162,17 @@ class Runner:
         done = cleaner.run(self._warehouse.metastore)
         for decided in done:
             for line in decided.removed:
-                self._tell(f"removed {line}", table=decided.task.table, removed=line)
+                self._tell(f"removed {line}", table=decided.table, removed=line)
             if left := removals.told(decided.left):
                 self._tell(
-                    f"cleaning of {decided.task.table} {left}",
-                    table=decided.task.table,
+                    f"cleaning of {decided.table} {left}",
+                    table=decided.table,
                     left=decided.left,
                 )
             if decided.error:
                 self._tell(
-                    f"cleaning of {decided.task.table} failed: {decided.error}",
-                    table=decided.task.table,
+                    f"cleaning of {decided.table} failed: {decided.error}",
+                    table=decided.table,
                     error=decided.error,
                 )
         return bool(done)

@@ -27,6 +27,7 @@ from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Adopted, adopt
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -149,7 +150,8 @@ def _taken(
     there = {record.name: record for record in metastore.tables()}.get(full)
     if there is not None and shapes.path(there.location) == location:
         found = len(metastore.partitions(full))
-        return AdoptedTable(full, "table", _THERE, found, metastore.last_write_id(there.table_id))
+        last = metastore.call(GetLastWriteId(there.table_id))
+        return AdoptedTable(full, "table", _THERE, found, last)
     if there is not None or any(view.name == full for view in metastore.views()):
         note = f"the name exists here already{f', at {there.location}' if there else ', as a view'}"
         return AdoptedTable(full, "table", _REFUSED, note=f"{note}; rename or drop it first")

@@ -22,6 +22,7 @@ from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.reloaded_file import ReloadedFile
 from acid_platform.gateway.transaction_calls import LONGEST_RANGE
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ class Guard:
         with self._lock:
             owner = self._locks.get(lock)
         if owner is None:
-            held = next((one for one in self._metastore.lock_states() if one.id == lock), None)
+            held = next((one for one in self._metastore.call(GetLocks()) if one.id == lock), None)
             if held is None:
                 return
             if held.txn:

@@ -21,6 +21,7 @@ from acid_platform.gateway.statistics_calls import counts_of
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -210,7 +211,7 @@ class CatalogCalls:
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
         """What the protocol tells of these partitions. Raises NotCleaned."""
         wanted = set(names)
-        for partition in self._metastore.partition_records(record.name):
+        for partition in self._metastore.call(GetPartitions(record.name)):
             if partition.floors and partition.name in wanted:
                 require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
         return [self._partition(record, name) for name in names]

@@ -8,6 +8,7 @@ from acid_platform.base.errors import AlreadyScheduled, InvalidDefinition
 from acid_platform.gateway.codes import CompactionType
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.compaction import GetQueue
 
 
 class Compactions:
@@ -32,7 +33,7 @@ class Compactions:
         except AlreadyScheduled as error:
             same = [
                 task.id
-                for task in self._metastore.queue()
+                for task in self._metastore.call(GetQueue())
                 if (task.table, task.partition) == (name, request.partitionname or None)
             ]
             return m.CompactionResponse(

@@ -22,6 +22,8 @@ from acid_platform.gateway.truncating import truncate
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.foreign_transactions import FinishWrite
+from acid_platform.metastore.operations.tables import DropView, RemoveDatabase
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -108,8 +110,8 @@ class Definitions:
                     drop(self._metastore, record.name, None, self._locker())
             for view in self._metastore.views():
                 if shapes.split(view.name)[0] == database:
-                    self._metastore.drop_view(view.name)
-        self._metastore.drop_database(database)
+                    self._metastore.call(DropView(view.name))
+        self._metastore.call(RemoveDatabase(database))
 
     def drop_database_req(self, request: Any) -> None:
         try:
@@ -171,7 +173,7 @@ class Definitions:
         """Drops a table, under the lock that the client may hold, or a view."""
         full = table_name(f"{database}.{name}")
         if any(view.name == full for view in self._metastore.views()):
-            self._metastore.drop_view(full)
+            self._metastore.call(DropView(full))
             return
         self._metastore.table(full)
         if delete is False:
@@ -245,7 +247,9 @@ class Definitions:
         if request.writeId and request.writeId > 0:
             now = request.table  # it may have a new name
             name = f"{now.dbName}.{now.tableName}"
-            self._metastore.finish_write(name, request.writeId, self._own())
+            own = self._own()
+            txns = None if own is None else tuple(own)
+            self._metastore.call(FinishWrite(name, request.writeId, txns))
         return load().AlterTableResponse()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.transactions import Drop, GetLocks
 from acid_platform.transactions.locks import LockType
 
 _WAIT = 30.0
@@ -18,7 +19,7 @@ def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]
     LockTimeout, NoSuchTable, NoSuchPartition.
     """
     database, _, name = table.partition(".")
-    for lock in metastore.lock_states():
+    for lock in metastore.call(GetLocks()):
         if (
             lock.txn in mine
             and lock.acquired
@@ -26,7 +27,7 @@ def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]
             and (lock.database, lock.table) == (database, name)
             and lock.partition in (None, partition)
         ):
-            metastore.drop_in(lock.txn, table, partition)
+            metastore.call(Drop(lock.txn, table, partition))
             return
     if partition is None:
         metastore.drop_table(table, wait=_WAIT)

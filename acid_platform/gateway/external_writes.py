@@ -26,6 +26,8 @@ from acid_platform.layout.names import (
 )
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.foreign_transactions import GetTouched
+from acid_platform.metastore.operations.transactions import GetTxnOutcome
 from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
@@ -51,7 +53,7 @@ def writes_of(metastore: Metastore, txn: int) -> list[WriteReport]:
     MalformedName, UnsupportedLayout, WriteConflict, PublicationFailed.
     """
     reports: list[WriteReport] = []
-    for touched in metastore.touched(txn):
+    for touched in metastore.call(GetTouched(txn)):
         if touched.write_id:
             reports += _of_table(metastore, touched)
     return reports
@@ -62,7 +64,7 @@ def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport])
 
     Trino takes each base for a compacted one: it reads no table that has only an aborted base.
     """
-    if metastore.outcome_of(txn).state != TxnState.ABORTED.value:
+    if metastore.call(GetTxnOutcome(txn)).state != TxnState.ABORTED.value:
         return
     for write in writes:
         if write.overwrite:
@@ -251,7 +253,6 @@ def _normal(record: TableRecord, partition: str | None) -> str | None:
 
 def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -> None:
     """Raises CorruptFile for a file that readers would refuse or misread."""
-    assert report.contents is not None
     if is_insert_only(record.properties):
         if FileFormat.of(record.properties).name in ("text", "json"):
             for file in report.contents.files:

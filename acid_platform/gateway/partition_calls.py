@@ -16,6 +16,7 @@ from acid_platform.gateway.dropping import drop
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import keep_counts
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.records import TableRecord
 
 
@@ -40,7 +41,7 @@ class Partitions:
         known = sorted({*names} & {*self._metastore.partitions(record.name)})
         if known:
             raise TableExists(f"{record.name} has the partition {known[0]} already")
-        return len(self._metastore.add_partitions(record.name, names))
+        return len(self._metastore.call(RegisterPartitions(record.name, tuple(names))))
 
     def add_partition(self, partition: Any) -> Any:
         self.add_partitions([partition])
@@ -53,7 +54,7 @@ class Partitions:
             self.add_partitions(request.parts)
             added = [*names]
         else:
-            added = self._metastore.add_partitions(record.name, [*names])
+            added = self._metastore.call(RegisterPartitions(record.name, (*names,)))
         result = [names[name] for name in added] if request.needResult is not False else None
         return load().AddPartitionsResult(partitions=result)
 

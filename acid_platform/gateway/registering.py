@@ -26,6 +26,8 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.foreign_transactions import GetTxnList, GetWriteIdsUnder
+from acid_platform.metastore.operations.tables import GetIdentity, GetRecorded
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
@@ -76,11 +78,11 @@ def register(
     records = [metastore.table(name) for name in names] or sorted(
         metastore.tables(), key=lambda record: record.name
     )
-    identity, _ = metastore.identity()
+    identity = metastore.call(GetIdentity()).id or ""
     for number, record in enumerate(records):
         progress(record.name, number, len(records))
         try:
-            yield _Table(metastore, hive, record, identity or "").register(wait, again)
+            yield _Table(metastore, hive, record, identity).register(wait, again)
         except AcidError as error:
             with suppress(AcidError):
                 hive.call("get_all_databases")
@@ -127,7 +129,9 @@ class _Table:
             **QUIET,
             FROM: self.mark,
         }
-        (ids,) = self.metastore.write_ids_under([self.record.name], self.metastore.txn_list())
+        (ids,) = self.metastore.call(
+            GetWriteIdsUnder((self.record.name,), self.metastore.call(GetTxnList()))
+        )
         decided = ids.for_compactor()
         ours = ValidWriteIdList.of(
             self.record.name, decided.high_watermark, aborted=decided.aborted
@@ -305,7 +309,7 @@ class _Table:
         files, root = Files.of(self.record.location)
         names = [*partitions] if self.record.partitioned else [None]
         found = set()
-        recorded = self.metastore.recorded(self.record.name, names)
+        recorded = self.metastore.call(GetRecorded(self.record.name, tuple(names)))
         for partition, directories in zip(names, recorded, strict=True):
             known = {one.directory.name for one in directories}
             where = f"{root}/{partition or ''}".rstrip("/")

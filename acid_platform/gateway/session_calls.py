@@ -9,6 +9,7 @@ from acid_platform.base.errors import NoSuchTable
 from acid_platform.gateway import shapes
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.tables import GetIdentity
 
 
 class SessionCalls:
@@ -33,8 +34,7 @@ class SessionCalls:
         return None
 
     def get_metastore_db_uuid(self) -> str:
-        identity, _ = self._metastore.identity()
-        return identity or ""
+        return self._metastore.call(GetIdentity()).id or ""
 
     def get_role_names(self) -> list[str]:
         return ["admin", "public"]

@@ -21,6 +21,7 @@ from acid_platform.base.errors import AcidError
 from acid_platform.base.location import Location
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.shows import ReportGateway
 
 if TYPE_CHECKING:
     from acid_platform.gateway.gateway_server import GatewayServer
@@ -77,7 +78,7 @@ class SharedStatus:
             self._news.wait()
             self._news.clear()
             try:
-                self._metastore.report_gateway(self._name, self._latest)
+                self._metastore.call(ReportGateway(self._name, self._latest))
             except AcidError as error:
                 _LOG.warning("the metastore was not told how the gateway is: %s", error)
         self._metastore.disconnect()

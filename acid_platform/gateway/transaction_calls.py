@@ -34,7 +34,28 @@ from acid_platform.gateway.external_writes import discard_bases, writes_of
 from acid_platform.gateway.finishing import says_when_written
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.foreign_transactions import LockProgress
+from acid_platform.metastore.operations.foreign_transactions import (
+    CheckLock,
+    FinishWrite,
+    GetConflict,
+    GetTxnList,
+    GetWriteIdsUnder,
+    LockProgress,
+    RequestLock,
+)
+from acid_platform.metastore.operations.tables import GetLastWriteId
+from acid_platform.metastore.operations.transactions import (
+    Abort,
+    AbortMany,
+    AllocateMany,
+    Commit,
+    GetTxnOutcome,
+    Heartbeat,
+    HeartbeatLock,
+    HeartbeatOne,
+    OpenBatch,
+    Unlock,
+)
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
@@ -84,7 +105,7 @@ class Transactions:
             agent=_agent(request.agentInfo),
             description=THROUGH_GATEWAY,
         )
-        ids = self._metastore.open_ids(request.num_txns, TxnType(number), info)
+        ids = self._metastore.call(OpenBatch(request.num_txns, TxnType(number).value, info))
         return load().OpenTxnsResponse(txn_ids=ids)
 
     def commit_txn(self, request: Any) -> None:
@@ -97,17 +118,17 @@ class Transactions:
             writes = writes_of(self._metastore, txn)
             self._admit_commit(writes)
         except NoSuchTxn:
-            if self._metastore.outcome_of(txn).state == TxnState.COMMITTED.value:
+            if self._metastore.call(GetTxnOutcome(txn)).state == TxnState.COMMITTED.value:
                 return  # the answer to the first commit was lost
             raise
         except TxnAborted as error:
-            self._metastore.abort_id(txn, str(error))  # if it was not aborted before
+            self._metastore.call(Abort(txn, str(error)))  # if it was not aborted before
             raise
         except AcidError as error:
-            self._metastore.abort_id(txn, f"its files can't be recorded: {error}")
+            self._metastore.call(Abort(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            self._metastore.commit_id(txn, writes)
+            self._metastore.call(Commit(txn, tuple(writes)))
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
@@ -115,19 +136,19 @@ class Transactions:
 
     def abort_txn(self, request: Any) -> None:
         self._locker().discard(request.txnid)
-        self._metastore.abort_id(request.txnid, "aborted by its owner")
+        self._metastore.call(Abort(request.txnid, "aborted by its owner"))
 
     def abort_txns(self, request: Any) -> None:
-        self._metastore.abort_transactions(request.txn_ids, "aborted by its owner")
+        self._metastore.call(AbortMany(tuple(request.txn_ids), "aborted by its owner"))
 
     # --- alive ----------------------------------------------------------------------------------
 
     def heartbeat(self, request: Any) -> None:
         """Keeps a transaction, or a lock without one, alive."""
         if request.txnid:
-            self._metastore.keep_alive(request.txnid)
+            self._metastore.call(HeartbeatOne(request.txnid, True))
         elif request.lockid:
-            self._metastore.heartbeat_lock(request.lockid)
+            self._metastore.call(HeartbeatLock(request.lockid))
 
     def heartbeat_txn_range(self, request: Any) -> Any:
         """Keeps the transactions from `min` to `max` alive, and tells which are not open."""
@@ -137,16 +158,18 @@ class Transactions:
                 f" {LONGEST_RANGE:,}"
             )
         ids = range(request.min, request.max + 1)
-        aborted, unknown = self._metastore.heartbeat(ids)
-        for txn in sorted({*ids} - {*aborted, *unknown}):
+        alive = self._metastore.call(Heartbeat(tuple(ids)))
+        for txn in sorted({*ids} - {*alive.aborted, *alive.unknown}):
             # A heartbeat of a foreign reader says that it still reads (P12).
-            self._metastore.keep_alive(txn)
-        return load().HeartbeatTxnRangeResponse(aborted=set(aborted), nosuch=set(unknown))
+            self._metastore.call(HeartbeatOne(txn, True))
+        return load().HeartbeatTxnRangeResponse(
+            aborted=set(alive.aborted), nosuch=set(alive.unknown)
+        )
 
     # --- snapshots ------------------------------------------------------------------------------
 
     def get_open_txns(self) -> Any:
-        return shapes.txn_list(self._metastore.txn_list())
+        return shapes.txn_list(self._metastore.call(GetTxnList()))
 
     def get_open_txns_req(self, _request: Any) -> Any:
         """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
@@ -155,7 +178,7 @@ class Transactions:
     def get_open_txns_info(self) -> Any:
         m, rows = load(), self._metastore.transactions()
         return m.GetOpenTxnsInfoResponse(
-            txn_high_water_mark=self._metastore.txn_list().high_watermark,
+            txn_high_water_mark=self._metastore.call(GetTxnList()).high_watermark,
             open_txns=[
                 m.TxnInfo(
                     id=row["txnid"],
@@ -176,10 +199,10 @@ class Transactions:
         The files are kept for it from the moment on at which its transaction locked the table.
         """
         text = request.validTxnList
-        seen = ValidTxnList.parse(text) if text else self._metastore.txn_list()
+        seen = ValidTxnList.parse(text) if text else self._metastore.call(GetTxnList())
         names = request.fullTableNames
         try:
-            listed = self._metastore.write_ids_under(names, seen, no_floors=True)
+            listed = self._metastore.call(GetWriteIdsUnder(tuple(names), seen, no_floors=True))
         except NoSuchTable:
             listed = [self._write_ids(name, seen) for name in names]
         lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
@@ -192,7 +215,7 @@ class Transactions:
         EXISTS. A name in another form gets the error: it could stand for a table that is there.
         """
         try:
-            (listed,) = self._metastore.write_ids_under([name], seen, no_floors=True)
+            (listed,) = self._metastore.call(GetWriteIdsUnder((name,), seen, no_floors=True))
         except NoSuchTable:
             if not _USUAL_NAME.fullmatch(name):
                 raise
@@ -203,7 +226,7 @@ class Transactions:
         if request.txnIds is None:
             raise UnsupportedStatement("write ids of replication are not allocated here")
         name = f"{request.dbName}.{request.tableName}"
-        given = self._metastore.allocate_many(name, request.txnIds)
+        given = dict(self._metastore.call(AllocateMany(name, tuple(request.txnIds))))
         m = load()
         return m.AllocateTableWriteIdsResponse(
             txnToWriteIds=[m.TxnToWriteId(txnId=txn, writeId=given[txn]) for txn in sorted(given)]
@@ -211,7 +234,7 @@ class Transactions:
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
         record = self._metastore.table(f"{request.dbName}.{request.tableName}")
-        highest = self._metastore.last_write_id(record.table_id)
+        highest = self._metastore.call(GetLastWriteId(record.table_id))
         return load().MaxAllocatedTableWriteIdResponse(maxWriteId=highest)
 
     def add_write_ids_to_min_history(self, _txn: int, _write_ids: Any) -> None:
@@ -224,7 +247,7 @@ class Transactions:
         again in a new transaction. At a lower one it would only take a new snapshot, and its commit
         would still overlap what was committed in between.
         """
-        return txn + 1 if self._metastore.conflict_of(txn) else 0
+        return txn + 1 if self._metastore.call(GetConflict(txn)) else 0
 
     # --- locks ----------------------------------------------------------------------------------
 
@@ -240,11 +263,13 @@ class Transactions:
         if request.txnid:
             self._locker().add(request.txnid)
         try:
-            progress = self._metastore.request_lock(
-                request.txnid or 0,
-                locks,
-                bool(request.zeroWaitReadEnabled),
-                finishes=says_when_written(request, locks),
+            progress = self._metastore.call(
+                RequestLock(
+                    request.txnid or 0,
+                    tuple(locks),
+                    bool(request.zeroWaitReadEnabled),
+                    finishes=says_when_written(request, locks),
+                )
             )
         except LockNotAcquired as error:
             return load().LockResponse(
@@ -274,10 +299,10 @@ class Transactions:
         deadline, pause = time.monotonic() + self._lock_wait, 0.005
         while not progress.acquired:
             try:
-                progress = self._metastore.check_lock(progress.ext)
+                progress = self._metastore.call(CheckLock(progress.ext))
             except NoSuchLock:
                 if txn:  # was it refused with its transaction?
-                    self._metastore.keep_alive(txn)
+                    self._metastore.call(HeartbeatOne(txn, True))
                 raise
             if progress.acquired or time.monotonic() >= deadline:
                 break
@@ -288,7 +313,7 @@ class Transactions:
 
     def unlock(self, request: Any) -> None:
         """Raises InvalidDefinition for a lock that a transaction holds: it ends with it (L15)."""
-        self._metastore.unlock(request.lockid)
+        self._metastore.call(Unlock(request.lockid))
 
     def show_locks(self, request: Any) -> Any:
         m = load()
@@ -326,10 +351,10 @@ class Transactions:
 
         So a gateway that is started again in between forgets nothing. Raises TxnAborted, NoSuchTxn.
         """
-        self._metastore.keep_alive(request.txnid)
+        self._metastore.call(HeartbeatOne(request.txnid, True))
         if request.writeid:
             name = f"{request.dbname}.{request.tablename}"
-            self._metastore.finish_write(name, request.writeid, [request.txnid])
+            self._metastore.call(FinishWrite(name, request.writeid, txns=(request.txnid,)))
 
     def _lock_settings(self) -> LockSettings:
         from acid_platform.base.config import Settings

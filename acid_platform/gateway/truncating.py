@@ -9,6 +9,7 @@ from acid_platform.base.errors import NoSuchPartition, NoSuchTxn, TxnAborted, Un
 from acid_platform.gateway import shapes
 from acid_platform.layout import names
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.foreign_transactions import GetTouched
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 
@@ -43,7 +44,10 @@ def truncate(
 def _writes(metastore: Metastore, txn: int, table: str, write_id: int) -> bool:
     """If the transaction is open and has this write id of the table."""
     with suppress(NoSuchTxn, TxnAborted):
-        return any((one.table, one.write_id) == (table, write_id) for one in metastore.touched(txn))
+        return any(
+            (one.table, one.write_id) == (table, write_id)
+            for one in metastore.call(GetTouched(txn))
+        )
     return False
 
 

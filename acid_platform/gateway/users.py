@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from acid_platform.base.disk import sync_data, sync_path
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.gateway.reloaded_file import ReloadedFile
 
@@ -157,10 +158,11 @@ def add(path: str, name: str, password: str) -> bool:
         with os.fdopen(handle, "w") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            sync_data(stream.fileno())
         if file.exists():
             Path(temporary).chmod(file.stat().st_mode & 0o777)
         Path(temporary).replace(file)
+        sync_path(file.parent)
     except OSError as error:
         raise InvalidDefinition(f"{path} can't be written: {error}") from error
     return name not in known

@@ -187,7 +187,7 @@ def with_own(layout: TableLayout, reports: Sequence[WriteReport]) -> TableLayout
             by_name.get(name, EntityListing(layout.place(name), ())).joined(
                 directory_listing(layout.place(name), report.directory, report.contents)
                 for report in own
-                if report.partition == (name or None) and report.contents
+                if report.partition == (name or None)
             )
             for name in partitions
         ]

@@ -28,6 +28,8 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.compaction import RequestErasure
+from acid_platform.metastore.operations.history import PlaceTag, RemoveTag
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.tables.declaration import change_column, check_columns, widened
@@ -120,8 +122,8 @@ class Table(Reads, Writes):
 
         warehouse = self._warehouse
         request = ErasureRequest.of(warehouse.metastore, self.name, where, partition)
-        return warehouse.metastore.request_erasure(
-            request.table, request.condition, warehouse.info().user
+        return warehouse.metastore.call(
+            RequestErasure(request.table, request.condition, warehouse.info().user)
         )
 
     # --- the declaration and the files ---------------------------------------------------------
@@ -261,11 +263,13 @@ class Table(Reads, Writes):
             expires = datetime.now(UTC) + expires
         until = AsOf.of(expires).time if expires else 0
         user = self._warehouse.info().user
-        return self._warehouse.metastore.create_tag(self.name, name, past, until or 0, user)
+        return self._warehouse.metastore.call(
+            PlaceTag(self.name, name, as_of=past, expires=until or 0, user=user)
+        )
 
     def drop_tag(self, name: str) -> None:
         """Raises NoSuchPast."""
-        self._warehouse.metastore.drop_tag(self.name, name)
+        self._warehouse.metastore.call(RemoveTag(self.name, name))
 
     def __repr__(self) -> str:
         return f"<Table {self.name}>"

@@ -209,7 +209,7 @@ class TransactionWork:
             if overwrite:
                 self._overwritten.add(entity)
             self.view.reports.append(
-                WriteReport.of(
+                WriteReport(
                     record.name,
                     published.partition or None,
                     operation,
@@ -218,7 +218,7 @@ class TransactionWork:
                     overwrite,
                     engine=engine,
                     reason=shares.reason if shares else reason,
-                    shares=shares.of(published.partition) if shares else (),
+                    shares=tuple(shares.of(published.partition)) if shares else (),
                 )
             )
         return sum(directory.rows for directory in written if not directory.deletes)

@@ -29,6 +29,9 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.names import table_name
+from acid_platform.metastore.operations.compaction import AnswerErasure
+from acid_platform.metastore.operations.shows import ShowCompaction
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import (
     PLATFORM,
     ClientInfo,
@@ -99,11 +102,11 @@ class Warehouse:
 
         Defaults: ACID_WAREHOUSE, ACID_METASTORE (a directory; for a local warehouse the one inside
         it). Spark starts when it is first needed; `spark` may be a function, which is called then.
-        `settings` go by Hive's configuration names and are stored in the metastore. The first start
-        of a warehouse from an older version records its files. `engine`: `auto` (the default, or
-        ACID_ENGINE), `spark` or `local`, see `using`. Raises InvalidDefinition for another engine,
-        WarehouseNotWritable, WarehouseMismatch, MetastoreMissing if there are tables and no
-        metastore (P31), MetastoreUnavailable, SettingRefused.
+        `settings` go by Hive's configuration names and are stored in the metastore. `engine`:
+        `auto` (the default, or ACID_ENGINE), `spark` or `local`, see `using`. Raises
+        InvalidDefinition for another engine, WarehouseNotWritable, WarehouseMismatch,
+        MetastoreMissing if there are tables and no metastore (P31), MetastoreUnavailable,
+        SettingRefused.
         """
         chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
         place = Location.of(location, metastore)
@@ -112,12 +115,6 @@ class Warehouse:
         handle = cls(place.warehouse, join(place), spark, run_id, chosen)
         for name, value in (settings or {}).items():
             handle.metastore.set(name, value)
-        if handle.metastore.unrecorded():  # the warehouse is from an older version
-            from acid_platform.display.progress import progress
-            from acid_platform.tables.manifests import record_everything
-
-            with progress() as report:
-                record_everything(handle.metastore, report)
         return handle
 
     # --- what it is made of --------------------------------------------------------------------
@@ -332,7 +329,9 @@ class Warehouse:
                     f"compaction {outcome.task.id} of {table} failed: {outcome.reason}"
                 )
             waiting = {
-                request for request in waiting if not self.metastore.compaction_done(request)
+                request
+                for request in waiting
+                if not self.metastore.call(ShowCompaction(request)).done
             }
         return [row for row in self.metastore.compactions() if row["compactionid"] in ids]
 
@@ -359,14 +358,14 @@ class Warehouse:
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""
-        return self.metastore.abort_transactions(ids)
+        return self.metastore.call(AbortMany(tuple(ids), "")).message
 
     def withdraw_erasure(self, request: int, reason: str = "") -> None:
         """Settles a recorded erasure request without erasing.
 
         Raises InvalidDefinition if it is settled already.
         """
-        self.metastore.answer_erasure(request, ErasureState.WITHDRAWN, reason)
+        self.metastore.call(AnswerErasure(request, ErasureState.WITHDRAWN, reason, (), ""))
 
     def sql(self, statement: str, engine: str | None = None) -> Answer:
         """Runs one statement of Hive's SQL, or several separated by semicolons.

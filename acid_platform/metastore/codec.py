@@ -4,7 +4,8 @@ Messages, the journal and the folded tables share this conversion, so that they 
 The pair of functions for a class is built once from its annotations.
 
 A dataclass becomes an object with its fields in the order of their declaration; an absent field
-takes its default. A NamedTuple becomes an array; values missing at its end take their defaults.
+takes its default. Where the annotation has several classes, `is` names the one. A NamedTuple
+becomes an array; values missing at its end take their defaults.
 A value of another type than its annotation is refused when it is read, so that a faulty client
 can't bring one into the state. Whole numbers have 64 bits.
 """
@@ -12,7 +13,7 @@ can't bring one into the state. Whole numbers have 64 bits.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from operator import attrgetter
@@ -128,6 +129,45 @@ def _members(cls: type[Any]) -> Members:
     return known
 
 
+def columns_of(cls: type[Any]) -> dict[str, str]:
+    """The columns of a record with their types in SQL; JSON is text."""
+    hints, columns = get_type_hints(cls), {}
+    for field in fields(cls):
+        hint = hints[field.name]
+        if field.metadata.get("flat"):
+            columns.update(columns_of(hint))
+        else:
+            columns[field.metadata.get(NAME, field.name)] = _sql_type(hint)
+    return columns
+
+
+def _sql_type(hint: Any) -> str:
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [arg for arg in get_args(hint) if arg is not type(None)]
+        return _sql_type(kinds[0]) if len(kinds) == 1 else "JSON"
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _sql_type(type(next(iter(hint)).value))
+    if hint in _TEXT_FORMS:
+        return "VARCHAR"
+    return {int: "BIGINT", bool: "BOOLEAN", str: "VARCHAR"}.get(hint, "JSON")
+
+
+def left_out(cls: type[Any]) -> dict[str, object]:
+    """The values that are omitted while they are empty, by their names."""
+    return {member.name: member.default for member in _members(cls) if member.how == "brief"}
+
+
+def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Ascending, disjoint ranges that hold exactly these ids."""
+    spans: list[tuple[int, int]] = []
+    for number in sorted(ids):
+        if spans and spans[-1][1] == number - 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return spans
+
+
 def _how(metadata: Any, default: object) -> str:
     if metadata.get("flat"):
         return "flat"
@@ -199,8 +239,9 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
         return converters(hint.__supertype__)
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        write, read = converters(next(arg for arg in args if arg is not type(None)))
-        return _optional(write), _optional(read)
+        kinds = [arg for arg in args if arg is not type(None)]
+        write, read = converters(kinds[0]) if len(kinds) == 1 else _one_of(kinds)
+        return (_optional(write), _optional(read)) if len(kinds) < len(args) else (write, read)
     if origin is tuple:
         if len(args) == 2 and args[1] is Ellipsis:
             return _each(tuple, *converters(args[0]))
@@ -222,6 +263,15 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
             hints = get_type_hints(hint)
             return _row(hint, [converters(hints[name]) for name in hint._fields])
     return _same, _same
+
+
+def _one_of(kinds: Sequence[type[Any]]) -> tuple[Convert, Convert]:
+    """Converts records of several classes: the name of the class comes with the fields."""
+    by_name = {kind.__name__: kind for kind in kinds}
+    return (
+        lambda record: {"is": type(record).__name__, **encode(record)},
+        lambda data: decode(by_name[data["is"]], data),
+    )
 
 
 def _optional(convert: Convert) -> Convert:

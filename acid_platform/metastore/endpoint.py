@@ -98,9 +98,6 @@ class Home:
         try:
             make_directory(self.path, 0o700)
             self.path.chmod(0o700)
-            for file in (self.database, self.database.with_suffix(".log"), self.log):
-                if file.exists() and file.stat().st_mode & 0o077:  # of an earlier version
-                    file.chmod(0o600)
         except OSError as error:
             raise MetastoreIncompatible(
                 f"the metastore can't use {self.path}: {error}; choose a directory of your own"

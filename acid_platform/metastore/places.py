@@ -8,10 +8,8 @@ locations stay as they are.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition
-from acid_platform.metastore.records import CleaningTask, EntityState, TableRecord
 
 
 def absolute(location: str) -> str:
@@ -90,15 +88,3 @@ class Places:
         if not self.root or not location or not is_relative(location):
             return location
         return f"{self.root}/{location}"
-
-    def table(self, record: TableRecord) -> TableRecord:
-        return replace(record, location=self.outward(record.location))
-
-    def entity(self, state: EntityState) -> EntityState:
-        return replace(state, location=self.outward(state.location))
-
-    def task(self, task: CleaningTask) -> CleaningTask:
-        properties = task.properties
-        if "location" in properties:
-            properties = {**properties, "location": self.outward(properties["location"])}
-        return replace(task, location=self.outward(task.location), properties=properties)

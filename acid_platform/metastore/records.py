@@ -6,8 +6,8 @@ below the table, such as `month=3/day=4`; None stands for an unpartitioned table
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from acid_platform.compaction.decision import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
@@ -108,21 +108,15 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """A directory that the transaction published in one entity (P8). `directory` is its name.
-
-    Create it with `of`, which takes the counts from `contents`.
-    """
+    """A directory that the transaction published in one entity (P8). `directory` is its name, and
+    `contents` its files (P26)."""
 
     table: str
     partition: str | None
     operation: Operation
     directory: str
-    rows: int = 0
-    bytes: int = 0
-    files: int = 0
+    contents: RecordedFiles
     overwrite: bool = False
-    contents: RecordedFiles | None = None
-    """The files (P26); None if nobody has listed them, and then the first reader records them."""
     compacted: bool = False
     """A compaction wrote it, according to its `_metadata_acid` file or its operation."""
     versioned: bool = True
@@ -134,42 +128,17 @@ class WriteReport:
     shares: tuple[int, ...] = field(default=(), metadata=BRIEF)
     """The rows of each insert, if several wrote the directory together (P44)."""
 
-    @classmethod
-    def of(
-        cls,
-        table: str,
-        partition: str | None,
-        operation: Operation,
-        directory: str,
-        contents: RecordedFiles,
-        overwrite: bool = False,
-        compacted: bool = False,
-        versioned: bool = True,
-        engine: str = "",
-        reason: str = "",
-        shares: Sequence[int] = (),
-    ) -> WriteReport:
-        return cls(
-            table,
-            partition,
-            operation,
-            directory,
-            contents.rows,
-            contents.bytes,
-            len(contents.files),
-            overwrite,
-            contents,
-            compacted or operation is Operation.COMPACT,
-            versioned,
-            engine,
-            reason,
-            tuple(shares),
-        )
+    @property
+    def rows(self) -> int:
+        return self.contents.rows
 
     @property
-    def contents_text(self) -> str | None:
-        """The files in the text form in which they are recorded."""
-        return None if self.contents is None else str(self.contents)
+    def bytes(self) -> int:
+        return self.contents.bytes
+
+    @property
+    def files(self) -> int:
+        return len(self.contents.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +184,8 @@ class EntityDirectory:
     """A committed directory of an entity, as a report described it (P8).
 
     The name is empty for the original files of an adopted table (write id 0). `obsolete`: a later
-    base or compaction shadows it, but the Cleaner has not removed it yet. `recorded`: the metastore
-    knows its files (P26). `compacted`, `versioned`: see WriteReport.
+    base or compaction shadows it, but the Cleaner has not removed it yet. `compacted`, `versioned`:
+    see WriteReport.
     """
 
     name: str
@@ -229,7 +198,6 @@ class EntityDirectory:
     files: int
     txn: int
     obsolete: bool = False
-    recorded: bool = False
     compacted: bool = False
     versioned: bool = True
 
@@ -243,8 +211,7 @@ class EntityDirectory:
             report.files,
             txn,
             False,
-            report.contents is not None,
-            report.compacted,
+            report.compacted or report.operation is Operation.COMPACT,
             report.versioned,
         )
         if name is None:
@@ -264,13 +231,11 @@ class EntityDirectory:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDirectory:
-    """A directory as a reader receives it, with its files (P26).
-
-    `contents` is the text form of `RecordedFiles`; None if the files are not yet recorded.
-    """
+    """A directory as a reader receives it, with its files (P26): `contents` is the text form of
+    `layout.recorded_files.RecordedFiles`."""
 
     directory: EntityDirectory
-    contents: str | None
+    contents: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,36 +368,53 @@ class CompactionTask:
 
 
 @dataclass(frozen=True, slots=True)
-class DropTask(CompactionTask):
+class DropTask:
     """A dropped table or partition whose files the Cleaner has to remove (P22).
 
-    It waits in the compaction queue. Journals and files of every version store it as a major
-    compaction with the property `location`.
-    """
-
-    @property
-    def location(self) -> str:
-        return self.properties["location"]
-
-    def at(self, location: str) -> DropTask:
-        """The same task with another path for its location."""
-        return replace(self, properties={**self.properties, "location": location})
-
-
-@dataclass(frozen=True, slots=True)
-class CleaningTask:
-    """What the Cleaner may do in one entity (C37 to C56).
-
-    `kind` is `compaction` (remove obsolete and aborted directories), `abort` (the same for aborted
-    transactions, without a compaction), `history` (the same for what a pin kept), `drop` (remove
-    `location`) or `publication` (remove `directories`, the output of the aborted compaction
-    `txn_id`, P46). A drop that is `reused`, as every
-    partition's is, removes only what has write ids up to `highest_write_id`. `write_ids` and
-    `valid_txns` are the lists of S17.
+    It waits in the compaction queue; SHOW COMPACTIONS shows it as a major compaction.
     """
 
     id: int
-    kind: str
+    table: str
+    table_id: int
+    partition: str | None
+    location: str
+    state: CompactionState = CompactionState.READY_FOR_CLEANING
+    enqueued: int = 0
+    txn_id: int = 0
+    next_txn_id: int = 0
+    highest_write_id: int = 0
+    commit_time: int = 0
+    cleaner_start: int = 0
+    cleaner_attempts: int = 0
+    cleaner_retry_at: int = 0
+    ended: int = 0
+    error: str = ""
+
+
+QueuedTask = CompactionTask | DropTask
+"""A row of the compaction queue, or of its history."""
+
+
+class CleaningCause(Enum):
+    """What gave rise to the cleaning of an entity."""
+
+    COMPACTION = "compaction"
+    ABORT = "abort"
+    """Aborted transactions left directories."""
+    HISTORY = "history"
+    """A pin is gone for which an earlier cleaning left directories (P36)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCleaning:
+    """Removes obsolete and aborted directories of an entity (C37 to C56).
+
+    `id` is that of the compaction, else 0. `write_ids` and `valid_txns` are the lists of S17.
+    """
+
+    id: int
+    cause: CleaningCause
     table: str
     table_id: int
     partition: str | None
@@ -441,15 +423,46 @@ class CleaningTask:
     next_txn_id: int
     valid_txns: ValidTxnList
     write_ids: ValidWriteIdList
-    txn_id: int = 0
-    attempts: int = 0
-    reused: bool = False
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str]
     pins: tuple[Pin, ...] = ()
     """Past snapshots whose directories have to stay, whatever the lists say (P36)."""
-    directories: tuple[str, ...] = ()
-    """Names below `location`."""
-    lock: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DropCleaning:
+    """Removes `location`, which a drop left (P22).
+
+    If it is `reused`, as every partition's is, only what has write ids up to `highest_write_id`.
+    """
+
+    id: int
+    table: str
+    table_id: int
+    partition: str | None
+    location: str
+    highest_write_id: int
+    next_txn_id: int
+    valid_txns: ValidTxnList
+    write_ids: ValidWriteIdList
+    reused: bool
+
+
+CleaningTask = EntityCleaning | DropCleaning
+"""What the Cleaner may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublication:
+    """Removes `directories` below `location`: the output of an aborted compaction (P46)."""
+
+    table: str
+    table_id: int
+    partition: str | None
+    location: str
+    txn_id: int
+    """The transaction of the compaction."""
+    directories: tuple[str, ...]
+    lock: int
     """The lock that ends when they are gone."""
 
 

@@ -27,7 +27,7 @@ from acid_platform.base.errors import MetastoreIncompatible
 if TYPE_CHECKING:
     import ssl
 
-PROTOCOL = 5
+PROTOCOL = 1
 """Changes when old clients and new servers can't understand each other."""
 
 PRIMARY, STANDBY, WAITING = "primary", "standby", "waiting"

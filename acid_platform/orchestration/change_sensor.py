@@ -7,6 +7,8 @@ import dagster as dg
 
 from acid_platform.base.errors import InvalidDefinition, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.metastore.operations.history import GetCursors
+from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.inputs import consumer_of
@@ -70,7 +72,7 @@ def _news(warehouse: Warehouse, consumer: str, tables: Sequence[str]) -> str:
     news = []
     for table in tables:
         try:
-            rows = warehouse.metastore.cursors(table)
+            rows = warehouse.metastore.call(GetCursors(table))
         except NoSuchTable:
             continue
         mine = next((row for row in rows if row.cursor.consumer == consumer), None)
@@ -78,7 +80,7 @@ def _news(warehouse: Warehouse, consumer: str, tables: Sequence[str]) -> str:
             if mine.behind:
                 news.append(f"{table}:{mine.cursor.moment}-{mine.last}")
             continue
-        last = warehouse.metastore.last_write_id(warehouse.table(table).record.table_id)
+        last = warehouse.metastore.call(GetLastWriteId(warehouse.table(table).record.table_id))
         if last:
             news.append(f"{table}:new-{last}")
     return ",".join(news)

@@ -17,11 +17,11 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
         done = cleaner.run(opened.metastore)
     by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)
     for cleaned in done:
-        by_table[cleaned.task.table].append(cleaned)
+        by_table[cleaned.table].append(cleaned)
         for line in cleaned.removed:
             context.log.info(f"removed {line}")
         if left := removals.told(cleaned.left):
-            context.log.warning(f"the cleaning of {cleaned.task.table} {left}")
+            context.log.warning(f"the cleaning of {cleaned.table} {left}")
     for table, cleanings in by_table.items():
         removed = [line for cleaned in cleanings for line in cleaned.removed]
         context.log_event(
@@ -40,8 +40,7 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
     if failed:
         raise dg.Failure(
             "; ".join(
-                f"{cleaned.task.table} {cleaned.task.partition or ''}: {cleaned.error}"
-                for cleaned in failed
+                f"{cleaned.table} {cleaned.partition or ''}: {cleaned.error}" for cleaned in failed
             )
             + "; each will be retried after its retry time, see SHOW COMPACTIONS"
         )

@@ -22,6 +22,7 @@ from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.handles.warehouse import Warehouse
+from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
@@ -97,7 +98,7 @@ def initiated(warehouse: Warehouse) -> list[Queued]:
     """All tasks that wait for a Worker, in queue order."""
     return [
         Queued(task.id, task.table, task.partition)
-        for task in warehouse.metastore.queue()
+        for task in warehouse.metastore.call(GetQueue())
         if task.state is CompactionState.INITIATED
     ]
 

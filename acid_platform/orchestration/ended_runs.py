@@ -14,6 +14,8 @@ from acid_platform.base.clock import SystemClock
 from acid_platform.base.config import Settings
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.operations.transactions import AbortMany, GetOpenTxns
 from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.compaction_job import worker_prefix
@@ -58,11 +60,13 @@ def abort_run(warehouse: Warehouse, run_id: str, reason: str) -> str:
     that the run had taken are initiated again (C25).
     """
     metastore = warehouse.metastore
-    revoked = metastore.revoke_workers(worker_prefix(run_id))
-    left = [holder.txn for holder in metastore.open_txns() if holder.run_id == run_id]
+    revoked = metastore.call(RevokeWorkers(worker_prefix(run_id)))
+    left = [holder.txn for holder in metastore.call(GetOpenTxns()) if holder.run_id == run_id]
     ended = [f"compactions {revoked} are initiated again"] if revoked else []
     if left:
-        ended.append(f"{metastore.abort_transactions(left, reason)} transactions: {left}")
+        ended.append(
+            f"{metastore.call(AbortMany(tuple(left), reason)).message} transactions: {left}"
+        )
     return "; ".join(ended)
 
 
@@ -122,7 +126,7 @@ def fail_lost_runs(
 
 def silent_runs(metastore: Metastore, run_ids: Collection[str]) -> Iterator[SilentRun]:
     """The runs whose last transaction was reaped (P2) within `acid.outcome.retention`."""
-    alive = {holder.run_id for holder in metastore.open_txns()}
+    alive = {holder.run_id for holder in metastore.call(GetOpenTxns())}
     mute = set(run_ids) - alive
     if not mute:
         return

@@ -13,6 +13,8 @@ import dagster as dg
 from acid_platform.base.clock import SystemClock
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import LeaseHeld
+from acid_platform.metastore.operations.compaction import GetCleanings, GetErasures
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning_job import cleaning_job
@@ -105,8 +107,8 @@ def cleaner_sensor(
     with warehouse.open() as opened:
         if not Settings.of(opened.metastore.settings()).flag("hive.compactor.cleaner.on"):
             return dg.SensorResult(skip_reason="hive.compactor.cleaner.on is false")
-        ready = opened.metastore.ready_to_clean()
-        blocked = opened.metastore.cleaning_blocked()
+        cleanings = opened.metastore.call(GetCleanings())
+        ready, blocked = cleanings.ready, cleanings.blocked
     if ready:
         return dg.SensorResult(run_requests=[dg.RunRequest()])
     waits = [
@@ -127,8 +129,10 @@ def erasure_sensor(
 ) -> dg.SensorResult:
     """Launches a run for each request whose blocking transactions have ended."""
     with warehouse.open() as opened:
-        tasks = [task for task in opened.metastore.erasures() if task.state.open]
-        states = opened.metastore.txn_states({txn for task in tasks for txn in task.waits_for})
+        tasks = [task for task in opened.metastore.call(GetErasures()) if task.state.open]
+        states = opened.metastore.call(
+            GetTxnStates(tuple({txn for task in tasks for txn in task.waits_for}))
+        )
     requests, reasons = [], []
     for task in tasks:
         held = [txn for txn in task.waits_for if states.get(txn) == "o"]

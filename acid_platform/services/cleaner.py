@@ -30,14 +30,29 @@ from acid_platform.layout.names import (
     parse_directory,
     temporary_owner,
 )
+from acid_platform.metastore.operations.compaction import (
+    GetCleanings,
+    GetUnpublished,
+    MarkCleaned,
+    RefuseCleaning,
+    ReportCleaningFailed,
+    ReportCleaningLeft,
+    StartCleaning,
+)
+from acid_platform.metastore.operations.tables import GetPartitions, GetRecorded
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.pasts import Pin
 from acid_platform.metastore.records import (
     BlockedCleaning,
+    CleaningCause,
     CleaningTask,
+    DropCleaning,
+    EntityCleaning,
     EntityDirectory,
     Holder,
     RecordedDirectory,
     TableRecord,
+    Unpublication,
 )
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.services import removals, unpublishing
@@ -56,9 +71,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CleaningResult:
-    """What a cleaning did; `error` is set if it has to be tried again."""
+    """What was done in a table or partition; `error` is set if it has to be tried again."""
 
-    task: CleaningTask
+    table: str
+    partition: str | None
     removed: tuple[str, ...]
     """`path (rule: reason)` for each directory or file that was removed."""
     error: str = ""
@@ -98,14 +114,15 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
     paths: list[ExplainedPath] = []
     paths += [
         ExplainedPath(task.table, task.partition, name, Fate.REMOVED, "P46", unpublishing.WHY)
-        for task in metastore.unpublished()
+        for task in metastore.call(GetUnpublished())
         for name in task.directories
     ]
-    for task in metastore.ready_to_clean():
+    cleanings = metastore.call(GetCleanings())
+    for task in cleanings.ready:
         ready[task.table].append(task)
         paths += _fates(metastore, task)
     explained = {(path.table, path.path) for path in paths}
-    for cleaning in metastore.cleaning_blocked():
+    for cleaning in cleanings.blocked:
         blocked[cleaning.table][cleaning.partition] = cleaning
     for record in metastore.tables():
         waiting = blocked[record.name]
@@ -131,7 +148,7 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
 
 
 def _fates(metastore: Metastore, task: CleaningTask) -> Iterator[ExplainedPath]:
-    if task.kind == "drop":
+    if isinstance(task, DropCleaning):
         yield ExplainedPath(
             task.table,
             task.partition,
@@ -182,10 +199,10 @@ def run(metastore: Metastore) -> list[CleaningResult]:
     """
     finished: list[CleaningResult] = []
     with leading(metastore, "Cleaner") as renew:
-        for task in metastore.unpublished():
+        for aborted in metastore.call(GetUnpublished()):
             renew()
-            finished.append(_unpublish(metastore, task))
-        for task in metastore.ready_to_clean():
+            finished.append(_unpublish(metastore, aborted))
+        for task in metastore.call(GetCleanings()).ready:
             renew()
             done = _clean(metastore, task)
             if done is not None:
@@ -196,12 +213,17 @@ def run(metastore: Metastore) -> list[CleaningResult]:
     return finished
 
 
-def _unpublish(metastore: Metastore, task: CleaningTask) -> CleaningResult:
+def _unpublish(metastore: Metastore, task: Unpublication) -> CleaningResult:
     try:
         removed = unpublishing.remove(metastore, task)
     except Exception as error:  # it fails only this entity; the next cycle tries again
-        return CleaningResult(task, (), f"{type(error).__name__}: {error}")
-    return CleaningResult(task, tuple(f"{path} (P46: {unpublishing.WHY})" for path in removed))
+        return _failed(task.table, task.partition, error)
+    lines = tuple(f"{path} (P46: {unpublishing.WHY})" for path in removed)
+    return CleaningResult(task.table, task.partition, lines)
+
+
+def _failed(table: str, partition: str | None, error: Exception) -> CleaningResult:
+    return CleaningResult(table, partition, (), f"{type(error).__name__}: {error}")
 
 
 def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningResult]:
@@ -212,24 +234,14 @@ def _clean_staging(metastore: Metastore, record: TableRecord) -> list[CleaningRe
     """
     if record.foreign or no_cleanup(record.properties):
         return []
-    task = CleaningTask(
-        0,
-        "staging",
-        record.name,
-        record.table_id,
-        None,
-        record.location,
-        0,
-        0,
-        ValidTxnList.of(0),
-        ValidWriteIdList.of(record.name, 0),
-    )
     try:
         files, _ = Files.of(record.location)
         removed = removals.execute(files, _staging_plan(metastore, record), tuple)
     except Exception as error:  # it fails only this table
-        return [CleaningResult(task, (), f"{type(error).__name__}: {error}")]
-    return [CleaningResult(task, removed.lines, left=removed.left)] if removed.lines else []
+        return [_failed(record.name, None, error)]
+    if not removed.lines:
+        return []
+    return [CleaningResult(record.name, None, removed.lines, left=removed.left)]
 
 
 def _staging_plan(
@@ -246,42 +258,60 @@ def _staging_plan(
 
 
 def _clean(metastore: Metastore, task: CleaningTask) -> CleaningResult | None:
-    if task.kind != "drop" and task.id and no_cleanup(task.properties):
-        metastore.refuse_cleaning(task, "NO_CLEANUP is set")
-        return CleaningResult(task, ())
+    if isinstance(task, EntityCleaning) and task.id and no_cleanup(task.properties):
+        metastore.call(RefuseCleaning(task.id, "NO_CLEANUP is set"))
+        return CleaningResult(task.table, task.partition, ())
     try:
-        task = metastore.start_cleaning(task)
+        started = metastore.call(StartCleaning.of(task))
     except CompactionLost:  # another Cleaner has it, or a transaction began in the meantime
         return None
     try:
-        if task.kind == "drop":
-            dropped = removals.remove_dropped(metastore, task)
-            metastore.mark_cleaned(task, None, left=removals.told(dropped.left))
-            return CleaningResult(task, dropped.lines, left=dropped.left)
-        plans, known = _plans(metastore, task)
-        files, _ = Files.of(task.location)
-        done = [removals.execute(files, plan, partial(known, plan.location)) for plan in plans]
-        lines = tuple(line for removed in done for line in removed.lines)
-        left = tuple(path for removed in done for path in removed.left)
-        stays = {
-            f"{plan.location}/{path}"
-            for plan, removed in zip(plans, done, strict=True)
-            for path in removed.stays
-        }
-        if any(not plan.done for plan in _plans(metastore, task, stays)[0]):  # C47
-            metastore.cleaning_again(task)
-            return CleaningResult(task, lines, "something obsolete is still there", left)
-        gone = [removal.path for plan in plans for removal in plan.removals]
-        held = [pin.moment for pin in task.pins] if any(plan.pinned for plan in plans) else []
-        plans = [
-            removals.without_forgetting(plan, removed, task)
-            for plan, removed in zip(plans, done, strict=True)
-        ]
-        metastore.mark_cleaned(task, _forgotten(plans), gone, held, removals.told(left))
-        return CleaningResult(task, lines, left=left)
+        if isinstance(started, DropCleaning):
+            return _clean_drop(metastore, started)
+        return _clean_entity(metastore, started)
     except Exception as error:
-        metastore.cleaning_failed(task, f"{type(error).__name__}: {error}"[:2000])
-        return CleaningResult(task, (), f"{type(error).__name__}: {error}")
+        metastore.call(ReportCleaningFailed.of(task, f"{type(error).__name__}: {error}"[:2000]))
+        return _failed(task.table, task.partition, error)
+
+
+def _clean_drop(metastore: Metastore, task: DropCleaning) -> CleaningResult:
+    dropped = removals.remove_dropped(metastore, task)
+    mark = MarkCleaned.of(task, task.highest_write_id, None, left=removals.told(dropped.left))
+    metastore.call(mark)
+    return CleaningResult(task.table, task.partition, dropped.lines, left=dropped.left)
+
+
+def _clean_entity(metastore: Metastore, task: EntityCleaning) -> CleaningResult:
+    plans, known = _plans(metastore, task)
+    files, _ = Files.of(task.location)
+    done = [removals.execute(files, plan, partial(known, plan.location)) for plan in plans]
+    lines = tuple(line for removed in done for line in removed.lines)
+    left = tuple(path for removed in done for path in removed.left)
+    stays = {
+        f"{plan.location}/{path}"
+        for plan, removed in zip(plans, done, strict=True)
+        for path in removed.stays
+    }
+    if any(not plan.done for plan in _plans(metastore, task, stays)[0]):  # C47
+        metastore.call(ReportCleaningLeft.of(task))
+        still = "something obsolete is still there"
+        return CleaningResult(task.table, task.partition, lines, still, left)
+    plans = [
+        removals.without_forgetting(plan, removed, task)
+        for plan, removed in zip(plans, done, strict=True)
+    ]
+    mark = MarkCleaned.of(
+        task,
+        task.highest_write_id,
+        _forgotten(plans),
+        tuple(sorted(removal.path for plan in plans for removal in plan.removals)),
+        tuple(sorted(pin.moment for pin in task.pins))
+        if any(plan.pinned for plan in plans)
+        else (),
+        removals.told(left),
+    )
+    metastore.call(mark)
+    return CleaningResult(task.table, task.partition, lines, left=left)
 
 
 Known = Callable[[str], Sequence[RecordedDirectory]]
@@ -289,7 +319,7 @@ Known = Callable[[str], Sequence[RecordedDirectory]]
 
 
 def _plans(
-    metastore: Metastore, task: CleaningTask, stays: Collection[str] | None = None
+    metastore: Metastore, task: EntityCleaning, stays: Collection[str] | None = None
 ) -> tuple[list[CleaningPlan], Known]:
     """One plan for each directory: an abort in unknown partitions needs all of them (C55).
 
@@ -304,22 +334,26 @@ def _plans(
         )
     files, root = Files.of(record.location)
     if task.partition is None and record.partitioned:
-        partitions = [partition.name for partition in metastore.partition_records(task.table)]
+        partitions = [partition.name for partition in metastore.call(GetPartitions(task.table))]
         unregistered = files.partition_directories(root, len(record.partition_columns))
         names = sorted({*partitions, *unregistered})
         kind = CleaningKind.DYNAMIC_ABORT
     else:
         names = [task.partition or ""]
-        kind = CleaningKind.AFTER_COMPACTION if task.kind == "compaction" else CleaningKind.ABORTED
+        compacted = task.cause is CleaningCause.COMPACTION
+        kind = CleaningKind.AFTER_COMPACTION if compacted else CleaningKind.ABORTED
     floors = (
-        {partition.name: partition.floors for partition in metastore.partition_records(task.table)}
+        {
+            partition.name: partition.floors
+            for partition in metastore.call(GetPartitions(task.table))
+        }
         if record.partitioned
         else {}
     )
     plans = []
     if kind is CleaningKind.DYNAMIC_ABORT:  # statements stage their files at the table's root
         plans.append(_staging_plan(metastore, record, stays or ()))
-    recorded = metastore.recorded(record.name, [name or None for name in names])
+    recorded = metastore.call(GetRecorded(record.name, tuple(name or None for name in names)))
     places: dict[str, Sequence[RecordedDirectory]] = {}
     for name, known in zip(names, recorded, strict=True):
         listing = judged(
@@ -430,7 +464,7 @@ def _temporaries(
         if f"{location}/{name}" not in stays
     }
     owners = sorted({owner for owner in owner_of.values() if owner is not None})
-    states = metastore.txn_states(owners) if owners else {}
+    states = metastore.call(GetTxnStates(tuple(owners))) if owners else {}
     return {name: _state(states.get(owner or 0, "u")) for name, owner in owner_of.items()}
 
 
@@ -438,10 +472,10 @@ def _state(letter: str) -> TxnState | None:
     return None if letter == "u" else TxnState(letter)
 
 
-def _forgotten(plans: list[CleaningPlan]) -> list[int] | None:
+def _forgotten(plans: list[CleaningPlan]) -> tuple[int, ...] | None:
     """Aborted write ids that have no file left in any directory; None: all of them (C49, C53)."""
     if not any(plan.undeletable_aborted_write_ids for plan in plans):
         return None
     gone = [set(plan.removed_aborted_write_ids) for plan in plans]
     stuck = {number for plan in plans for number in plan.undeletable_aborted_write_ids}
-    return sorted(set.union(*gone) - stuck) if gone else []
+    return tuple(sorted(set.union(*gone) - stuck)) if gone else ()

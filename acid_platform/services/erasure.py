@@ -24,6 +24,9 @@ from acid_platform.base.errors import (
 from acid_platform.compaction.cleaning_plan import no_cleanup
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, GetQueue
+from acid_platform.metastore.operations.tables import GetPartitions
+from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns, GetTxnStates
 from acid_platform.metastore.records import CompactionTask, Holder
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
@@ -190,7 +193,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         if path.table == request.table and path.rule != "C16" and path.fate is not Fate.KEPT
     ]
     known = (
-        {entry.name for entry in metastore.partition_records(request.table)}
+        {entry.name for entry in metastore.call(GetPartitions(request.table))}
         if record.partitioned
         else {""}
     )
@@ -231,7 +234,7 @@ def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
         line
         for cleaned in _cycle(metastore)
         for line in cleaned.removed
-        if cleaned.task.table == request.table
+        if cleaned.table == request.table
     ]:
         removed += lines
     return tuple(removed)
@@ -278,13 +281,19 @@ def prove(
 def answer(metastore: Metastore, recorded: int, result: Erasure, run_id: str) -> None:
     """Records how a recorded request ended, unless it is settled already."""
     state = ErasureState.ERASED if result.erased else ErasureState.WAITING
-    if any(erasure.id == recorded and erasure.state.open for erasure in metastore.erasures()):
-        metastore.answer_erasure(recorded, state, str(result), result.waits_for, run_id)
+    if any(
+        erasure.id == recorded and erasure.state.open for erasure in metastore.call(GetErasures())
+    ):
+        metastore.call(
+            AnswerErasure(recorded, state, str(result), tuple(sorted(result.waits_for)), run_id)
+        )
 
 
 def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
     def open_txns(ids: Sequence[int]) -> set[int]:
-        return {txn for txn, state in metastore.txn_states(ids).items() if state == "o"}
+        return {
+            txn for txn, state in metastore.call(GetTxnStates(tuple(ids))).items() if state == "o"
+        }
 
     layout = table_layout(metastore, metastore.table(request.table), None)
     from acid_platform.scan.search import search_files
@@ -294,7 +303,11 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
 
 def _queued(metastore: Metastore, table: str) -> list[CompactionTask]:
     unfinished = (CompactionState.INITIATED, CompactionState.WORKING)
-    return [task for task in metastore.queue() if task.table == table and task.state in unfinished]
+    return [
+        task
+        for task in metastore.call(GetQueue())
+        if task.table == table and task.state in unfinished
+    ]
 
 
 # --- reasons and holders -------------------------------------------------------------------------
@@ -307,7 +320,7 @@ def _explain(
     outcomes: Sequence[CompactionOutcome],
 ) -> tuple[Remaining, ...]:
     fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
-    open_txns = {holder.txn: holder for holder in metastore.open_txns()}
+    open_txns = {holder.txn: holder for holder in metastore.call(GetOpenTxns())}
     live = {
         f"{entity.partition or ''}/{directory.name}".strip("/")
         for entity in metastore.entities(request.table)
@@ -317,7 +330,7 @@ def _explain(
     failed = {
         outcome.task.partition or "": f"its compaction {outcome.state}: {outcome.reason}"
         for outcome in outcomes
-        if outcome.state != "published"
+        if outcome.state is not worker.End.PUBLISHED
     }
     with metastore.open_snapshot([request.table]) as lease:
         unfinished = lease.valid_write_ids(request.table).open
@@ -326,7 +339,7 @@ def _explain(
         for txn in sorted(
             {
                 lock.txn
-                for lock in metastore.lock_states()
+                for lock in metastore.call(GetLocks())
                 if f"{lock.database}.{lock.table}" == request.table
                 and lock.lock is not LockType.SHARED_READ
             }

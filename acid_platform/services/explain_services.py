@@ -15,6 +15,7 @@ from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
+from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.record_layout import table_layout
 
@@ -132,7 +133,7 @@ def explain_worker(metastore: Metastore) -> list[Section]:
         metastore,
         [
             PlannedCompaction(task.table, task.partition, task.kind, f"request {task.id}")
-            for task in metastore.queue()
+            for task in metastore.call(GetQueue())
             if task.state is CompactionState.INITIATED
         ],
     )

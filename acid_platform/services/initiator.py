@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import AcidError, AlreadyScheduled, NoSuchPartition, NoSuchTable
+from acid_platform.base.errors import (
+    AcidError,
+    AlreadyScheduled,
+    NoSuchPartition,
+    NoSuchTable,
+    error_class,
+)
 from acid_platform.base.table_properties import THRESHOLD_PREFIX
 from acid_platform.compaction.decision import (
     Candidate,
@@ -23,6 +29,12 @@ from acid_platform.compaction.decision import (
 )
 from acid_platform.compaction.states import Layout
 from acid_platform.layout.formats import is_insert_only
+from acid_platform.metastore.operations.compaction import (
+    CompactionWish,
+    RecordNotInitiated,
+    RequestCompactions,
+    RevokeWorkers,
+)
 from acid_platform.metastore.records import EntityCounters
 from acid_platform.services.lease import leading, worker_id
 
@@ -66,7 +78,7 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
         while some := list(islice(decisions, _AT_ONCE)):
             done += _carry_out(metastore, some)
             renew()
-        metastore.revoke_workers()
+        metastore.call(RevokeWorkers(None))
     return done
 
 
@@ -77,22 +89,22 @@ _AT_ONCE = 500
 def _carry_out(
     metastore: Metastore, decided: Sequence[tuple[EntityCounters, Decision]]
 ) -> Iterator[Initiated]:
-    wishes = [
-        (entity.table, entity.partition, decision.kind.value)
+    wishes = tuple(
+        CompactionWish(entity.table, entity.partition, decision.kind.value)
         for entity, decision in decided
         if decision.kind
-    ]
-    answers = iter(metastore.request_compactions(wishes, worker_id()) if wishes else ())
+    )
+    answers = iter(metastore.call(RequestCompactions(wishes, worker_id())) if wishes else ())
     for entity, decision in decided:
         queued: int | None = None
         try:
             if decision.did_not_initiate:
-                metastore.record_not_initiated(entity.table, entity.partition, decision.reason)
+                metastore.call(RecordNotInitiated(entity.table, entity.partition, decision.reason))
             elif decision.kind:
                 answer = next(answers)
-                if isinstance(answer, AcidError):
-                    raise answer
-                queued = answer
+                if answer.error is not None:
+                    raise error_class(answer.error[0])(answer.error[1])
+                queued = answer.id
         except AlreadyScheduled as error:  # by hand, after the page of candidates was read
             decision = Decision(None, "C24", str(error))
         except (NoSuchTable, NoSuchPartition) as error:  # dropped in the meantime

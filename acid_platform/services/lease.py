@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from acid_platform.metastore.operations.compaction import HoldService, ReleaseService
+
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
@@ -24,13 +26,13 @@ def leading(metastore: Metastore, service: str) -> Iterator[Callable[[], object]
     holder = worker_id()
 
     def renew() -> None:
-        metastore.hold_service(service, holder)
+        metastore.call(HoldService(service, holder))
 
     renew()
     try:
         yield renew
     finally:
-        metastore.release_service(service, holder)
+        metastore.call(ReleaseService(service, holder))
 
 
 def worker_id() -> str:

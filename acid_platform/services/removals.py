@@ -13,13 +13,17 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import (
     BaseName,
     is_hidden,
-    original_bucket,
     parse_directory,
     temporary_owner,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.places import below
-from acid_platform.metastore.records import CleaningTask, RecordedDirectory
+from acid_platform.metastore.records import (
+    DropCleaning,
+    EntityCleaning,
+    RecordedDirectory,
+)
 from acid_platform.scan.selection import select
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
@@ -46,26 +50,17 @@ def recorded_files(known: Sequence[RecordedDirectory]) -> frozenset[str]:
     return frozenset(
         f"{each.directory.name}/{file.path}".lstrip("/")
         for each in known
-        if each.contents is not None
         for file in RecordedFiles.parse(each.contents).files
     )
 
 
 def ours_only(listing: EntityListing, known: Sequence[RecordedDirectory]) -> EntityListing:
-    """The listing of an entity without files that the platform did not write.
-
-    `known`: what commits recorded. If an older version did not record the files beside the
-    directories, those count that are named like original files.
-    """
+    """The listing of an entity without files that the platform did not write; `known`: what commits
+    recorded."""
     ours = Ours(lambda _partition: recorded_files(known))
-    older = any(each.contents is None and not each.directory.name for each in known)
     return replace(
         listing,
-        files=tuple(
-            file
-            for file in listing.files
-            if ours.file(file.path.split("/")) or (older and original_bucket(file.path) is not None)
-        ),
+        files=tuple(file for file in listing.files if ours.file(file.path.split("/"))),
     )
 
 
@@ -97,7 +92,7 @@ def execute(
     return Removed(tuple(lines), tuple(left), frozenset(stays))
 
 
-def without_forgetting(plan: CleaningPlan, removed: Removed, task: CleaningTask) -> CleaningPlan:
+def without_forgetting(plan: CleaningPlan, removed: Removed, task: EntityCleaning) -> CleaningPlan:
     """The plan after `removed`: write ids of aborted directories in which files are left are not
     forgotten, since other engines would take these files for committed rows (C53, P4)."""
     stuck: set[int] = set()
@@ -124,7 +119,7 @@ def without_forgetting(plan: CleaningPlan, removed: Removed, task: CleaningTask)
     )
 
 
-def remove_dropped(metastore: Metastore, task: CleaningTask) -> Removed:
+def remove_dropped(metastore: Metastore, task: DropCleaning) -> Removed:
     """Removes the files of a dropped table or partition, and directories that are empty then.
 
     Of a dropped partition, or if another table uses the location by now, only directories from
@@ -134,7 +129,7 @@ def remove_dropped(metastore: Metastore, task: CleaningTask) -> Removed:
 
     def recorded(partition: str) -> frozenset[str]:
         entity = task.partition or partition or None
-        (known,) = metastore.recorded(task.table, [entity], task.table_id)
+        (known,) = metastore.call(GetRecorded(task.table, (entity,), table_id=task.table_id))
         return recorded_files(known)
 
     others = {below(record.location, task.location) or "" for record in metastore.tables()}
@@ -143,7 +138,7 @@ def remove_dropped(metastore: Metastore, task: CleaningTask) -> Removed:
         left = remove(files, path, "", ours)
         sync_removals(files, [path])
         return Removed(() if left else (f"{path} (P22: dropped)",), left)
-    (known,) = metastore.recorded(task.table, [task.partition], task.table_id)
+    (known,) = metastore.call(GetRecorded(task.table, (task.partition,), table_id=task.table_id))
     seen = select(
         ours_only(files.entity(path), known),
         task.write_ids,
@@ -169,7 +164,7 @@ def remove_dropped(metastore: Metastore, task: CleaningTask) -> Removed:
     return Removed(tuple(lines), left)
 
 
-def _registered(metastore: Metastore, task: CleaningTask) -> bool:
+def _registered(metastore: Metastore, task: DropCleaning) -> bool:
     """Whether the dropped partition was added again."""
     for record in metastore.tables():
         if record.table_id == task.table_id:

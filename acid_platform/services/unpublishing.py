@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.layout.names import temporary_owner
-from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.operations.compaction import EndPublication, GetUnpublished
+from acid_platform.metastore.records import Unpublication
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove_at_once
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 WHY = "its compaction was aborted"
 
 
-def remove(metastore: Metastore, task: CleaningTask) -> list[str]:
+def remove(metastore: Metastore, task: Unpublication) -> list[str]:
     """Removes the directories of a task of `unpublished`, and ends the publication.
 
     The Worker may be alive: it can rename nothing more once its hidden directory is gone. Returns
@@ -33,12 +34,12 @@ def remove(metastore: Metastore, task: CleaningTask) -> list[str]:
     for name in task.directories:
         remove_at_once(files, location, name, task.txn_id)
     sync_removals(files, paths)
-    metastore.end_publication(task.lock)
+    metastore.call(EndPublication(task.lock))
     return found
 
 
 def remove_of(metastore: Metastore, table: str, partition: str | None) -> None:
     """What earlier attempts to compact this table or partition have left. Raises like `remove`."""
-    for task in metastore.unpublished():
+    for task in metastore.call(GetUnpublished()):
         if (task.table, task.partition) == (table, partition):
             remove(metastore, task)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,15 @@ from acid_platform.engine.compaction_choice import (
     choose,
 )
 from acid_platform.metastore.client.metastore import CompactionTransaction
+from acid_platform.metastore.operations.compaction import (
+    EndCompaction,
+    EndPublication,
+    FailCompaction,
+    GetQueue,
+    PublishCompaction,
+    RevokeWorkers,
+    TakeCompaction,
+)
 from acid_platform.metastore.records import CompactionTask, WriteReport
 from acid_platform.services import unpublishing
 from acid_platform.services.explain_services import reported_rows
@@ -63,13 +73,26 @@ Check = Callable[[StagedCompaction], None]
 """A caller's own check of the staged output; it raises to prevent the publication."""
 
 
+class End(StrEnum):
+    """How a Worker's attempt ended."""
+
+    PUBLISHED = "published"
+    READY_FOR_CLEANING = "ready for cleaning"
+    """There was nothing to merge, but something to remove."""
+    REFUSED = "refused"
+    FAILED = "failed"
+    PUT_BACK = "put back"
+    """A lock kept it from beginning: the task is in the queue again."""
+    LOST = "lost"
+    """The task was taken from this Worker."""
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionOutcome:
     """How a compaction task ended."""
 
     task: CompactionTask
-    state: str
-    """`published`, `ready for cleaning`, `refused`, `failed`, `put back` or `lost`."""
+    state: End
     reason: str
     plan: CompactionPlan | None = None
     outputs: tuple[WrittenDirectory, ...] = ()
@@ -106,7 +129,7 @@ class CompactionRun:
         cls, context: Context, worker: str | None = None, table: str | None = None
     ) -> CompactionRun | None:
         """Takes the next task (of a table) for `worker`; None if no task waits (C26)."""
-        task = context.metastore.take_compaction(worker or worker_id(), table)
+        task = context.metastore.call(TakeCompaction(worker or worker_id(), table=table))
         return None if task is None else cls(context, task)
 
     def prepare(self) -> CompactionPlan | NothingToDo:
@@ -134,7 +157,8 @@ class CompactionRun:
             insert_only=layout.insert_only,
         )
         if isinstance(plan, NothingToDo):
-            metastore.compaction_nothing_to_do(self.task, self.txn, plan.to_cleaning, plan.reason)
+            metastore.call(EndCompaction.of(self.task, self.txn.id, plan.to_cleaning, plan.reason))
+            self.txn.forget()
             return plan
         columns, _ = columns_of_record(record)
         settings = Settings.of(metastore.settings())
@@ -226,7 +250,7 @@ class CompactionRun:
             self.txn.heartbeat()
             raise
         reports = [
-            WriteReport.of(
+            WriteReport(
                 self.task.table,
                 self.task.partition,
                 Operation.COMPACT,
@@ -236,7 +260,7 @@ class CompactionRun:
             for published in outputs
         ]
         try:
-            self.context.metastore.commit_compaction(self.task, self.txn, reports)
+            self.txn.publish(reports)
         except (CompactionLost, TxnAborted):
             if self._taken_back():
                 self._end_publication()
@@ -251,9 +275,9 @@ class CompactionRun:
         unpublishing.remove_of(self.context.metastore, self.task.table, self.task.partition)
         names = [str(name) for name in self.plan.outputs]
         try:
-            self._publication = self.context.metastore.publish_compaction(
-                self.task, self.txn, names, self._wait
-            )
+            self._publication = self.context.metastore.call(
+                PublishCompaction.of(self.task, self.txn.id, tuple(names), self._wait)
+            ).ext
         except LockTimeout as error:
             raise PublicationWaited(
                 f"other engines read {job_entity(self.task)}: {error}; the Initiator looks at it"
@@ -276,11 +300,11 @@ class CompactionRun:
     def _end_publication(self) -> None:
         """After the transaction was aborted and the output removed."""
         if self._publication:
-            self.context.metastore.end_publication(self._publication)
+            self.context.metastore.call(EndPublication(self._publication))
             self._publication = 0
 
     def ended(
-        self, state: str, reason: str, outputs: tuple[WrittenDirectory, ...] = ()
+        self, state: End, reason: str, outputs: tuple[WrittenDirectory, ...] = ()
     ) -> CompactionOutcome:
         """How the attempt ended; `outputs` are what it published."""
         deviations = self.deviations() if outputs else ()
@@ -308,13 +332,16 @@ class CompactionRun:
         try:
             if isinstance(error, CompactionRefused) and self.txn is not None and gone:
                 again = isinstance(error, PublicationWaited)
-                self.context.metastore.compaction_nothing_to_do(
-                    self.task, self.txn, False, text, again
-                )
+                end = EndCompaction.of(self.task, self.txn.id, False, text, again)
+                self.context.metastore.call(end)
+                self.txn.forget()
             else:
-                self.context.metastore.fail_compaction(
-                    self.task, self.txn, text, self.held_up(error)
-                )
+                txn_id = None
+                if self.txn is not None:
+                    self.txn.forget()
+                    txn_id = self.txn.id
+                fail = FailCompaction.of(self.task, txn_id, text, self.held_up(error))
+                self.context.metastore.call(fail)
                 if gone:
                     self._end_publication()
         except CompactionLost:
@@ -334,25 +361,25 @@ def work_once(
     try:
         plan = run.prepare()
         if isinstance(plan, NothingToDo):
-            state = "ready for cleaning" if plan.to_cleaning else "refused"
+            state = End.READY_FOR_CLEANING if plan.to_cleaning else End.REFUSED
             return CompactionOutcome(run.task, state, plan.reason)
         staged = run.merge()
         run.check()
         if check is not None:
             check(staged)
         outputs = run.publish()
-        return run.ended("published", plan.reason, outputs)
+        return run.ended(End.PUBLISHED, plan.reason, outputs)
     except CompactionLost as error:
-        return run.ended("lost", str(error))
+        return run.ended(End.LOST, str(error))
     except CompactionRefused as error:
         run.fail(error)
-        return run.ended("refused", str(error))
+        return run.ended(End.REFUSED, str(error))
     except AcidError as error:
         run.fail(error)
-        return run.ended("put back" if run.held_up(error) else "failed", str(error))
+        return run.ended(End.PUT_BACK if run.held_up(error) else End.FAILED, str(error))
     except Exception as error:  # such as a full disk: as in Hive, it fails only this task
         run.fail(error)
-        return run.ended("failed", f"{type(error).__name__}: {error}")
+        return run.ended(End.FAILED, f"{type(error).__name__}: {error}")
     except BaseException as error:
         run.fail(error)
         raise
@@ -381,7 +408,7 @@ def revoke_dead(metastore: Metastore) -> list[int]:
     import psutil
 
     host, requeued = socket.gethostname(), []
-    for task in metastore.queue():
+    for task in metastore.call(GetQueue()):
         worker_host, _, worker_id = task.worker.rpartition("-")
         process = worker_id.partition(".")[0]
         if (
@@ -390,7 +417,7 @@ def revoke_dead(metastore: Metastore) -> list[int]:
             and process.isdecimal()
             and not psutil.pid_exists(int(process))
         ):
-            requeued += metastore.revoke_workers(task.worker)
+            requeued += metastore.call(RevokeWorkers(task.worker))
     return requeued
 
 

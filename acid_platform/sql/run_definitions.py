@@ -12,7 +12,15 @@ from acid_platform.base.errors import (
     TableExists,
     UnsupportedStatement,
 )
+from acid_platform.metastore.operations.history import PlaceTag
+from acid_platform.metastore.operations.tables import (
+    DeclareView,
+    DropView,
+    RegisterPartitions,
+    RemoveDatabase,
+)
 from acid_platform.metastore.pasts import AsOf
+from acid_platform.metastore.records import ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
@@ -109,8 +117,14 @@ def _create_tag(warehouse: Warehouse, catalog: Catalog, statement: CreateTag) ->
     name = catalog.target(statement.table).name
     kept = timedelta(days=statement.days)
     expires = AsOf.of(datetime.now(UTC) + kept).time if statement.days else 0
-    warehouse.metastore.create_tag(
-        name, statement.name, statement.as_of, expires or 0, warehouse.info().user
+    warehouse.metastore.call(
+        PlaceTag(
+            name,
+            statement.name,
+            as_of=statement.as_of,
+            expires=expires or 0,
+            user=warehouse.info().user,
+        )
     )
 
 
@@ -128,11 +142,11 @@ def _drop_database(warehouse: Warehouse, catalog: Catalog, statement: DropDataba
         inside = f"{statement.name}."
         for view in catalog.views:
             if view.startswith(inside):
-                metastore.drop_view(view)
+                metastore.call(DropView(view))
         for table in warehouse.tables():
             if table.startswith(inside):
                 metastore.drop_table(table)
-    metastore.drop_database(statement.name)
+    metastore.call(RemoveDatabase(statement.name))
 
 
 def _create_table(warehouse: Warehouse, catalog: Catalog, statement: CreateTable) -> Done:
@@ -218,13 +232,19 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
         )
     if len(set(names)) < len(names):
         raise InvalidDefinition(f"view {full}: two columns have the same name; rename one with AS")
-    warehouse.metastore.create_view(
-        full,
-        query.text if list(names) == result.columns else named(query, names),
-        [(name, str(column.type)) for name, column in zip(names, columns, strict=True)],
-        columns_read(query, catalog.declared),
-        statement.if_not_exists,
-        statement.or_replace,
+    warehouse.metastore.call(
+        DeclareView(
+            ViewRecord(
+                full,
+                query.text if list(names) == result.columns else named(query, names),
+                tuple(
+                    (name, str(column.type)) for name, column in zip(names, columns, strict=True)
+                ),
+                reads=columns_read(query, catalog.declared),
+            ),
+            statement.if_not_exists,
+            statement.or_replace,
+        )
     )
 
 
@@ -233,7 +253,7 @@ def _drop_table(warehouse: Warehouse, catalog: Catalog, statement: DropTable) ->
     is_view = full in catalog.views
     if statement.view:
         if is_view:
-            warehouse.metastore.drop_view(full)
+            warehouse.metastore.call(DropView(full))
         elif full in warehouse.tables():
             raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
         elif not statement.if_exists:
@@ -253,7 +273,7 @@ def _add_partitions(warehouse: Warehouse, catalog: Catalog, statement: AddPartit
             raise TableExists(
                 f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
             )
-    warehouse.metastore.add_partitions(record.name, names)
+    warehouse.metastore.call(RegisterPartitions(record.name, tuple(names)))
 
 
 def _drop_partitions(warehouse: Warehouse, catalog: Catalog, statement: DropPartitions) -> None:

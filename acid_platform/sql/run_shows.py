@@ -11,6 +11,7 @@ from acid_platform.base.errors import NoSuchPartition
 from acid_platform.base.table_properties import FILE_FORMAT
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
+from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.statements import Show, ShowKind
@@ -47,7 +48,7 @@ def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
         case ShowKind.TAGS:
             from acid_platform.display import tag_rows
 
-            (kept,) = warehouse.metastore.kept_history(catalog.target(statement.name).name)
+            (kept,) = warehouse.metastore.call(GetKept(catalog.target(statement.name).name))
             return Shown(show_columns.TAGS, tuple(tag_rows(kept)))
         case ShowKind.PARTITIONS:
             record = catalog.target(statement.name)

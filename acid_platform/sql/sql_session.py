@@ -19,6 +19,7 @@ from acid_platform.base.nesting import shallow
 from acid_platform.base.recent import Recent
 from acid_platform.engine.results import Result
 from acid_platform.handles.autocommit import autocommit
+from acid_platform.metastore.operations.compaction import AbortCompactions
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
@@ -274,6 +275,6 @@ class SqlSession:
     def _abort(self, statement: Abort) -> Outcome:
         if not statement.compactions:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
-        messages = self._warehouse.metastore.abort_compactions(statement.ids)
+        messages = self._warehouse.metastore.call(AbortCompactions(tuple(statement.ids)))
         rows = ({"compactionid": id_, "status": told} for id_, told in messages.items())
         return Shown(("compactionid", "status"), tuple(rows))

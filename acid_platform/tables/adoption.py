@@ -13,6 +13,7 @@ from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.scan.footers import is_acid
 from acid_platform.scan.selection import select
@@ -74,7 +75,6 @@ def survey(
         progress(f"{table} {name}".rstrip(), number, len(names))
         for report in surveyed(files, record, name or None, listing):
             reports.append(report)
-            assert report.contents is not None
             if not report.directory.startswith("delete_"):
                 first = next(
                     (
@@ -158,17 +158,15 @@ def adopt(
         require_declared_char(files, table, data_files(visible), declared.columns)
     confirm()
     metastore.create_database(table.partition(".")[0], if_not_exists=True)
-    record = metastore.adopt_table(
-        table,
-        where,
-        *declared.arguments,
-        write_id=surveyed.write_id,
-        txn_id=surveyed.txn_id,
-        aborted=surveyed.aborted(snapshot),
-        partitions={*surveyed.partitions, *(partitions or ())},
-        directories=visible.directories,
+    adopt_it = AdoptTable(
+        declared.record(table, metastore.places.inward(where)),
+        surveyed.write_id,
+        surveyed.txn_id,
+        tuple(sorted(surveyed.aborted(snapshot))),
+        tuple({*surveyed.partitions, *(partitions or ())}),
+        tuple(visible.directories),
     )
-    return Adopted(record, surveyed, left_out)
+    return Adopted(metastore.call(adopt_it), surveyed, left_out)
 
 
 def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey, tuple[str, ...]]:
@@ -194,7 +192,7 @@ def data_files(adopted: Survey) -> Iterator[str]:
     partitions = adopted.partitions or (None,) * len(adopted.listings)
     listings = dict(zip(partitions, adopted.listings, strict=True))
     for report in adopted.directories:
-        if report.contents is None or report.directory.startswith("delete_"):
+        if report.directory.startswith("delete_"):
             continue
         data = [one for one in report.contents.files if one.size and not is_hidden(one.name)]
         for file in data[:1] if report.directory else data:
@@ -216,7 +214,6 @@ def require_readable(
     write_ids = ValidWriteIdList.of("", adopted.write_id, aborted=adopted.aborted(snapshot))
     recorded: dict[str | None, dict[str, FileEntry]] = {}
     for report in adopted.directories:
-        assert report.contents is not None
         recorded.setdefault(report.partition, {}).update(
             (entry.path, entry)
             for entry in (file.below(report.directory) for file in report.contents.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.layout.declarable import refuse_names
+from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -31,6 +32,7 @@ def create(
     metastore.create_database(name.partition(".")[0], if_not_exists=True)
     where = new_location(metastore, name, location)
     make_root(*Files.of(where))  # before anybody can commit into it (P27)
-    record = metastore.create_table(name, where, *declared.arguments, if_not_exists=if_not_exists)
+    declaration = declared.record(name, metastore.places.inward(where))
+    record = metastore.call(DeclareTable(declaration, if_not_exists))
     make_root(*Files.of(record.location))
     return record

@@ -34,16 +34,16 @@ class Declaration:
     bucket_columns: tuple[str, ...]
     bucket_count: int
 
-    @property
-    def arguments(
-        self,
-    ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], dict[str, str], list[str], int]:
-        """The arguments of the metastore's client after name and location."""
+    def record(self, name: str, location: str) -> TableRecord:
+        """The declaration as the metastore takes it, which gives it an id."""
         own, keys = (
-            [(column.name, str(column.type)) for column in columns]
+            tuple((column.name, str(column.type)) for column in columns)
             for columns in (self.columns, self.partition_columns)
         )
-        return own, keys, dict(self.properties), list(self.bucket_columns), self.bucket_count
+        properties = dict(self.properties)
+        return TableRecord(
+            0, name, location, own, keys, properties, self.bucket_columns, self.bucket_count
+        )
 
     @classmethod
     def of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acid_platform.layout.formats import is_insert_only
+from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.scan.directory_lines import DirectoryLine, timeline
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.files import Files
@@ -23,7 +24,7 @@ def directories(metastore: Metastore, table: str, below: str = "") -> list[Direc
         write_ids = lease.valid_write_ids(record.name)
         floors: dict[str, tuple[int, ...]] = {"": ()}
         if record.partitioned:
-            partitions = metastore.partition_records(record.name)
+            partitions = metastore.call(GetPartitions(record.name))
             floors = {
                 partition.name: partition.floors
                 for partition in sorted(partitions, key=lambda partition: partition.name)

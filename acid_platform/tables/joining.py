@@ -16,10 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from acid_platform.base.disk import sync_data, sync_path
 from acid_platform.base.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
 from acid_platform.base.location import METASTORE_DIRECTORY, Location
 from acid_platform.layout.names import is_hidden
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.tables import GetIdentity, Identify, ReportIdentityPlaced
 from acid_platform.metastore.places import is_uri
 
 IDENTITY = "_acid_warehouse.json"
@@ -81,9 +83,9 @@ class Mark:
             with draft.open("xb") as file:
                 file.write(said)
                 file.flush()
-                os.fsync(file.fileno())
+                sync_data(file.fileno())
             into_place(draft, Path(root, IDENTITY))
-            _sync(root)
+            sync_path(root)
         except FileExistsError:
             raise
         except OSError as error:
@@ -103,14 +105,6 @@ def _read(file: str) -> bytes:
         files, path = Files.of(file)
         return files.read(path)
     return Path(file).read_bytes()
-
-
-def _sync(directory: str) -> None:
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def new_mark(place: Location) -> Mark:
@@ -163,15 +157,18 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
 
     `mark` must have been read before this call. Raises MetastoreMissing, WarehouseMismatch.
     """
-    known, placed = metastore.identity()
+    now = metastore.call(GetIdentity())
+    known, placed = now.id, now.placed
     if known is None and mark is not None and not empty:
         raise MetastoreMissing(
             f"{place.warehouse} is a warehouse with the identity {mark.identity}, and its metastore"
-            f" is not the one in {place.metastore}, which is new or of an older version:"
+            f" is not the one in {place.metastore}, which is new:"
             f" {_ways()}"
         )
     if known is None:
-        known, placed = metastore.identify(new_mark(place).identity)
+        proposed = new_mark(place).identity
+        now = metastore.call(Identify(proposed))
+        known, placed = now.id or proposed, now.placed
         if mark is not None:  # it names the metastore that this one replaces
             replace(new_mark(place), identity=known).replace(place.warehouse)
     # Another process may have written the file, but not yet the note in the metastore.
@@ -200,7 +197,7 @@ def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bo
             f" {IDENTITY} again: {json.dumps({'warehouse': known})}"
         )
     if not placed:
-        metastore.identity_placed(known)
+        metastore.call(ReportIdentityPlaced(known))
 
 
 def refuse_other_home(place: Location, mark: Mark) -> None:

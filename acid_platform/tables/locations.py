@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.base.object_store import SCHEMES
 from acid_platform.layout.names import is_hidden, original_bucket
+from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.places import absolute, below, is_uri
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, foreign
@@ -63,7 +64,7 @@ def _somebodys(metastore: Metastore, where: str) -> str | None:
     files, path = Files.of(where)
     if files.local and os.path.lexists(path) and not os.path.isdir(path):
         return path
-    dropped = metastore.dropped_below(where)
+    dropped = metastore.call(GetDropped(metastore.places.inward(where)))
     return foreign(files, path, None if dropped is None else _Leftovers(write_id=dropped))
 
 

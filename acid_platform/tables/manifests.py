@@ -1,16 +1,12 @@
-"""The files that a snapshot may read, as the metastore recorded them (P26).
-
-An older version committed directories without a record of their files. The first reader looks at
-their files and records them; they have to match what the commits counted.
-"""
+"""The files that a snapshot may read, as the metastore recorded them (P26)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import CorruptFile, InvalidDefinition, MalformedName
+from acid_platform.base.errors import MalformedName
 from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
@@ -29,29 +25,22 @@ from acid_platform.transactions import Operation
 from acid_platform.write.file_records import recorded_file
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore, Transaction
+    from acid_platform.metastore.client.metastore import Transaction
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done and the total."""
 
 
 def recorded_listings(
-    metastore: Metastore, record: TableRecord, txn: Transaction
+    record: TableRecord, txn: Transaction
 ) -> Callable[[Sequence[str]], list[EntityListing]]:
     """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
 
-    That function raises SnapshotExpired or TxnAborted once the transaction has ended, and
-    CorruptFile for a directory of an older version that is gone.
+    That function raises SnapshotExpired or TxnAborted once the transaction has ended.
     """
 
     def listings(partitions: Sequence[str]) -> list[EntityListing]:
-        names = [partition or None for partition in partitions]
-        entities = txn.manifest(record.name, names)
-        lacking = [name for name, known in zip(names, entities, strict=True) if _lacks(known)]
-        if lacking:
-            for name in lacking:
-                record_entity(metastore, record, name)
-            entities = txn.manifest(record.name, names)
+        entities = txn.manifest(record.name, [partition or None for partition in partitions])
         _, root = Files.of(record.location)
         return [
             entity_listing(f"{root}/{name}".rstrip("/"), known)
@@ -61,33 +50,19 @@ def recorded_listings(
     return listings
 
 
-def _lacks(known: Iterable[RecordedDirectory]) -> bool:
-    return any(not recorded.directory.recorded for recorded in known)
-
-
 def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityListing:
     """The recorded files of one entity. Raises CorruptFile."""
-    parts = []
-    for recorded in known:
-        directory = recorded.directory
-        if recorded.contents is None:
-            if not directory.obsolete:
-                raise CorruptFile(
-                    f"{location}/{directory.name}: write id {directory.high} committed it, and it"
-                    " is not there; restore it from a copy of the warehouse"
-                )
-            continue
-        parts.append(
-            directory_listing(
-                location,
-                directory.name,
-                RecordedFiles.parse(recorded.contents),
-                directory.compacted,
-                directory.versioned,
-                adopted=not directory.txn,
-            )
+    return EntityListing(location, ()).joined(
+        directory_listing(
+            location,
+            recorded.directory.name,
+            RecordedFiles.parse(recorded.contents),
+            recorded.directory.compacted,
+            recorded.directory.versioned,
+            adopted=not recorded.directory.txn,
         )
-    return EntityListing(location, ()).joined(parts)
+        for recorded in known
+    )
 
 
 def directory_listing(
@@ -107,45 +82,6 @@ def directory_listing(
         frozenset({name} if versioned else ()),
         frozenset({name} if adopted else ()),
     )
-
-
-# --- what an older version left ---------------------------------------------------------------
-
-
-def record_everything(metastore: Metastore, progress: Progress = lambda *_: None) -> int:
-    """Records the files of all directories that lack a record; returns the number of directories.
-
-    Damaged directories are skipped: readers of the table get the error. Raises
-    MetastoreUnavailable.
-    """
-    unrecorded = metastore.unrecorded()
-    records = {record.name: record for record in metastore.tables()} if unrecorded else {}
-    done = 0
-    for number, (table, partition, names) in enumerate(unrecorded):
-        progress(f"{table} {partition or ''}".rstrip(), number, len(unrecorded))
-        if table in records:
-            try:
-                record_entity(metastore, records[table], partition)
-            except (CorruptFile, InvalidDefinition):
-                continue
-            done += len(names)
-    return done
-
-
-def record_entity(metastore: Metastore, record: TableRecord, partition: str | None) -> None:
-    """Records the files of an entity's directories that lack a record.
-
-    Raises CorruptFile if a file can't be read, or if the files differ from what the commit counted.
-    """
-    files, root = Files.of(record.location)
-    listing = files.entity(f"{root}/{partition or ''}".rstrip("/"))
-    (known,) = metastore.recorded(record.name, [partition])
-    wanted = {recorded.directory.name for recorded in known if not recorded.directory.recorded}
-    reports = surveyed(files, record, partition, listing, wanted)
-    try:
-        metastore.record_files(record.name, partition, reports)
-    except InvalidDefinition as error:
-        raise CorruptFile(str(error)) from error
 
 
 def surveyed(
@@ -168,7 +104,7 @@ def surveyed(
         deletes = isinstance(parsed, DeltaName) and parsed.deletes
         contents = _looked_into(files, listing.location, name, entries, stored, plain, deletes)
         reports.append(
-            WriteReport.of(
+            WriteReport(
                 record.name,
                 partition,
                 Operation.INSERT,

@@ -10,6 +10,7 @@ from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
+from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import PartitionRecord, TableRecord
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.files import Files
@@ -56,7 +57,7 @@ def table_layout(
     elif partitions is not None:
         pass
     elif txn is None:
-        partitions = metastore.partition_records(record.name)
+        partitions = metastore.call(GetPartitions(record.name))
     else:
         partitions = txn.partition_records(record.name)
     floors = {partition.name: partition.floors for partition in partitions}
@@ -67,7 +68,7 @@ def table_layout(
         columns,
         partition_columns,
         floors,
-        recorded_listings(metastore, record, txn) if txn else _no_snapshot,
+        recorded_listings(record, txn) if txn else _no_snapshot,
         record.floor,
         is_insert_only(record.properties),
         FileFormat.of(record.properties),

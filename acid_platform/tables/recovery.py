@@ -3,6 +3,7 @@ warehouse it belongs to (P31). Starts no Spark."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from acid_platform.base.errors import MalformedName, WarehouseMismatch
 from acid_platform.base.location import Location
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.places import Places, absolute
+from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.server.restore import (
     Highest,
@@ -60,7 +61,7 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
     return Highest(highest.write_id, highest.txn_id, tuple(present))
 
 
-def restore(place: Location, file: str, replace: bool = False, moved_from: str = "") -> Restored:
+def restore(place: Location, file: str, replace: bool = False) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
@@ -70,7 +71,6 @@ def restore(place: Location, file: str, replace: bool = False, moved_from: str =
     if mark is not None:
         refuse_other_home(place, mark)
     new, places = new_mark(place), Places(place.warehouse)
-    roots = (*places.spellings, absolute(moved_from)) if moved_from else places.spellings
 
     def accept(identity: str | None) -> None:
         if mark is not None and identity is not None and mark.identity != identity:
@@ -83,9 +83,11 @@ def restore(place: Location, file: str, replace: bool = False, moved_from: str =
     return restore_metastore(
         Home(Path(place.metastore).resolve()),
         file,
-        lambda record, known: highest_of(places.table(record), known),
+        lambda record, known: highest_of(
+            dataclasses.replace(record, location=places.outward(record.location)), known
+        ),
         replace,
-        Owner(new.identity, roots, accept, lambda: new.replace(place.warehouse)),
+        Owner(new.identity, accept, lambda: new.replace(place.warehouse)),
     )
 
 

@@ -25,6 +25,8 @@ from random import Random
 
 from acid_platform import AcidError, Warehouse
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.operations.tables import RegisterPartitions
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from tests.chaos.actors import COLUMNS, DROPPED, PARTITIONED, PARTITIONS, RENAMED, Actor, T, live
 from tests.chaos.checker import Damage, Evidence, Verdict, check
 from tests.chaos.journal import Journal, Line, Tail, now
@@ -138,8 +140,10 @@ class Chaos:
             warehouse.create_table(T, COLUMNS)
             warehouse.create_table(PARTITIONED, COLUMNS, partitioned_by=["m int"])
             warehouse.create_table(DROPPED, COLUMNS)
-            warehouse.metastore.add_partitions(
-                PARTITIONED, [f"m={number}" for number in range(PARTITIONS)]
+            warehouse.metastore.call(
+                RegisterPartitions(
+                    PARTITIONED, tuple(f"m={number}" for number in range(PARTITIONS))
+                )
             )
 
     def _in_a_child(self, work: Callable[[], None]) -> None:
@@ -291,11 +295,15 @@ class Chaos:
             self.lines += self.tail.lines()
             asked = sorted({line["txn"] for line in self.lines if line["what"] == "begin"})
             deadline = time.monotonic() + FINAL_SECONDS
-            while "o" in (states := metastore.txn_states(asked)).values():
+            while "o" in (states := metastore.call(GetTxnStates(tuple(asked)))).values():
                 assert time.monotonic() < deadline, f"open transactions of the dead: {states}"
                 time.sleep(0.2)
             # If a declarer was killed after a drop, no partition has the drop's floor yet.
-            metastore.add_partitions(PARTITIONED, [f"m={number}" for number in range(PARTITIONS)])
+            metastore.call(
+                RegisterPartitions(
+                    PARTITIONED, tuple(f"m={number}" for number in range(PARTITIONS))
+                )
+            )
             actor.floors()
             for table in warehouse.tables():
                 with suppress(AcidError):

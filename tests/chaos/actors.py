@@ -35,6 +35,7 @@ from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
 from acid_platform.metastore import Transaction as Begun
+from acid_platform.metastore.operations.tables import GetPartitions, RegisterPartitions
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
@@ -372,7 +373,7 @@ class Actor:
         self.warehouse.table(PARTITIONED).drop_partition(f"m={partition}")
         self.journal.tell("dropped", table=PARTITIONED, partition=partition, txn=self.seen[-1].id)
         self.pause(1.5)  # an older snapshot sees the partition although it is dropped now
-        self.warehouse.metastore.add_partitions(PARTITIONED, [f"m={partition}"])
+        self.warehouse.metastore.call(RegisterPartitions(PARTITIONED, (f"m={partition}",)))
         self.floors()
 
     def floors(self) -> list[int]:
@@ -380,7 +381,7 @@ class Actor:
         partitions."""
         found = {
             int(record.name.removeprefix("m=")): record.floors
-            for record in self.warehouse.metastore.partition_records(PARTITIONED)
+            for record in self.warehouse.metastore.call(GetPartitions(PARTITIONED))
         }
         for partition, floors in found.items():
             self.journal.tell("floors", partition=partition, floors=list(floors))

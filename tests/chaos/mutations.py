@@ -15,7 +15,7 @@ from tests.acid_files import listed
 def directory_listings() -> None:
     """A reader lists directories instead of using the committed files (P26)."""
 
-    def listings(metastore: Any, record: Any, txn: Any) -> Any:
+    def listings(record: Any, txn: Any) -> Any:
         files, root = Files.of(record.location)
         return listed(files, root)
 
@@ -26,7 +26,7 @@ def partitions_of_today() -> None:
     """A reader uses the present partitions instead of those of its snapshot (P28)."""
 
     def today(self: Any, name: str) -> Any:
-        return self._link.call(GetPartitions(name))
+        return self._metastore.call(GetPartitions(name))
 
     Transaction.partition_records = today  # type: ignore[method-assign]
 

@@ -64,7 +64,7 @@ class Small:
             write_events(self.table / (partition or "") / name, rows, file, index)
             txn.commit(
                 [
-                    WriteReport.of(
+                    WriteReport(
                         self.name,
                         partition,
                         Operation.INSERT,

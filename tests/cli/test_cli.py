@@ -18,8 +18,11 @@ from acid_platform.base.config import REGISTRY
 from acid_platform.cli.doctor import stuck
 from acid_platform.cli.main import main
 from acid_platform.metastore import ClientInfo, WriteReport
+from acid_platform.metastore.operations.compaction import RequestErasure, TakeCompaction
+from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.transactions import Operation
 from tests.cli.small import BUCKET, Small, write_delta
+from tests.contents import counts
 from tests.metastore.processes import gone
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,7 +123,7 @@ def test_cat_prints_the_rows_of_a_partition(small: Small, path: str, found: list
         [("m", "int"), ("c", "string")],
     )
     names = ["m=3/c=it%27s", "m=3/c=a", "m=4/c=__HIVE_DEFAULT_PARTITION__"]
-    small.metastore.add_partitions("db.parts", names)
+    small.metastore.call(RegisterPartitions("db.parts", tuple(names)))
     for number, name in enumerate(names):
         parts.insert((number + 1, "x"), partition=name)
     lines = small.acid("cat", path).stdout.splitlines()
@@ -260,14 +263,12 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     metastore = small.metastore
     lease = metastore.open_snapshot(["db.t"], ClientInfo(user="ada", host="desk", run_id="r1"))
     metastore.request_compaction("db.t", None, "major")
-    task = metastore.take_compaction("w-1")
+    task = metastore.call(TakeCompaction("w-1"))
     assert task is not None
     txn = metastore.begin_compaction(task, "w-1")
     base = f"base_0000001_v{txn.id:07d}"
     (small.table / base).mkdir()
-    metastore.commit_compaction(
-        task, txn, [WriteReport("db.t", None, Operation.COMPACT, base, 2, 100, 1)]
-    )
+    txn.publish([WriteReport("db.t", None, Operation.COMPACT, base, counts(2, 100))])
     [held] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert held["what"] == "cleaning of db.t"
     assert "(C41)" in held["why"]
@@ -280,7 +281,7 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     assert (goes["path"], goes["fate"], goes["rule"]) == (DELTA, "removed", "C46")
     assert (small.table / DELTA).exists()
     assert json.loads(small.acid("doctor", "--json").stdout)["stuck"] == []
-    metastore.request_erasure("db.t", "id = 1", "eve")
+    metastore.call(RequestErasure("db.t", "id = 1", "eve"))
     [asked] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert (asked["what"], asked["who"]) == ("erasure 1 of db.t", "eve")
     assert "not tried yet" in asked["why"]

@@ -20,6 +20,7 @@ from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
@@ -65,7 +66,7 @@ def new_table(place: Small, partitioned: bool = False, buckets: int = 0) -> Smal
     made.table.mkdir(parents=True)
     partition = "p=1" if partitioned else None
     if partitioned:
-        made.metastore.add_partitions(made.name, ["p=1"])
+        made.metastore.call(RegisterPartitions(made.name, ("p=1",)))
     made.insert((1, "A"), (2, "B"), partition=partition)
     made.insert((3, "C"), (4, "D"), partition=partition)
     return made
@@ -117,7 +118,7 @@ def commit(small: Small, *directories: str, rows: int | None = None) -> None:
             found = contents_of(small.table / directory)
             if rows is not None:
                 found = RecordedFiles((replace(found.files[0], footer=Footer(rows, True)),))
-            reports.append(WriteReport.of(small.name, None, Operation.INSERT, directory, found))
+            reports.append(WriteReport(small.name, None, Operation.INSERT, directory, found))
         txn.commit(reports)
 
 
@@ -587,7 +588,7 @@ def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -
     ]
     assert D2 in report["findings"][0]["text"]
     assert small.acid("fsck", "db.t", "--repair").exit_code == 1
-    assert small.metastore.doubtful() == {"db.t": [(2, 2), (4, 4)]}
+    assert small.metastore.call(GetDoubtful()) == {"db.t": [(2, 2), (4, 4)]}
     assert (
         small.acid("metastore", "resolve", "db.t", "--committed", "2", "--aborted", "4").exit_code
         == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,29 @@ import pytest
 from acid_platform import Warehouse
 from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations.compaction import GetCleanings, GetEntities
+from acid_platform.metastore.operations.shows import Query
+from acid_platform.metastore.operations.tables import (
+    GetDatabases,
+    GetDoubtful,
+    GetPartitions,
+    GetRecorded,
+    GetTables,
+    RegisterPartitions,
+)
 from acid_platform.services import fsck
 from acid_platform.services.explain_services import explain_compactions, wishes_of
 from tests.cli.small import Small
 
 ASKED = (
-    "tables",
-    "entities",
-    "partition_records",
-    "recorded",
-    "doubtful",
-    "ready_to_clean",
-    "cleaning_blocked",
-    "query",
-    "databases",
+    GetTables,
+    GetEntities,
+    GetPartitions,
+    GetRecorded,
+    GetDoubtful,
+    GetCleanings,
+    Query,
+    GetDatabases,
 )
 
 
@@ -41,22 +49,22 @@ def small(tmp_path: Path) -> Iterator[Small]:
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The number of records that the metastore has sent, by client method."""
+    """The number of records that the metastore has sent, by operation."""
     counted: Counter[str] = Counter()
+    call = Metastore.call
 
-    def counting(name: str) -> Any:
-        method = getattr(Metastore, name)
+    def counting(self: Metastore, operation: Any) -> Any:
+        answer = call(self, operation)
+        if isinstance(operation, ASKED):
+            records: Any = answer
+            if isinstance(operation, Query):
+                records = answer.rows
+            elif isinstance(operation, GetCleanings):
+                records = [*answer.ready, *answer.blocked]
+            counted[operation.op] += len(records)
+        return answer
 
-        @wraps(method)
-        def wrapped(*args: Any, **named: Any) -> Any:
-            answer = method(*args, **named)
-            counted[name] += len(answer[1] if name == "query" else answer)
-            return answer
-
-        return wrapped
-
-    for name in ASKED:
-        monkeypatch.setattr(Metastore, name, counting(name))
+    monkeypatch.setattr(Metastore, "call", counting)
     return counted
 
 
@@ -71,7 +79,7 @@ def add_tables(small: Small, *numbers: int) -> None:
             {"transactional": "true"},
         )
         for partition in ("p=1", "p=2"):
-            small.metastore.add_partitions(table.name, [partition])
+            small.metastore.call(RegisterPartitions(table.name, (partition,)))
             table.insert((1, "a"), partition=partition)
             table.insert((2, "b"), partition=partition)
 
@@ -94,7 +102,7 @@ def test_fsck_asks_for_the_dropped_only_where_it_finds_unknown_directories(
         small.metastore.drop_partition("db.t2", "p=2")
         report = fsck.examine(small.metastore)
         assert report.healthy, report.findings
-        assert answered["ready_to_clean"] + answered["cleaning_blocked"] == 1
+        assert answered[GetCleanings.op] == 1
     (small.table.parent / "t1" / "p=3" / "delta_0000001_0000001_0000").mkdir(parents=True)
     report = fsck.examine(small.metastore, ["db.t1"])
     assert any(finding.thing == "db.t1/p=3" for finding in report.findings)

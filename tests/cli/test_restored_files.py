@@ -8,6 +8,8 @@ import pytest
 
 from acid_platform import NotEnoughHistory, Warehouse
 from acid_platform.base.location import Location
+from acid_platform.metastore.operations.compaction import TakeCompaction
+from acid_platform.metastore.operations.tables import ResolveDoubtful
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.tables.recovery import restore
@@ -29,7 +31,7 @@ def restored(small: Small, backup: Path) -> None:
 def compacted(small: Small) -> None:
     """A base of the three inserts, whose deltas are removed."""
     small.metastore.request_compaction("db.t", None, "major")
-    task = small.metastore.take_compaction("w-1")
+    task = small.metastore.call(TakeCompaction("w-1"))
     assert task is not None
     txn = small.metastore.begin_compaction(task, "w-1")
     base = f"base_0000003_v{txn.id:07d}"
@@ -38,10 +40,8 @@ def compacted(small: Small) -> None:
         [(1, P, 0, 1, "A"), (1, P, 1, 2, "B"), (2, P, 0, 3, "C"), (3, P, 0, 4, "D")],
         current=3,
     )
-    small.metastore.commit_compaction(
-        task,
-        txn,
-        [WriteReport.of("db.t", None, Operation.COMPACT, base, contents_of(small.table / base))],
+    txn.publish(
+        [WriteReport("db.t", None, Operation.COMPACT, base, contents_of(small.table / base))]
     )
     (done,) = cleaner.run(small.metastore)
     assert len(done.removed) == 3 and not done.error
@@ -55,7 +55,7 @@ def test_P24_P26_rows_that_came_after_the_backup_are_there_once_they_are_resolve
     small.insert((4, "D"))
     restored(small, tmp_path / "copy")
     assert rows(small) == [1, 2, 3]
-    small.metastore.resolve_doubtful("db.t", committed=[3])
+    small.metastore.call(ResolveDoubtful("db.t", tuple(sorted([3])), ()))
     assert rows(small) == [1, 2, 3, 4]
 
 
@@ -70,5 +70,5 @@ def test_P24_P26_what_a_later_compaction_merged_is_read_from_its_base(
     restored(small, tmp_path / "copy")
     with pytest.raises(NotEnoughHistory):
         rows(small)
-    small.metastore.resolve_doubtful("db.t", committed=[3])
+    small.metastore.call(ResolveDoubtful("db.t", tuple(sorted([3])), ()))
     assert rows(small) == [1, 2, 3, 4]

@@ -33,6 +33,8 @@ from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.operations.compaction import RevokeWorkers
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import ClientInfo, TableRecord
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import TableLayout
@@ -274,7 +276,7 @@ class History:
 
     def report(self, one: Writer, directory: str, operation: Operation) -> None:
         one.reports.append(
-            WriteReport.of(TABLE, None, operation, directory, contents_of(self.root / directory))
+            WriteReport(TABLE, None, operation, directory, contents_of(self.root / directory))
         )
 
     def taken(self) -> Writer | None:
@@ -299,7 +301,7 @@ class History:
         """A writer that dies leaves its files, and the reaper's abort comes later."""
         one = self.taken()
         if one:
-            self.metastore.abort_transactions([one.txn.id], "no heartbeat")
+            self.metastore.call(AbortMany((one.txn.id,), "no heartbeat"))
 
     def do_overwrite(self) -> None:
         one = self.begin(LockType.EXCL_WRITE)
@@ -311,7 +313,7 @@ class History:
             base = f"base_{w:07d}"
             one.txn.commit(
                 [
-                    WriteReport.of(
+                    WriteReport(
                         TABLE,
                         None,
                         Operation.INSERT,
@@ -383,7 +385,7 @@ class History:
     def do_revoke(self) -> None:
         """The Worker dies, or is only slow: then it goes on and loses."""
         if self.run:
-            self.metastore.revoke_workers("worker")
+            self.metastore.call(RevokeWorkers("worker"))
             if self.random.random() < 0.7:
                 self.run = None
 
@@ -417,7 +419,7 @@ class History:
             self.do_release()
         while self.writers:
             self.do_commit()
-        self.metastore.revoke_workers("worker")
+        self.metastore.call(RevokeWorkers("worker"))
         self.run = None
         for kind in ("minor", "major"):
             with suppress(AlreadyScheduled):

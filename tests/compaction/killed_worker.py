@@ -17,6 +17,8 @@ from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.local import compact
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.client.transaction import CompactionTransaction
+from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.orc.writer import AcidWriter
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
@@ -53,8 +55,9 @@ def die(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killing(owner: Any, name: str, after: int = 1) -> None:
-    """The process dies when the method has done its work for the `after`th time."""
+def killing(owner: Any, name: str, after: int = 1, of: type[object] = object) -> None:
+    """The process dies when the method has done its work for the `after`th time, if its last
+    argument is one `of` a class."""
     method: Callable[..., Any] = getattr(owner, name)
     done = 0
 
@@ -62,7 +65,7 @@ def killing(owner: Any, name: str, after: int = 1) -> None:
     def wrapped(*args: Any, **more: Any) -> Any:
         nonlocal done
         result = method(*args, **more)
-        done += 1
+        done += not args or isinstance(args[-1], of)
         if done == after:
             die()
         return result
@@ -73,7 +76,7 @@ def killing(owner: Any, name: str, after: int = 1) -> None:
 def arm(phase: str) -> None:
     match phase:
         case "taken":
-            killing(Metastore, "take_compaction")
+            killing(Metastore, "call", of=TakeCompaction)
         case "begun":
             killing(Metastore, "begin_compaction")
         case "planned":
@@ -91,7 +94,7 @@ def arm(phase: str) -> None:
         case "all published":
             killing(compaction, "publish")
         case "committed":
-            killing(Metastore, "commit_compaction")
+            killing(CompactionTransaction, "publish")
 
 
 def main() -> None:

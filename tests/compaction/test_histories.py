@@ -14,6 +14,7 @@ from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
 from acid_platform.compaction.opening import CompactionWork
+from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.services.worker import CompactionRun
@@ -100,7 +101,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
     publish = compaction.publish
 
     def late(work: CompactionWork, staged: compaction.StagedCompaction) -> object:
-        history.metastore.revoke_workers("worker")
+        history.metastore.call(RevokeWorkers("worker"))
         shutil.rmtree(staged.staging)
         return publish(work, staged)
 

@@ -18,6 +18,7 @@ import pytest
 from acid_platform import CompactionLost, TxnAborted, Warehouse
 from acid_platform.compaction import execution as compaction
 from acid_platform.metastore import WriteReport
+from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.transactions import Operation
@@ -53,7 +54,7 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
             files.marker(directory)
             operation = Operation.DELETE if deletes else Operation.INSERT
             txn.commit(
-                [WriteReport.of(name, None, operation, directory, contents_of(root / directory))]
+                [WriteReport(name, None, operation, directory, contents_of(root / directory))]
             )
 
 
@@ -183,7 +184,7 @@ def test_P21_of_two_workers_on_one_request_exactly_one_counts(
     publish = compaction.publish
 
     def taken_over() -> None:
-        assert warehouse.metastore.revoke_workers("slow-1") == [slow.task.id]
+        assert warehouse.metastore.call(RevokeWorkers("slow-1")) == [slow.task.id]
         assert work(warehouse, name, "quick-1") == "published"
 
     def renamed_then_taken_over(*args: Any) -> Any:

@@ -12,6 +12,9 @@ import pytest
 
 from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
+from acid_platform.metastore.operations.compaction import GetMoment, GetUnpublished
+from acid_platform.metastore.operations.foreign_transactions import CheckLock, RequestLock
+from acid_platform.metastore.operations.transactions import Commit, OpenBatch
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator
 from acid_platform.services.worker import CompactionOutcome, revoke_dead, work_once
@@ -50,16 +53,16 @@ class Foreigner:
     def __init__(self, warehouse: Warehouse) -> None:
         self.metastore = warehouse.metastore
         info = ClientInfo("ann", "trino", "Trino")
-        (self.txn,) = self.metastore.open_ids(1, TxnType.DEFAULT, info)
+        (self.txn,) = self.metastore.call(OpenBatch(1, TxnType.DEFAULT.value, info))
         wish = LockRequest(NAME, LockType.SHARED_READ)
-        self.asked = self.metastore.request_lock(self.txn, [wish], True)
+        self.asked = self.metastore.call(RequestLock(self.txn, (wish,), True))
 
     @property
     def reads(self) -> bool:
-        return self.metastore.check_lock(self.asked.ext).acquired
+        return self.metastore.call(CheckLock(self.asked.ext)).acquired
 
     def ends(self) -> None:
-        self.metastore.commit_id(self.txn, [])
+        self.metastore.call(Commit(self.txn, ()))
 
 
 def directories(table: Table) -> list[str]:
@@ -155,12 +158,12 @@ def test_P46_a_reader_that_goes_on_ends_the_compaction_and_not_itself(
     table = changed(warehouse, **properties)
     before, inputs = rows(table), directories(table)
     warehouse.metastore.set(PUBLICATION_WAIT, "0s")
-    reader, since = Foreigner(warehouse), warehouse.metastore.moment()
+    reader, since = Foreigner(warehouse), warehouse.metastore.call(GetMoment())
     (row,) = table.compact("minor")
     assert row["state"] == "refused"
     assert f"transaction {reader.txn})" in row["errormessage"], row
     assert reader.reads and directories(table) == inputs and rows(table) == before
-    assert not warehouse.metastore.unpublished()
+    assert not warehouse.metastore.call(GetUnpublished())
     late = Foreigner(warehouse)
     assert late.reads
     for one in (reader, late):
@@ -185,7 +188,7 @@ def test_P46_a_rename_that_fails_leaves_nothing_in_sight(
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == "failed"
     assert directories(table) == inputs
-    assert not warehouse.metastore.unpublished() and Foreigner(warehouse).reads
+    assert not warehouse.metastore.call(GetUnpublished()) and Foreigner(warehouse).reads
 
 
 def test_P46_a_major_compaction_waits_for_nobody(warehouse: Warehouse) -> None:

@@ -10,6 +10,7 @@ import pytest
 from acid_platform import Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.compaction import execution as compaction
+from acid_platform.metastore.operations.compaction import GetUnpublished
 from acid_platform.services.worker import work_once
 from tests.compaction.test_publications import NAME, Foreigner, changed, rows
 from tests.stores.conftest import Bucket, a_bucket, opened
@@ -62,7 +63,7 @@ def test_P46_nobody_reads_while_a_compaction_writes(
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == ("failed" if fails else "published")
     assert readers[0].reads and bool(compacted(bucket)) is not fails
-    assert not warehouse.metastore.unpublished() and rows(table) == before
+    assert not warehouse.metastore.call(GetUnpublished()) and rows(table) == before
 
 
 def test_P46_a_major_compaction_waits_for_readers_before_it_writes(

@@ -12,6 +12,8 @@ from acid_platform import Table, Warehouse
 from acid_platform.base.clock import wall_ms
 from acid_platform.cli.doctor import stuck
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.services import cleaner
 from acid_platform.services.cleaner import CleaningResult
 from tests.conftest import temporary_warehouse
@@ -114,7 +116,7 @@ def test_P49_only_what_the_platform_wrote_is_removed(
     assert {path: Path(path).read_text() for path in foreign} == foreign
     assert (place / "link").is_symlink() and (place / "delta_0000001_0000001_0099").is_symlink()
     assert not [result.error for result in results if result.error]
-    assert warehouse.metastore.queue() == []
+    assert warehouse.metastore.call(GetQueue()) == []
     kept = in_sight(place) & ours
     if deed.startswith("drop ") and deed != "drop partition":
         assert kept == set()
@@ -156,7 +158,7 @@ def test_P22_a_partition_that_was_added_again_keeps_its_directory(warehouse: War
     table = warehouse.create_table("db.t", "id int", partitioned_by=["p string"])
     table.insert([{"id": 1, "p": "x"}])
     table.drop_partition("p=x")
-    warehouse.metastore.add_partitions("db.t", ["p=x"])
+    warehouse.metastore.call(RegisterPartitions("db.t", ("p=x",)))
     clean(warehouse)
     assert os.listdir(f"{table.location}/p=x") == []
 

@@ -18,7 +18,16 @@ from acid_platform.base.config import Settings
 from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
+from acid_platform.metastore.operations.compaction import (
+    AbortCompactions,
+    GetCleanings,
+    GetMoment,
+    MarkCleaned,
+    RequestCompactions,
+    StartCleaning,
+    TakeCompaction,
+)
+from acid_platform.metastore.records import ClientInfo, DropCleaning, LockRequest, WriteReport
 from acid_platform.metastore.rules.candidates import _bytes, live_size
 from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.services import cleaner, initiator, worker
@@ -26,6 +35,7 @@ from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
 from acid_platform.services.worker import job_setting
 from acid_platform.tables.context import Context
+from tests.contents import counts
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, UPDATE, E, W, World
 
@@ -55,19 +65,19 @@ def test_C28_a_table_that_is_locked_waits_and_is_compacted_then(
     for _ in range(4):
         holder = world.begin(LockRequest("t", E))
         cycle(world, metastore)
-        assert metastore.take_compaction("host-1") is None
+        assert metastore.call(TakeCompaction("host-1")) is None
         world.abort(holder)
         world.insert()
-    task = metastore.take_compaction("host-1")
+    task = metastore.call(TakeCompaction("host-1"))
     assert task is not None
     holder = world.begin(LockRequest("t", E))
     run = worker.CompactionRun(context_of(metastore), task)
     with pytest.raises(LockNotAcquired) as held:
         run.prepare()
     run.fail(held.value)
-    assert metastore.take_compaction("host-1") is None
+    assert metastore.call(TakeCompaction("host-1")) is None
     world.abort(holder)
-    again = metastore.take_compaction("host-1")
+    again = metastore.call(TakeCompaction("host-1"))
     assert again is not None and again.id == task.id
     assert [row["state"] for row in metastore.compactions()] == ["working"]
 
@@ -105,7 +115,7 @@ def test_C1_the_first_cycle_looks_at_all_later_ones_at_what_changed(
         world.insert(name)
     assert looked_at(metastore) == ["t", "quiet", "failed", "aborted"]
     world.clock.advance(MINUTE)
-    since = metastore.moment()
+    since = metastore.call(GetMoment())
     assert looked_at(metastore, since) == []
     world.insert("t")
     world.abort(world.write("aborted"))
@@ -121,7 +131,7 @@ def test_C1_who_remembers_less_than_is_asked_for_answers_all(
 ) -> None:
     """A metastore that was started again does not know what changed before."""
     world.insert()
-    since = metastore.moment()
+    since = metastore.call(GetMoment())
     world.clock.advance(MINUTE)
     assert looked_at(metastore, since) == []
     world.machine.wake(world.clock.moment())
@@ -135,7 +145,7 @@ def test_C1_an_abort_frees_the_high_watermark_for_every_entity_of_its_table(
     world.insert()
     assert rules(cycle(world, metastore)) == {"t": "C17"}
     world.clock.advance(MINUTE)
-    since = metastore.moment()
+    since = metastore.call(GetMoment())
     world.abort(held)
     assert rules(cycle(world, metastore, since)) == {"t": "C18"}
 
@@ -181,13 +191,14 @@ def test_C4_a_table_that_is_dropped_during_the_cycle_stops_nothing(
         world.create(name, properties=ONE_DELTA)
         world.insert(name)
     world.insert()
-    ask = metastore.request_compactions
+    call = metastore.call
 
-    def dropping(*args: Any) -> Any:
-        metastore.drop_table("default.gone")
-        return ask(*args)
+    def dropping(operation: Any) -> Any:
+        if isinstance(operation, RequestCompactions):
+            metastore.drop_table("default.gone")
+        return call(operation)
 
-    monkeypatch.setattr(metastore, "request_compactions", dropping)
+    monkeypatch.setattr(metastore, "call", dropping)
     assert rules(cycle(world, metastore)) == {"t": "C18", "gone": "C4", "u": "C18"}
 
 
@@ -348,7 +359,7 @@ def _compact(world: World, kind: str) -> None:
 
 def test_C13_original_files_count_without_a_base() -> None:
     world = World()
-    original = WriteReport("t", None, INSERT, "", 3, 500, 1)
+    original = WriteReport("t", None, INSERT, "", counts(3, 500))
     world.call(
         "adopt_table",
         txn_id=0,
@@ -474,7 +485,7 @@ def test_P9_whoever_lost_the_lease_stops_between_two_tasks(
         assert task is not None
         txn, _ = world.begin_compaction(task)
         world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
-    assert len(metastore.ready_to_clean()) == 2
+    assert len(metastore.call(GetCleanings()).ready) == 2
     seen: list[str] = []
 
     def slow(joined: Metastore, task: Any) -> None:
@@ -536,11 +547,12 @@ def test_case_26_C44_a_table_that_was_dropped_before_its_cleaning(
     world.insert()
     world.compact()
     metastore.drop_table("t")
-    [task] = metastore.ready_to_clean()
-    assert task.kind == "drop"
-    metastore.mark_cleaned(metastore.start_cleaning(task))
+    [task] = metastore.call(GetCleanings()).ready
+    assert isinstance(task, DropCleaning)
+    metastore.call(StartCleaning.of(task))
+    metastore.call(MarkCleaned.of(task, task.highest_write_id, None))
     assert world.states() == ["succeeded"]
-    assert metastore.ready_to_clean() == [] == metastore.cleaning_blocked()
+    assert metastore.call(GetCleanings()).ready == [] == metastore.call(GetCleanings()).blocked
 
 
 def test_case_32_C59_waiting_ends_with_the_work_or_after_the_timeout_and_cancels_nothing(
@@ -556,6 +568,13 @@ def test_case_32_C59_waiting_ends_with_the_work_or_after_the_timeout_and_cancels
     txn, _ = world.begin_compaction(task)
     world.commit_compaction(task, txn, f"base_0000001_v{txn:07d}")
     assert metastore.wait_compaction(number)["state"] == "ready for cleaning"
-    messages = metastore.abort_compactions([number, 99])
+    messages = metastore.call(
+        AbortCompactions(
+            (
+                number,
+                99,
+            )
+        )
+    )
     assert "not aborted: it is ready for cleaning" in messages[number]
     assert "unknown" in messages[99]

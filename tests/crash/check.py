@@ -71,7 +71,7 @@ def reopened(path: Path) -> Iterator[Warehouse]:
     try:
         yield Warehouse(str(path), metastore)
     finally:
-        metastore._beats.close()
+        metastore.beats.close()
         commits.store._let_go()
 
 

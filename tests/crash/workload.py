@@ -85,7 +85,7 @@ def put(
     else:
         begun.commit(
             [
-                WriteReport.of(
+                WriteReport(
                     table, partition or None, Operation.INSERT, name, contents_of(Path(place))
                 )
             ]

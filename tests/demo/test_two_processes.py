@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.services import cleaner
 from assets import flights_source
 from assets.flights import FLIGHTS
@@ -86,10 +87,10 @@ def test_P2_a_reader_sees_committed_batches_only_and_a_killed_writer_leaves_noth
             writer.kill()
         assert sorted(_weeks_seen(warehouse)) == list(range(WEEKS))
         deadline = time.monotonic() + 60
-        while warehouse.metastore.txn_states([doomed])[doomed] == "o":
+        while warehouse.metastore.call(GetTxnStates((doomed,)))[doomed] == "o":
             assert time.monotonic() < deadline, "the reaper did not abort the transaction"
             time.sleep(0.2)
-        assert warehouse.metastore.txn_states([doomed])[doomed] == "a"
+        assert warehouse.metastore.call(GetTxnStates((doomed,)))[doomed] == "a"
         warehouse.release()
         removed = [line for done in cleaner.run(warehouse.metastore) for line in done.removed]
         assert len(removed) >= 1

@@ -21,6 +21,8 @@ from acid_platform import (
     SnapshotExpired,
     UnknownColumn,
 )
+from acid_platform.metastore.operations.tables import DeclareView
+from acid_platform.metastore.records import ViewRecord
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import Statement
@@ -206,7 +208,11 @@ def test_P28_a_select_reads_the_declarations_of_its_transaction(
     with Warehouse.open(filled.path, spark=spark) as reader:
         session = SqlSession(reader)
         session.run("START TRANSACTION")
-        reader.metastore.create_view("db.v", "SELECT 1 AS x", [("x", "int")])
+        reader.metastore.call(
+            DeclareView(
+                ViewRecord("db.v", "SELECT 1 AS x", (("x", "int"),), reads=()), False, False
+            )
+        )
         change_everything(filled)
         query = "SELECT count(*), max(u.id) FROM db.t, db.u JOIN db.r ON true"
         assert [tuple(row) for row in session.run(query).collect()] == [(2, 7)]

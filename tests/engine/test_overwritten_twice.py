@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import OverwriteThenWrite, Warehouse
+from acid_platform.metastore.operations.tables import RegisterPartitions
 from tests.conftest import temporary_warehouse
 
 
@@ -19,7 +20,15 @@ from tests.conftest import temporary_warehouse
 def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path / "wh") as opened:
         opened.create_table("db.p", "v string", partitioned_by=["m int"])
-        opened.metastore.add_partitions("db.p", ["m=1", "m=2"])
+        opened.metastore.call(
+            RegisterPartitions(
+                "db.p",
+                (
+                    "m=1",
+                    "m=2",
+                ),
+            )
+        )
         yield opened
 
 

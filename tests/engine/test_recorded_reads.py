@@ -49,7 +49,7 @@ def commit(
         w = txn.write_ids["db.t"]
         write(w)
         name = f"{kind}_{w:07d}_{w:07d}_0000"
-        txn.commit([WriteReport.of("db.t", None, operation, name, contents_of(files.root / name))])
+        txn.commit([WriteReport("db.t", None, operation, name, contents_of(files.root / name))])
     return w
 
 
@@ -161,7 +161,7 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
         files.inserts("d1", [(1, P, number, "x") for number in range(5)])
         txn.commit(
             [
-                WriteReport.of(
+                WriteReport(
                     "db.u",
                     None,
                     Operation.INSERT,

@@ -36,7 +36,7 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     name = table.file(f"d{write_id}").parent.name
     if commit:
         txn.commit(
-            [WriteReport.of("db.t", None, Operation.INSERT, name, contents_of(table.root / name))]
+            [WriteReport("db.t", None, Operation.INSERT, name, contents_of(table.root / name))]
         )
     else:
         txn.abort()

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import DeclarationChanged, TxnAborted, Warehouse, WrongType
+from acid_platform.metastore.operations.transactions import AbortMany
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
@@ -93,5 +94,5 @@ def test_a_block_whose_transaction_was_aborted_ends_without_a_commit(warehouse: 
         txn.abort("only tried")
         txn.table("db.t").delete()
     with pytest.raises(TxnAborted, match="ended by another"), warehouse.transaction() as txn:
-        warehouse.metastore.abort_transactions([txn.id], "ended by another")
+        warehouse.metastore.call(AbortMany((txn.id,), "ended by another"))
     assert rows(warehouse) == [(1, 1), (2, 2)]

@@ -155,6 +155,6 @@ def test_P19_what_a_killed_statement_staged_is_gone_after_the_next_cleaning(
     assert mine.exists() and not unknown.exists()
     txn.abort("killed")
     assert staged() == [mine.name]
-    (done,) = [one for one in cleaner.run(warehouse.metastore) if one.task.table == "db.staged"]
+    (done,) = [one for one in cleaner.run(warehouse.metastore) if one.table == "db.staged"]
     assert "aborted" in done.removed[0]
     assert not mine.exists()

@@ -24,6 +24,9 @@ from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.hive_client import Address, Hive, HiveRefused
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
+from acid_platform.metastore.operations.foreign_transactions import GetTouched, GetWriteIdsUnder
+from acid_platform.metastore.operations.tables import DeclareTable
+from acid_platform.metastore.operations.transactions import Commit, GetLocks
 from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Declaration
 from acid_platform.transactions import ValidWriteIdList
@@ -59,7 +62,8 @@ class AsHive(Gateway):
             new.parameters,
             written_before=True,
         )
-        self._metastore.create_table(name, shapes.path(new.sd.location), *declared.arguments)
+        location = self._metastore.places.inward(shapes.path(new.sd.location))
+        self._metastore.call(DeclareTable(declared.record(name, location), False))
 
     def drop_table(self, database: str, name: str, delete: bool | None) -> None:
         assert delete is False, "the files are not Hive's"
@@ -67,9 +71,9 @@ class AsHive(Gateway):
 
     def commit_txn(self, request: Any) -> None:
         """Hive does not look at the files: it takes what it is told."""
-        names = [one.table for one in self._metastore.touched(request.txnid)]
+        names = [one.table for one in self._metastore.call(GetTouched(request.txnid))]
         if any(registering.FROM in self._metastore.table(name).properties for name in names):
-            self._metastore.commit_id(request.txnid, [])
+            self._metastore.call(Commit(request.txnid, ()))
         else:
             super().commit_txn(request)
 
@@ -376,7 +380,7 @@ def test_P34_a_table_in_use_is_not_taken_and_a_second_run_takes_it(
         writer.abort()
         assert run(third, *arguments).exit_code == 0
         assert rows(third, "s.used") == [{"id": 1, "v": "a"}]
-        assert not other.metastore.lock_states(), "the lock there was released"
+        assert not other.metastore.call(GetLocks()), "the lock there was released"
 
 
 def test_P34_a_compaction_that_hive_does_not_see_is_left_out(
@@ -499,11 +503,11 @@ def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once nothing of an aborted write id can be left, our metastore may forget it (P4)."""
-    asked = Metastore.write_ids_under
+    call = Metastore.call
 
-    def forgetful(self: Metastore, *given: Any, **more: Any) -> list[ValidWriteIdList]:
-        found = asked(self, *given, **more)
-        if self is other.metastore:
+    def forgetful(self: Metastore, operation: Any) -> Any:
+        found = call(self, operation)
+        if self is other.metastore or not isinstance(operation, GetWriteIdsUnder):
             return found
         return [ValidWriteIdList.of(one.table, one.high_watermark) for one in found]
 
@@ -514,7 +518,7 @@ def test_P34_aborted_write_ids_that_a_compaction_passed_are_no_difference(
     assert run(here, "register", "--to", address(server)).exit_code == 0
     table.compact("major", wait=True)
     cleaner.run(here.metastore)
-    monkeypatch.setattr(Metastore, "write_ids_under", forgetful)
+    monkeypatch.setattr(Metastore, "call", forgetful)
     told = run(here, "register", "--to", address(server))
     assert told.exit_code == 0, told.output
     with Hive(Address(*server.address)) as hive:

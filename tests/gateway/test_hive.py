@@ -10,6 +10,7 @@ from thriftpy2.thrift import TApplicationException
 
 from acid_platform import Warehouse
 from acid_platform.gateway.gateway_server import GatewayServer
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import LockRequest
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
@@ -403,7 +404,7 @@ def test_P34_a_transaction_that_timed_out_can_not_commit(client: Any, warehouse:
     statement.lock(table.name, INSERT)
     write_id = statement.allocate(table.name)
     files(client, table.name).inserts(f"d{write_id}", insert_events(write_id, [(1, "a")]))
-    warehouse.metastore.abort_transactions([statement.id], "no heartbeat")
+    warehouse.metastore.call(AbortMany((statement.id,), "no heartbeat"))
     assert set(statement.heartbeat().aborted) == {statement.id}
     with pytest.raises(m.TxnAbortedException):
         client.heartbeat(m.HeartbeatRequest(txnid=statement.id))

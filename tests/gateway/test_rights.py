@@ -23,6 +23,7 @@ from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call, known_calls
 from acid_platform.gateway.rates import CallRates
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
 from acid_platform.transactions import Operation
 from tests.gateway.calls import named, sample
@@ -64,7 +65,8 @@ class _Metastore:
             {"txnid": PLATFORMS, "user": "eve", "description": ""},
         ]
 
-    def lock_states(self) -> list[Any]:
+    def call(self, operation: Any) -> list[Any]:
+        assert isinstance(operation, GetLocks)
         self.asked["lock_states"] += 1
         return [SimpleNamespace(id=10 * txn, txn=txn) for txn in (MINE, THEIRS, PLATFORMS)] + [
             SimpleNamespace(id=40, txn=0)

@@ -10,6 +10,9 @@ import pytest
 
 from acid_platform import Table, Warehouse
 from acid_platform.gateway.gateway_server import GatewayServer
+from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.tables import GetRecorded
+from acid_platform.metastore.operations.transactions import GetTxnOutcome
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.acid_files import P
@@ -97,7 +100,7 @@ def test_P34_a_commit_records_each_file_with_its_ranges(
     client: Any, warehouse: Warehouse, table: Table
 ) -> None:
     trino_insert(client, table.name, [(5, "e"), (9, "i")])
-    (((known,),)) = warehouse.metastore.recorded(table.name, [None])
+    (((known,),)) = warehouse.metastore.call(GetRecorded(table.name, (None,)))
     assert known.directory.rows == 2 and known.directory.files == 1
     assert '"id":["i",5,9,0,1]' in str(known.contents)
 
@@ -255,7 +258,7 @@ def test_P34_the_cleaner_waits_for_a_foreign_reader_and_names_it(
     assert shown["agent"] == "20261123_120000_00007_xyzab" and shown["tables"] == [table.name]
     old = files(client, table.name).file("d1")
     assert seen.is_valid(1) and not seen.is_valid(2) and old.exists()
-    (blocked,) = warehouse.metastore.cleaning_blocked()
+    (blocked,) = warehouse.metastore.call(GetCleanings()).blocked
     assert blocked.holders[0].txn == reader.id
     reader.heartbeat()
     reader.commit()
@@ -332,7 +335,7 @@ def test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused(
     else:
         with pytest.raises(m.TxnAbortedException, match="failed before all its files"):
             failed.commit(finished=False)
-    assert warehouse.metastore.outcome_of(failed.id).state == "a"
+    assert warehouse.metastore.call(GetTxnOutcome(failed.id)).state == "a"
     assert rows(table) == [(1, "a"), (2, "b")]
     update(client, table.name, (1, 1), (2, "B")).commit()
     assert rows(table) == [(1, "a"), (2, "B")]
@@ -360,7 +363,7 @@ def test_P47_a_statement_without_files_needs_no_finish(
     statement.lock(table.name, DELETE)
     statement.allocate(table.name)
     statement.commit(finished=False)
-    assert warehouse.metastore.outcome_of(statement.id).state == "c"
+    assert warehouse.metastore.call(GetTxnOutcome(statement.id)).state == "c"
 
 
 def test_P47_an_engine_that_aborts_what_failed_need_not_say_that_it_is_done(

@@ -29,6 +29,8 @@ from acid_platform import (
     NotEnoughHistory,
     Warehouse,
 )
+from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.orc.update_marks import read_updates, write_updates
 from acid_platform.orc.writer import AcidWriter
 from acid_platform.services import cleaner
@@ -98,7 +100,7 @@ class History:
         self.added = 0
 
     def last(self) -> int:
-        return self.warehouse.metastore.last_write_id(self.table.record.table_id)
+        return self.warehouse.metastore.call(GetLastWriteId(self.table.record.table_id))
 
     def fresh(self, count: int = 3) -> dict[int, Row]:
         new = {self.next + i: (f"n{self.next + i}", (self.next + i) % 2) for i in range(count)}
@@ -354,7 +356,7 @@ def test_P39_a_reader_keeps_its_changes_while_others_compact_and_clean(own: Ware
     reader = table.changes_arrow(0)
     own.sql("ALTER TABLE held SET TBLPROPERTIES ('acid.history.retention' = '0s')")
     assert not cleaner.run(own.metastore)
-    (blocked,) = own.metastore.cleaning_blocked()
+    (blocked,) = own.metastore.call(GetCleanings()).blocked
     assert "reads the changes since before it (P39)" in blocked.reason
     for _ in range(104):  # more commits than are remembered without a retention
         own.sql("INSERT INTO held VALUES (9)")
@@ -467,7 +469,7 @@ def test_P39_rows_of_before_the_table_was_adopted(warehouse: Warehouse, tmp_path
     files = AcidTable(tmp_path / "old")
     files.raw("000000_0", ["a", "b", "c"])
     table = warehouse.adopt_table("default.old", tmp_path / "old", "v string")
-    begun = warehouse.metastore.last_write_id(table.record.table_id)
+    begun = warehouse.metastore.call(GetLastWriteId(table.record.table_id))
     table.delete("v = 'b'")
     table.update({"v": "'d'"}, "v = 'c'")
     table.compact("major")

@@ -24,6 +24,9 @@ from acid_platform import (
     Warehouse,
     WrongType,
 )
+from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.history import GetKept, PlaceTag, RemoveTag
+from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.services import cleaner
 from tests.conftest import temporary_warehouse
 
@@ -90,7 +93,7 @@ class History:
         self.tags: dict[str, tuple[Rows, int]] = {}
 
     def committed(self) -> None:
-        last = self.warehouse.metastore.last_write_id(self.table.record.table_id)
+        last = self.warehouse.metastore.call(GetLastWriteId(self.table.record.table_id))
         self.past[last] = dict(self.rows), self.columns
 
     def step(self, what: str, number: int) -> None:
@@ -146,12 +149,12 @@ class History:
                 return
             case "tag":
                 name = f"tag {number}"
-                wh.metastore.create_tag(self.name, name)
+                wh.metastore.call(PlaceTag(self.name, name))
                 self.tags[name] = dict(self.rows), self.columns
                 return
             case "drop tag":
                 for name in list(self.tags)[:1]:
-                    wh.metastore.drop_tag(self.name, name)
+                    wh.metastore.call(RemoveTag(self.name, name))
                     del self.tags[name]
                 return
         self.committed()
@@ -247,17 +250,19 @@ def test_P36_the_history_that_a_retention_keeps_is_cleaned_after_it(warehouse: W
     for id in range(2):
         warehouse.sql(f"INSERT INTO kept VALUES ({id})")
     table.compact("major")
-    assert not [each for each in cleaner.run(warehouse.metastore) if each.task.table == table.name]
-    (kept,) = warehouse.metastore.kept_history(table.name)
+    assert not [each for each in cleaner.run(warehouse.metastore) if each.table == table.name]
+    (kept,) = warehouse.metastore.call(GetKept(table.name))
     assert kept.retention == 2000 and kept.bytes > 0 and kept.directories == 2
     (blocked,) = [
-        each for each in warehouse.metastore.cleaning_blocked() if each.table == table.name
+        each
+        for each in warehouse.metastore.call(GetCleanings()).blocked
+        if each.table == table.name
     ]
     assert "acid.history.retention keeps what it replaced until" in blocked.reason
     assert table.count(as_of=1) == 1
     time.sleep(2.2)
     cleaner.run(warehouse.metastore)
-    (kept,) = warehouse.metastore.kept_history(table.name)
+    (kept,) = warehouse.metastore.call(GetKept(table.name))
     assert kept.directories == 0 and kept.bytes == 0
     names = {path.name for path in Path(table.location).iterdir()}
     assert len(names) == 1 and names.pop().startswith("base_0000002_v")
@@ -271,7 +276,7 @@ def test_P36_a_tag_keeps_its_files_until_it_is_dropped(own: Warehouse) -> None:
     warehouse = own
     table = warehouse.create_table("default.tagged", "id int")
     warehouse.sql("INSERT INTO tagged VALUES (1)")
-    warehouse.metastore.create_tag(table.name, "first")
+    warehouse.metastore.call(PlaceTag(table.name, "first"))
     warehouse.sql("INSERT INTO tagged VALUES (2)")
     reader = warehouse.metastore.begin()  # of no table: compactions are cleaned without it
     table.compact("major")
@@ -280,7 +285,7 @@ def test_P36_a_tag_keeps_its_files_until_it_is_dropped(own: Warehouse) -> None:
     assert "delta_0000001_0000001_0000" in names and "delta_0000002_0000002_0000" not in names
     assert table.count(as_of="first") == 1 and table.count() == 2
     assert not cleaner.run(warehouse.metastore), "the tag still needs the rest"
-    warehouse.metastore.drop_tag(table.name, "first")
+    warehouse.metastore.call(RemoveTag(table.name, "first"))
     assert not cleaner.run(warehouse.metastore), "an older snapshot does not see the compaction"
     assert "delta_0000001_0000001_0000" in {path.name for path in Path(table.location).iterdir()}
     reader.abort()

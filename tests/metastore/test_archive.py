@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acid_platform import BackupRefused
-from acid_platform.metastore import schema
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.server import archive as files
 from acid_platform.metastore.server import archiver as module
+from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.archive import BASE, Archive, Item, digest, segment
 from acid_platform.metastore.server.archiver import Archiver

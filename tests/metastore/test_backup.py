@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -23,7 +24,8 @@ from acid_platform import (
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.operations.shows import GetBackupPart
+from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
+from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.rules.events import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
@@ -34,6 +36,7 @@ from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
+from tests.contents import counts
 from tests.metastore.processes import end, gone
 
 __all__ = ["small"]
@@ -50,7 +53,7 @@ def insert(metastore: Metastore) -> int:
 def commit(txn: Transaction) -> None:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    txn.commit([WriteReport("t", None, Operation.INSERT, name, 1, 10, 1)])
+    txn.commit([WriteReport("t", None, Operation.INSERT, name, counts(1, 10))])
 
 
 @pytest.fixture
@@ -78,15 +81,17 @@ def test_a_backup_is_one_moment_while_clients_work(
                     other.query("SELECT 1")  # folds
 
         worker = threading.Thread(target=work, daemon=True)
-        parts = Metastore.backup_parts
+        call = Metastore.call
 
-        def slowly(self: Metastore, begun: object, table: str) -> object:
+        def slowly(self: Metastore, operation: Any) -> object:
             seen = len(during)
-            while len(during) == seen:
+            while isinstance(operation, GetBackupPart) and not operation.part:
+                if len(during) > seen:
+                    break
                 time.sleep(0.001)
-            return parts(self, begun, table)  # type: ignore[arg-type]
+            return call(self, operation)
 
-        monkeypatch.setattr(Metastore, "backup_parts", slowly)
+        monkeypatch.setattr(Metastore, "call", slowly)
         worker.start()
         made = metastore.backup(file)
         stop.set()
@@ -134,15 +139,15 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
         assert [write_id for write_id in range(1, 6) if seen.is_valid(write_id)] == [1, 5]
         assert seen.for_compactor().high_watermark == 1
         with pytest.raises(InvalidDefinition, match=r"\[5\] of default.t are not doubtful"):
-            metastore.resolve_doubtful("t", [5])
-        metastore.resolve_doubtful("t", [2, 3], [4])
-        assert metastore.doubtful() == {}
+            metastore.call(ResolveDoubtful("t", tuple(sorted([5])), ()))
+        metastore.call(ResolveDoubtful("t", tuple(sorted([2, 3])), tuple(sorted([4]))))
+        assert metastore.call(GetDoubtful()) == {}
         seen = metastore.open_snapshot(["t"]).valid_write_ids("t")
         assert [write_id for write_id in range(1, 6) if seen.is_valid(write_id)] == [1, 2, 3, 5]
         assert seen.is_aborted(4)
         end(metastore)
     with Metastore.connect(home.path) as metastore:
-        assert metastore.doubtful() == {}
+        assert metastore.call(GetDoubtful()) == {}
         end(metastore)
 
 
@@ -156,7 +161,7 @@ def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> 
     for _ in range(2):
         with Metastore.connect(home.path) as metastore:
             metastore.query("SELECT 1")
-            assert metastore.doubtful() == {"default.t": [(1, 2)]}
+            assert metastore.call(GetDoubtful()) == {"default.t": [(1, 2)]}
             end(metastore)
 
 
@@ -242,12 +247,12 @@ def test_an_interrupted_restore_is_not_served(
 
 def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
     with Metastore.connect(home.path) as metastore:
-        first = metastore.backup_begin()
-        metastore.backup_begin()
+        first = metastore.call(BeginBackup())
+        metastore.call(BeginBackup())
         with pytest.raises(MetastoreUnavailable, match="begin it again"):
-            next(metastore.backup_parts(first, "txns"))
+            metastore.call(GetBackupPart(first.token, "txns", 0))
         with pytest.raises(InvalidDefinition, match="out of order"):
-            metastore._call(GetBackupPart(metastore.backup_begin().token, "txns", part=3))
+            metastore.call(GetBackupPart(metastore.call(BeginBackup()).token, "txns", part=3))
         end(metastore)
 
 

@@ -23,6 +23,7 @@ from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.snapshots import low_mark, txn_list, write_ids
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
+from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, SELECT, UPDATE, E, R, Txn, W, World, X
 
 TIMEOUT = 300_000
@@ -207,7 +208,7 @@ def test_case_12_T31_T34_operations(world: World, one: object, other: object, en
 def test_case_12_T34_an_insert_overwrite_conflicts_with_an_update(world: World) -> None:
     early, reports = world.begin(), []
     overwriter = world.write("t", UPDATE, lock=X)
-    reports.append(WriteReport("t", None, UPDATE, "base_0000001", 1, 1, 1, True))
+    reports.append(WriteReport("t", None, UPDATE, "base_0000001", counts(1, 1), True))
     world.commit(overwriter, *reports)
     world.lock(early, LockRequest("t", W, UPDATE))
     with pytest.raises(WriteConflict):

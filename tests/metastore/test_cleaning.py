@@ -14,8 +14,10 @@ from acid_platform import (
 )
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.records import (
+    CleaningCause,
     CleaningTask,
     CompactionTask,
+    EntityCleaning,
     LockRequest,
 )
 from acid_platform.scan.selection import highest_floor
@@ -83,7 +85,7 @@ def test_S17_the_cleaners_lists_hold_what_every_snapshot_sees(world: World) -> N
     (ready,) = world.ready()
     assert ready.write_ids.high_watermark == ready.highest_write_id == 1
     assert ready.write_ids.is_aborted(2) and not ready.write_ids.is_valid(3)
-    assert ready.location == "/w/t" and ready.kind == "compaction"
+    assert ready.location == "/w/t" and isinstance(ready, EntityCleaning)
 
 
 def test_C39_the_lower_watermark_first(world: World) -> None:
@@ -255,7 +257,7 @@ def test_C50_thresholds(world: World) -> None:
     assert world.ready() == []
     world.abort(world.write())
     (task,) = world.ready()
-    assert (task.kind, task.id, task.highest_write_id) == ("abort", 0, 4)
+    assert (task.cause, task.id, task.highest_write_id) == (CleaningCause.ABORT, 0, 4)
     world.clean(task)
     assert world.ready() == [] and world.entity().aborted == 0
 
@@ -265,7 +267,7 @@ def test_C2_C50_one_old_abort(world: World) -> None:
     world.clock.advance(12 * 3600 * SECOND)
     assert world.ready() == []
     world.clock.advance(1)
-    assert [task.kind for task in world.ready()] == ["abort"]
+    assert [task.cause for task in world.ready()] == [CleaningCause.ABORT]
     world.set("hive.compactor.clean.aborts.using.cleaner", "false")
     assert world.ready() == []
 
@@ -386,7 +388,7 @@ def test_P22_files_of_a_dropped_table_outlive_its_readers(world: World) -> None:
     assert world.ready() == [] and "C41" in world.blocked()[0]["reason"]
     world.commit(reader)
     (task,) = world.ready()
-    assert (task.kind, task.location, task.reused) == ("drop", "/w/t", False)
+    assert (task.location, task.reused) == ("/w/t", False)
     world.clean(task)
     assert world.states() == ["succeeded"] and world.ready() == []
 
@@ -473,7 +475,7 @@ def test_P4_P22_the_location_of_a_dropped_table_is_remembered(world: World) -> N
     world.insert()
     drop(world)
     world.clean(world.ready()[0])
-    world.state.past.clear()
+    world.state.past_drops.clear()
     world.create()
     assert world.call("table", name="t")["table"]["floor"] == 1
 

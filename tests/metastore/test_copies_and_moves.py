@@ -20,6 +20,7 @@ from acid_platform import AcidError, InvalidDefinition, Warehouse
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
 from acid_platform.transactions import Operation
+from tests.acid_files import contents_of
 from tests.cli.small import write_delta
 from tests.metastore.processes import gone, until
 
@@ -47,8 +48,9 @@ def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str], base: bool =
         txn.lock(name, "EXCL_WRITE" if base else "SHARED_WRITE", operation=operation)
         write_id = txn.write_ids[name]
         directory = f"base_{write_id:07d}" if base else f"delta_{write_id:07d}_{write_id:07d}_0000"
-        size = write_delta(Path(warehouse.table(name).location, directory), write_id, rows)
-        txn.commit([WriteReport(name, None, operation, directory, len(rows), size, 1, base)])
+        path = Path(warehouse.table(name).location, directory)
+        write_delta(path, write_id, rows)
+        txn.commit([WriteReport(name, None, operation, directory, contents_of(path), base)])
 
 
 def ids(warehouse: Warehouse, name: str) -> list[int]:

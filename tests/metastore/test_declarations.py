@@ -15,7 +15,7 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import LockRequest, WriteReport
+from acid_platform.metastore.records import EntityCleaning, LockRequest, WriteReport
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
@@ -359,7 +359,7 @@ def test_P28_a_cleaning_forgets_only_what_it_removed(world: World) -> None:
     world.compact()
     world.abort(world.write())
     world.set("hive.compactor.abortedtxn.threshold", "0")
-    (cleaning,) = [task for task in world.ready() if task.kind == "abort"]
+    (cleaning,) = [task for task in world.ready() if isinstance(task, EntityCleaning)]
     world.clean(cleaning)
     assert "delta_0000001_0000001_0000" in world.state.directories[1, None]
     world.commit(reader)

@@ -10,6 +10,7 @@ import pytest
 from acid_platform import InvalidDefinition, NoSuchTable
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
@@ -27,14 +28,16 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
 
 
 def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) -> None:
-    first = metastore.request_erasure("T", "id = 1", "ann")
-    assert metastore.request_erasure("default.t", "id = 1", "bob") == first == 1
-    assert metastore.request_erasure("t", "id = 2") == 2
-    metastore.answer_erasure(first, WAITING, "a reader has it", [7, 5], "run")
-    assert metastore.request_erasure("t", "id = 1") == first
-    metastore.answer_erasure(first, ERASED, "gone")
-    assert metastore.request_erasure("t", "id = 1") == 3  # such rows may have been inserted again
-    [one, *_] = metastore.erasures()
+    first = metastore.call(RequestErasure("T", "id = 1", "ann"))
+    assert metastore.call(RequestErasure("default.t", "id = 1", "bob")) == first == 1
+    assert metastore.call(RequestErasure("t", "id = 2", "")) == 2
+    metastore.call(AnswerErasure(first, WAITING, "a reader has it", tuple(sorted([7, 5])), "run"))
+    assert metastore.call(RequestErasure("t", "id = 1", "")) == first
+    metastore.call(AnswerErasure(first, ERASED, "gone", (), ""))
+    assert (
+        metastore.call(RequestErasure("t", "id = 1", "")) == 3
+    )  # such rows may have been inserted again
+    [one, *_] = metastore.call(GetErasures())
     assert (one.table, one.user, one.state, one.answer, one.waits_for, one.waits) == (
         "default.t",
         "ann",
@@ -47,22 +50,22 @@ def test_an_equal_request_keeps_its_id_while_it_is_open(metastore: Metastore) ->
 
 
 def test_a_settled_request_stays_settled(metastore: Metastore) -> None:
-    number = metastore.request_erasure("t", "id = 1")
-    metastore.answer_erasure(number, WITHDRAWN, "the wrong person")
+    number = metastore.call(RequestErasure("t", "id = 1", ""))
+    metastore.call(AnswerErasure(number, WITHDRAWN, "the wrong person", (), ""))
     with pytest.raises(InvalidDefinition, match="request 1 is withdrawn"):
-        metastore.answer_erasure(number, ERASED, "gone")
+        metastore.call(AnswerErasure(number, ERASED, "gone", (), ""))
     with pytest.raises(InvalidDefinition, match="request 9 is not there"):
-        metastore.answer_erasure(9, ERASED, "gone")
+        metastore.call(AnswerErasure(9, ERASED, "gone", (), ""))
     with pytest.raises(NoSuchTable):
-        metastore.request_erasure("nope", "id = 1")
+        metastore.call(RequestErasure("nope", "id = 1", ""))
 
 
 def test_P3_a_request_is_kept_when_the_metastore_ends(tmp_path: Path) -> None:
     with Metastore.connect(tmp_path) as metastore:
         metastore.create_table("t", str(tmp_path / "t"), [("id", "int")])
-        metastore.request_erasure("t", "id = 1", "ann")
+        metastore.call(RequestErasure("t", "id = 1", "ann"))
         end(metastore)
-        [kept] = metastore.erasures()
+        [kept] = metastore.call(GetErasures())
         metastore.stop()
     assert (kept.condition, kept.user, kept.state) == ("id = 1", "ann", ErasureState.REQUESTED)
 

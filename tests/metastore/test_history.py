@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acid_platform.base import errors
-from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.records import CleaningCause, DropCleaning, LockRequest
 from acid_platform.metastore.rules import history
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import World
@@ -141,7 +141,7 @@ def test_P36_a_tag_that_expires_is_dropped_and_what_it_held_is_cleaned(world: Wo
     world.tick(100_000)
     assert not world.state.table("t").tags
     (task,) = world.ready()
-    assert (task.kind, task.id, task.pins) == ("history", 0, ())
+    assert (task.cause, task.id, task.pins) == (CleaningCause.HISTORY, 0, ())
 
 
 def test_P36_a_transaction_that_reads_the_past_pins_it(world: World) -> None:
@@ -181,7 +181,7 @@ def test_P36_a_table_that_takes_the_name_of_a_dropped_one_does_not_take_its_pin(
     assert not world.ready()
     world.commit(reader)
     (task,) = world.ready()
-    assert task.kind == "drop"
+    assert isinstance(task, DropCleaning)
 
 
 def test_P36_the_declaration_of_the_oldest_write_id_is_kept(world: World) -> None:

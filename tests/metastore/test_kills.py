@@ -32,12 +32,13 @@ from acid_platform import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.operations.transactions import Abort, Begin, Commit
+from acid_platform.metastore.operations.transactions import Abort, Begin, Commit, GetTxnStates
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from benchmarks.metastore import fill
+from tests.contents import counts
 from tests.metastore.processes import end, gone
 
 FORK = multiprocessing.get_context("fork")
@@ -88,9 +89,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                             None,
                             Operation.INSERT,
                             f"delta_{write_id:07d}_{write_id:07d}_0000",
-                            1,
-                            10,
-                            1,
+                            counts(1, 10),
                         )
                         for name, write_id in ids.items()
                     ]
@@ -148,7 +147,7 @@ def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
             *(txn for work in works for txn in (*work.aborted, *work.unknown)),
         ]
         for begin in range(0, len(known), 1000):
-            states |= metastore.txn_states(known[begin : begin + 1000])
+            states |= metastore.call(GetTxnStates(tuple(known[begin : begin + 1000])))
         end(metastore)
     written: dict[int, dict[str, int]] = {}
     for name, found in rows.items():

@@ -28,7 +28,9 @@ from acid_platform import (
 from acid_platform.base.location import Location
 from acid_platform.cli.rebuild import rebuild
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.tables import GetIdentity, IdentityNow, TakeOver
+from acid_platform.metastore.records import EntityCleaning
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
@@ -39,7 +41,8 @@ from acid_platform.tables.joining import IDENTITY
 from acid_platform.tables.recovery import restore
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
-from tests.cli.small import Small, write_delta
+from tests.acid_files import contents_of
+from tests.cli.small import write_delta
 from tests.metastore.processes import end, gone, until
 from tests.metastore.world import World
 
@@ -76,8 +79,9 @@ def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str]) -> None:
         txn.lock(name, "SHARED_WRITE", operation=Operation.INSERT)
         write_id = txn.write_ids[name]
         delta = f"delta_{write_id:07d}_{write_id:07d}_0000"
-        size = write_delta(Path(warehouse.table(name).location, delta), write_id, rows)
-        txn.commit([WriteReport(name, None, Operation.INSERT, delta, len(rows), size, 1)])
+        path = Path(warehouse.table(name).location, delta)
+        write_delta(path, write_id, rows)
+        txn.commit([WriteReport(name, None, Operation.INSERT, delta, contents_of(path))])
 
 
 def ids(warehouse: Warehouse, name: str = "db.t") -> list[int]:
@@ -109,7 +113,7 @@ def test_P31_tables_inside_are_recorded_relative_to_the_warehouse(root: Path) ->
         named = dict(warehouse.metastore.query("SELECT name, location FROM tables")[1])
         assert named == {"db.t": "db.db/t", "db.far": str(outside)}
         warehouse.drop_table("db.t")
-        [task] = warehouse.metastore.ready_to_clean()
+        [task] = warehouse.metastore.call(GetCleanings()).ready
         assert task.location == f"{root}/db.db/t"
         warehouse.create_table("db.t", "id int")
         warehouse.metastore.query("SELECT 1")
@@ -283,10 +287,8 @@ def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path)
     for process in makers:
         assert process.wait(120) == 0, process.stderr and process.stderr.read()
     with Warehouse.open(root) as warehouse:
-        assert warehouse.metastore.identity() == (
-            json.loads((root / IDENTITY).read_text())["warehouse"],
-            True,
-        )
+        identity = json.loads((root / IDENTITY).read_text())["warehouse"]
+        assert warehouse.metastore.call(GetIdentity()) == IdentityNow(identity, True)
         stop(warehouse)
     assert [path.name for path in root.iterdir() if path.name.startswith(IDENTITY)] == [IDENTITY]
 
@@ -296,59 +298,6 @@ def test_P31_a_second_metastore_for_one_root_is_refused(root: Path) -> None:
     shutil.copytree(root / "_metastore", root.parent / "second")
     with pytest.raises(WarehouseMismatch, match="has its metastore in"):
         Warehouse.open(root, metastore=str(root.parent / "second"))
-
-
-# --- an older version --------------------------------------------------------------------------
-
-
-def test_P31_whole_paths_of_an_older_version_become_relative_at_the_first_start(root: Path) -> None:
-    """Also those in its log, of a drop, and of the floor that the drop left."""
-    with Metastore.connect(Location.of(root).metastore) as metastore:
-        metastore.create_database("db")
-        metastore.create_table("db.t", f"{root}/db.db/t", COLUMNS)
-        metastore.create_table("db.gone", f"{root}/db.db/gone", COLUMNS)
-        metastore.create_table("db.far", f"{root.parent}/far", COLUMNS)
-        Small(root, metastore).insert((1, "A"))
-        metastore.drop_table("db.gone")
-        pid = metastore.status()["pid"]
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: gone(pid))
-    with Warehouse.open(root) as warehouse:
-        metastore = warehouse.metastore
-        assert metastore.query("SELECT location FROM tables ORDER BY table_id")[1] == [
-            ["db.db/t"],
-            [f"{root.parent}/far"],
-        ]
-        assert metastore.query("SELECT location FROM locations")[1] == [["db.db/gone"]]
-        assert [task.location for task in metastore.ready_to_clean()] == [f"{root}/db.db/gone"]
-        assert not any(table.foreign for table in metastore.tables())
-        stop(warehouse)
-    moved = root.parent / "moved"
-    root.rename(moved)
-    with Warehouse.open(moved) as warehouse:
-        assert ids(warehouse) == [1]
-        stop(warehouse)
-
-
-def test_P31_a_copy_made_by_an_older_version_does_not_touch_the_original(root: Path) -> None:
-    """Its metastore has the original's locations: it must neither write nor clean there."""
-    original = root.parent / "original"
-    with Metastore.connect(Location.of(root).metastore) as metastore:
-        metastore.create_database("db")
-        metastore.create_table("db.t", f"{original}/db.db/t", COLUMNS)
-        metastore.create_table("db.gone", f"{original}/db.db/gone", COLUMNS)
-        metastore.drop_table("db.gone")
-    with Warehouse.open(root) as warehouse:
-        assert warehouse.metastore.ready_to_clean() == []
-        with pytest.raises(ForeignLocation, match=r"take-over db\.t"):
-            warehouse.metastore.begin(locks=[WRITE])
-        assert warehouse.metastore.relocate(str(original)) == [
-            f"{original}/db.db/gone",
-            f"{original}/db.db/t",
-        ]
-        assert warehouse.table("db.t").location == f"{root}/db.db/t"
-        insert(warehouse, "db.t", (1, "A"))
-        stop(warehouse)
 
 
 # --- copies and backups ------------------------------------------------------------------------
@@ -388,7 +337,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
         for name in ("db.t", "db.far"):
             restored.drop_table(name)
         cleaned = cleaner.run(restored.metastore)
-        assert [cleaning.task.table for cleaning in cleaned if not cleaning.error] == ["db.t"]
+        assert [cleaning.table for cleaning in cleaned if not cleaning.error] == ["db.t"]
         assert not (copy / "db.db" / "t").exists()
         stop(restored)
     assert hashes(root, outside, root.parent / "gone") == before
@@ -406,8 +355,8 @@ def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -
     done = restore(Location.of(root), str(file), replace=True)
     assert json.loads((root / IDENTITY).read_text())["warehouse"] == done.identity != first
     with Warehouse.open(root) as warehouse:
-        assert warehouse.metastore.take_over("db.far") == ["db.far"]
-        assert warehouse.metastore.take_over() == []
+        assert warehouse.metastore.call(TakeOver("db.far")) == ["db.far"]
+        assert warehouse.metastore.call(TakeOver(None)) == []
         insert(warehouse, "db.far", (3, "C"))
         assert ids(warehouse, "db.far") == [1, 2, 3]
         stop(warehouse)
@@ -632,7 +581,7 @@ def test_P31_nothing_of_a_foreign_table_is_written_compacted_or_cleaned() -> Non
     assert world.call("take_over", name="t") == {"tables": ["default.t"]}
     world.insert()
     [task] = world.ready()
-    assert isinstance(task, CleaningTask) and task.kind == "compaction"
+    assert isinstance(task, EntityCleaning)
     assert world.call("take_over", name=None) == {"tables": []}
 
 
@@ -651,9 +600,8 @@ def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
     world = World()
     world.create("u", location="default.db/u")
     world.create("v", location="/far")
-    first = world.call("identify", id="a", roots=["/r"])
-    assert first == {"id": "a", "placed": False, "inside": False}
-    assert world.call("identify", id="b", roots=["/r"])["id"] == "a"
+    assert world.call("identify", id="a") == {"id": "a", "placed": False}
+    assert world.call("identify", id="b")["id"] == "a"
     world.call("placed", id="a")
     world.take(world.machine.copied(world.clock.moment()))
     store = Store(tmp_path / "metastore.duckdb")
@@ -668,7 +616,8 @@ def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
     assert [table.record.foreign for table in again.tables.values()] == [False, True]
 
 
-def test_P31_a_journal_of_an_older_version_has_no_foreign_tables() -> None:
+def test_P8_what_a_journal_lacks_has_its_default() -> None:
+    """So that a later version can add a field."""
     old = {
         "table_id": 1,
         "name": "default.t",

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from acid_platform import InvalidDefinition, SnapshotExpired
+from acid_platform.base.errors import SnapshotExpired
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
@@ -34,7 +33,7 @@ def insert(
     txn = world.write(table, INSERT, partition)
     (write_id,) = txn.write_ids.values()
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    world.commit(txn, WriteReport.of(table, partition, INSERT, name, files))
+    world.commit(txn, WriteReport(table, partition, INSERT, name, files))
     return name
 
 
@@ -133,29 +132,6 @@ def test_P26_files_of_removed_directories_are_forgotten(world: World) -> None:
     world = folded(world, store)
     assert name not in files_of(world, world.read(["t"]))[0]
     assert store.recorded(1, [None]) == {} or (None, name) not in store.recorded(1, [None])
-
-
-def test_P26_missing_files_of_a_report_are_recorded_once_if_the_counts_match(
-    world: World,
-) -> None:
-    txn = world.write("t")
-    name = "delta_0000001_0000001_0000"
-    world.commit(txn, WriteReport("t", None, INSERT, name, 10, 100, 1))
-    assert world.call("unrecorded")["entities"] == [["default.t", None, [name]]]
-    assert files_of(world, world.read(["t"])) == [{name: None}]
-
-    def record(files: RecordedFiles) -> int:
-        report = WriteReport.of("t", None, INSERT, name, files)
-        number: int = world.call(
-            "record_files", table="t", partition=None, directories=[encode(report)]
-        )["recorded"]
-        return number
-
-    with pytest.raises(InvalidDefinition, match="counted 1 files of 100 bytes"):
-        record(contents(90))
-    assert record(contents(100)) == 1 and record(contents(100)) == 0
-    assert world.call("unrecorded")["entities"] == []
-    assert files_of(world, world.read(["t"])) == [{name: contents(100)}]
 
 
 def test_P26_the_least_recently_used_entity_is_evicted() -> None:

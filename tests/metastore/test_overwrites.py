@@ -7,6 +7,7 @@ import pytest
 from acid_platform import WriteConflict
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.server import state_rows
+from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, OVERWRITE, UPDATE, E, R, Txn, W, World, X
 
 IOW = LockRequest("t", X, OVERWRITE)
@@ -28,7 +29,7 @@ def parted() -> World:
 
 def base(world: World, txn: Txn, partition: str | None = None) -> WriteReport:
     write_id = world.state.tables[1].by_txn[txn.id]
-    return WriteReport("t", partition, UPDATE, f"base_{write_id:07d}", 1, 1, 1, True)
+    return WriteReport("t", partition, UPDATE, f"base_{write_id:07d}", counts(1, 1), True)
 
 
 def test_P30_an_overwrite_that_misses_an_insert_learns_so_with_its_lock(world: World) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,17 +34,33 @@ from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteRe
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.operations.compaction import (
+    GetCleanings,
+    GetErasures,
+    MarkCleaned,
+    StartCleaning,
+    TakeCompaction,
+)
+from acid_platform.metastore.operations.shows import ShowCompaction
+from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.operations.transactions import (
     Alive,
+    AllocateMany,
     Commit,
+    GetTxnStates,
     GetValidWriteIds,
     Granted,
     Heartbeat,
+    HeartbeatLock,
+    LockAlone,
+    OpenBatch,
+    Unlock,
 )
-from acid_platform.metastore.places import Places
+from acid_platform.metastore.records import ClientInfo, DropCleaning
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import Operation, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
+from tests.contents import counts
 from tests.metastore.processes import gone, until
 
 FORK = multiprocessing.get_context("fork")
@@ -77,7 +94,7 @@ def kill(metastore: Metastore) -> int:
 def report(txn: Transaction) -> WriteReport:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    return WriteReport("t", None, Operation.INSERT, name, 1, 10, 1)
+    return WriteReport("t", None, Operation.INSERT, name, counts(1, 10))
 
 
 # --- start and end -------------------------------------------------------------------------------
@@ -216,7 +233,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again._call(Commit(txn.id, ()))
+        again.call(Commit(txn.id, ()))
     until(lambda: gone(pid))
 
 
@@ -226,29 +243,31 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
 def test_T16_L12_L15_a_lock_without_a_transaction_is_kept_by_its_owner(
     metastore: Metastore,
 ) -> None:
-    held = metastore.lock_alone([ALONE])
-    metastore.heartbeat_lock(held)
+    held = metastore.call(LockAlone((ALONE,), 60.0)).ext
+    metastore.call(HeartbeatLock(held))
     with pytest.raises(LockTimeout, match=r"EXCLUSIVE of default\.t"):
-        metastore.lock_alone([ALONE], wait=0)
+        metastore.call(LockAlone((ALONE,), 0))
     assert [row["transaction_id"] for row in metastore.locks()] == [0]
-    metastore.unlock(held)
-    metastore.unlock(held)  # an id that is gone is no error
+    metastore.call(Unlock(held))
+    metastore.call(Unlock(held))  # an id that is gone is no error
     with pytest.raises(NoSuchLock, match="lock again"):
-        metastore.heartbeat_lock(held)
+        metastore.call(HeartbeatLock(held))
     with metastore.begin(locks=[WRITE]):
         (row,) = metastore.locks()
         with pytest.raises(InvalidDefinition, match="not permitted"):
-            metastore.unlock(int(str(row["lockid"]).partition(".")[0]))
+            metastore.call(Unlock(int(str(row["lockid"]).partition(".")[0])))
 
 
 def test_T17_T18_T19_write_ids_of_several_transactions_in_one_call(metastore: Metastore) -> None:
-    txns = metastore.open_transactions(3)
-    ids = [txn.id for txn in txns]
-    assert metastore.allocate_many("t", [*reversed(ids)]) == dict(zip(ids, (1, 2, 3), strict=True))
-    assert metastore.allocate_many("t", ids[:2]) == {ids[0]: 1, ids[1]: 2}
+    ids = metastore.call(OpenBatch(3, TxnType.DEFAULT.value, ClientInfo()))
+    txns = [metastore.resume(txn_id) for txn_id in ids]
+    assert dict(metastore.call(AllocateMany("t", (*reversed(ids),)))) == dict(
+        zip(ids, (1, 2, 3), strict=True)
+    )
+    assert dict(metastore.call(AllocateMany("t", tuple(ids[:2])))) == {ids[0]: 1, ids[1]: 2}
     txns[0].abort()
     with pytest.raises(TxnAborted, match=f"transactions \\[{ids[0]}\\] are not open"):
-        metastore.allocate_many("t", ids)
+        dict(metastore.call(AllocateMany("t", tuple(ids))))
     for txn in txns[1:]:
         txn.commit()
 
@@ -260,7 +279,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
     kill(metastore)
     txn.heartbeat()
     txn.commit([report(txn)])
-    assert str(metastore._call(GetValidWriteIds(lease.id, "t")).list) == before
+    assert str(metastore.call(GetValidWriteIds(lease.id, "t")).list) == before
     assert metastore.history("t")[0]["txn"] == txn.id
     assert metastore.outcome(txn.id)["state"] == "c"
 
@@ -308,13 +327,12 @@ def test_P3_an_outcome_that_cannot_be_learnt_is_reported_as_unknown(
 @pytest.mark.parametrize(
     "read",
     [
-        Metastore.erasures,
+        lambda metastore: metastore.call(GetErasures()),
         Metastore.views,
-        Metastore.unrecorded,
         lambda metastore: list(metastore.candidates()),
-        lambda metastore: metastore.recorded("t", [None]),
+        lambda metastore: metastore.call(GetRecorded("t", (None,))),
     ],
-    ids=["erasures", "views", "unrecorded", "candidates", "recorded"],
+    ids=["erasures", "views", "candidates", "recorded"],
 )
 def test_P3_the_outcome_of_a_read_is_never_unknown(
     metastore: Metastore,
@@ -343,7 +361,7 @@ def test_P3_the_outcome_of_a_read_is_never_unknown(
 def _child(metastore: Metastore, txn: Transaction, answers: Any) -> None:
     own = metastore.begin(locks=[WRITE])
     own.commit([report(own)])
-    answers.put((own.id, sum(len(share) for share in metastore._beats._shares.values())))
+    answers.put((own.id, sum(len(share) for share in metastore.beats._shares.values())))
 
 
 def test_fork_then_call(metastore: Metastore) -> None:
@@ -398,7 +416,16 @@ def test_the_context_manager_commits_or_aborts(metastore: Metastore) -> None:
     with pytest.raises(InvalidDefinition), metastore.begin() as wrong:
         wrong.allocate_write_id("t")
         wrong.commit([report(wrong)])
-    states = metastore.txn_states([good.id, bad.id, ended.id, wrong.id])
+    states = metastore.call(
+        GetTxnStates(
+            (
+                good.id,
+                bad.id,
+                ended.id,
+                wrong.id,
+            )
+        )
+    )
     assert list(states.values()) == ["c", "a", "a", "a"]
     assert metastore.outcome(bad.id)["reason"] == "ValueError: no"
     with pytest.raises(TxnAborted):
@@ -420,19 +447,22 @@ def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     with metastore.begin(locks=[WRITE]) as txn:
         txn.commit([report(txn)])
     number = metastore.request_compaction("t", None, "major")
-    task = metastore.take_compaction("host-1")
+    task = metastore.call(TakeCompaction("host-1"))
     assert task is not None and task.id == number
     work = metastore.begin_compaction(task, "host-1")
     assert work.compactor_list.high_watermark == 1 and work.task.txn_id == work.id
-    base = WriteReport(task.table, None, Operation.COMPACT, f"base_0000001_v{work.id:07d}", 1, 9, 1)
-    metastore.commit_compaction(task, work, [base])
-    assert metastore.compaction_done(number)
+    base = WriteReport(
+        task.table, None, Operation.COMPACT, f"base_0000001_v{work.id:07d}", counts(1, 9)
+    )
+    work.publish([base])
+    assert metastore.call(ShowCompaction(number)).done
     assert metastore.wait_compaction(number)["state"] == "ready for cleaning"
-    (cleaning,) = metastore.ready_to_clean()
-    metastore.mark_cleaned(metastore.start_cleaning(cleaning))
+    (cleaning,) = metastore.call(GetCleanings()).ready
+    metastore.call(StartCleaning.of(cleaning))
+    metastore.call(MarkCleaned.of(cleaning, cleaning.highest_write_id, None))
     metastore.drop_table("t")
-    assert metastore.tables() == [] and metastore.cleaning_blocked() == []
-    assert [task.kind for task in metastore.ready_to_clean()] == ["drop"]
+    assert metastore.tables() == [] and metastore.call(GetCleanings()).blocked == []
+    assert [type(task) for task in metastore.call(GetCleanings()).ready] == [DropCleaning]
 
 
 # --- heartbeats ----------------------------------------------------------------------------------
@@ -458,7 +488,8 @@ class FakeLink:
 
 def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
     granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5, {})
-    return Transaction(link, beats, TxnType.DEFAULT, granted, Places())
+    metastore: Any = SimpleNamespace(call=link.call, beats=beats)
+    return Transaction(metastore, TxnType.DEFAULT, granted)
 
 
 def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:

@@ -13,7 +13,7 @@ from acid_platform import (
 )
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
-from acid_platform.metastore.records import CleaningTask, CompactionTask, LockRequest
+from acid_platform.metastore.records import CompactionTask, LockRequest, Unpublication
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.transactions.locks import LockType
@@ -53,8 +53,8 @@ def asked(world: World, txn: int, table: str = "t", lock: LockType = R) -> LockP
     return decode(LockProgress, ask(world, txn, LockRequest(table, lock), zero_wait=True))
 
 
-def unpublished(world: World) -> list[CleaningTask]:
-    return [decode(CleaningTask, task) for task in world.call("unpublished")["tasks"]]
+def unpublished(world: World) -> list[Unpublication]:
+    return [decode(Unpublication, task) for task in world.call("unpublished")["tasks"]]
 
 
 def acquired(world: World, request: LockProgress) -> bool:

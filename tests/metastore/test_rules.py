@@ -20,6 +20,7 @@ from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
+from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, Txn, W, World, X
 
 TIMEOUT = 300_000
@@ -314,7 +315,7 @@ def test_P24_an_adopted_table_without_a_snapshot_counts_everything_as_committed(
     world: World,
 ) -> None:
     table = {"name": "old", "location": "/w/old", "columns": [["id", "int"]]}
-    report = WriteReport("old", None, INSERT, "delta_0000003_0000003_0000", 1, 1, 1)
+    report = WriteReport("old", None, INSERT, "delta_0000003_0000003_0000", counts(1, 1))
     world.call(
         "adopt_table",
         table=table,

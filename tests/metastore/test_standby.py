@@ -19,6 +19,7 @@ from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore, address
 from acid_platform.metastore.client import start
 from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.operations.replication import ForgetStandby, Promote
 from acid_platform.metastore.operations.tables import GetDatabases
 from acid_platform.metastore.rules.turn import Reply
 from acid_platform.metastore.server import seeding
@@ -174,20 +175,20 @@ def test_P10_an_asynchronous_standby_is_promoted_only_by_command(members: list[M
     until(lambda: first.status()["standby"])
     with second.local() as standby:
         with pytest.raises(StandbyRefused, match="asynchronous"):
-            standby.promote()
+            standby.call(Promote(False))
         with pytest.raises(StandbyRefused, match="stop it first"):
-            standby.promote(incomplete=True)
+            standby.call(Promote(True))
         with pytest.raises(MetastoreUnavailable, match="this is the standby of"):
             standby.databases()
         first.kill()
         time.sleep(4)
         assert not second.is_primary()
         with pytest.raises(StandbyRefused, match="--incomplete"):
-            standby.promote()
-        assert standby.promote(incomplete=True) == 1
+            standby.call(Promote(False))
+        assert standby.call(Promote(True)) == 1
         _commit(standby)
         with pytest.raises(StandbyRefused, match="already"):
-            standby.promote()
+            standby.call(Promote(False))
 
 
 def test_P10_a_change_to_asynchronous_ends_the_wait_for_the_standby(
@@ -214,7 +215,7 @@ def test_P10_a_manual_standby_waits_for_the_command(members: list[Member]) -> No
     time.sleep(4)
     assert not second.is_primary()
     with second.local() as standby:
-        assert standby.promote() == 1
+        assert standby.call(Promote(False)) == 1
         _commit(standby)
 
 
@@ -230,12 +231,12 @@ def test_P10_a_primary_goes_on_without_a_standby_that_is_forgotten(
     third.kill()
     with first.local() as client:
         with pytest.raises(StandbyRefused, match="is connected; stop it first"):
-            client.forget_standby()
+            client.call(ForgetStandby())
         second.kill()
         until(lambda: _forgotten(client))
         _commit(client)
         with pytest.raises(StandbyRefused, match="has no standby"):
-            client.forget_standby()
+            client.call(ForgetStandby())
     third.start()
     until(third.is_synchronous)
     third.kill()
@@ -251,7 +252,7 @@ def _answers(member: Member) -> bool:
 
 def _forgotten(client: Metastore) -> bool:
     try:
-        return bool(client.forget_standby())
+        return bool(client.call(ForgetStandby()))
     except StandbyRefused:
         return False
 

@@ -13,6 +13,7 @@ from acid_platform import (
 )
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import WriteReport
+from tests.contents import counts
 from tests.metastore.world import INSERT, World
 
 
@@ -111,9 +112,9 @@ def test_P24_adoption(world: World) -> None:
         "partition_columns": [["p", "int"]],
     }
     reports = [
-        WriteReport("old", "p=1", INSERT, "base_0000004_v0000070", 5, 50, 1),
-        WriteReport("old", "p=1", INSERT, "delta_0000006_0000006_0000", 1, 10, 1),
-        WriteReport("old", "p=2", INSERT, "", 3, 30, 2),
+        WriteReport("old", "p=1", INSERT, "base_0000004_v0000070", counts(5, 50)),
+        WriteReport("old", "p=1", INSERT, "delta_0000006_0000006_0000", counts(1, 10)),
+        WriteReport("old", "p=2", INSERT, "", counts(3, 30, files=2)),
     ]
     world.call(
         "adopt_table",

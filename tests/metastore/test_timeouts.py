@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +14,10 @@ from acid_platform.base.clock import MAX_STEP_MS, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.operations.shows import GetOutcome
-from acid_platform.metastore.operations.tables import CreateDatabase
+from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Alive, Granted, Heartbeat
-from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
@@ -248,14 +249,14 @@ def test_P29_C25_a_worker_at_work_is_not_revoked(world: World, jump: int, restar
 def test_P29_C1_the_initiator_misses_nothing_that_changed(world: World, jump: int) -> None:
     metastore = local_metastore(world)
     world.insert()
-    since = metastore.moment()
+    since = metastore.call(GetMoment())
     assert not initiator.run(metastore, world.clock.now_ms(), since)
     world.clock.set_wall(jump)
     world.insert()
     assert [request.table for request in initiator.run(metastore, world.clock.now_ms(), since)] == [
         "default.t"
     ]
-    since = metastore.moment()
+    since = metastore.call(GetMoment())
     reopened(world)
     assert len(initiator.run(metastore, world.clock.now_ms(), since)) == 1
 
@@ -276,7 +277,7 @@ def test_P29_listings_show_times_by_the_present_wall_clock(world: World, jump: i
 def test_P29_P3_a_clock_set_forward_forgets_no_outcome(tmp_path: Path) -> None:
     clock = ManualClock()
     commits = GroupCommit(tmp_path / "m.duckdb", clock)
-    commits.round([Asked("one", CreateDatabase("d", if_not_exists=False))], None)
+    commits.round([Asked("one", DeclareDatabase("d", if_not_exists=False))], None)
     for passed, seen in ((0, "done"), (DAY + 1, "unseen")):
         clock.set_wall(30 * DAY)
         clock.advance(passed)
@@ -369,15 +370,15 @@ def test_P29_a_longer_timeout_counts_at_once(world: World) -> None:
 
 def test_P29_each_answer_about_a_transaction_has_the_interval(world: World) -> None:
     mine, other = local_metastore(world), local_metastore(world)
-    assert mine._beats.interval == other._beats.interval == 150
+    assert mine.beats.interval == other.beats.interval == 150
     txn = other.begin()
     mine.set("hive.txn.timeout", "6s")
-    assert (mine._beats.interval, other._beats.interval) == (3, 150)
+    assert (mine.beats.interval, other.beats.interval) == (3, 150)
     txn.heartbeat()
-    assert other._beats.interval == 3
+    assert other.beats.interval == 3
     mine.set("acid.heartbeat.interval", "1s")
     txn.lock("t", "SHARED_READ")
-    assert (mine._beats.interval, other._beats.interval) == (1, 1)
+    assert (mine.beats.interval, other.beats.interval) == (1, 1)
     for connected in (mine, other):
         connected.close()
 
@@ -399,7 +400,8 @@ def test_P29_a_shorter_interval_brings_the_next_heartbeat_forward() -> None:
     link: Any = Answers()
     beats = Heartbeats(link)
     granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000, {})
-    txn = Transaction(link, beats, TxnType.DEFAULT, granted, Places())
+    metastore: Any = SimpleNamespace(call=link.call, beats=beats)
+    txn = Transaction(metastore, TxnType.DEFAULT, granted)
     until(lambda: beats._shares)
     beats.learn(1)
     until(lambda: link.beats == 1)

@@ -197,14 +197,14 @@ def test_another_protocol_version_is_refused_by_both_ends(
         frames = wire.Frames(wire.LARGEST_GREETING)
         asked = json.loads(next(frames.feed(peer.recv(4096))))
         said = {
-            "acid": 1,
+            "acid": 2,
             "challenge": "0",
             "proof": wire.proof(KEY.encode(), "client", asked["challenge"], "0"),
         }
         peer.sendall(wire.frame(json.dumps(said).encode()))
-        assert b"protocol 1 is not 5" in peer.recv(4096)
-    monkeypatch.setattr(wire, "PROTOCOL", 6)
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 5, this program 6"):
+        assert b"protocol 2 is not 1" in peer.recv(4096)
+    monkeypatch.setattr(wire, "PROTOCOL", 2)
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 2"):
         Metastore.connect(service.uri)
 
 
@@ -425,12 +425,12 @@ def test_a_stale_endpoint_and_socket_are_replaced(tmp_path: Path) -> None:
     with Metastore.connect(home.path) as client:
         assert client.status()["pid"] != 2**22 - 1
         end(client)
-    old = {"address": "", "pid": 2**22 - 1, "epoch": 1, "protocol": 1}
+    old = {"address": "", "pid": 2**22 - 1, "epoch": 1, "protocol": 2}
     home.endpoint.write_text(json.dumps(old))
     with Metastore.connect(home.path) as client:
         end(client)
     home.endpoint.write_text(json.dumps({**old, "pid": os.getpid()}))
-    with pytest.raises(MetastoreIncompatible, match="speaks protocol 1, this program 5"):
+    with pytest.raises(MetastoreIncompatible, match="speaks protocol 2, this program 1"):
         Metastore.connect(home.path)
 
 

@@ -22,6 +22,7 @@ from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.state import Ended
 from acid_platform.transactions import TxnType
+from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, UPDATE, R, W, World, X
 
 TIMEOUT = 300_000
@@ -387,7 +388,7 @@ def test_P6_an_insert_below_a_committed_overwrite_conflicts(world: World) -> Non
     insert, overwrite = world.begin(), world.begin()
     world.call("allocate", txn=insert.id, table="t")
     world.lock(overwrite, LockRequest("t", X, UPDATE))
-    world.commit(overwrite, WriteReport("t", None, UPDATE, "base_0000002", 1, 1, 1, True))
+    world.commit(overwrite, WriteReport("t", None, UPDATE, "base_0000002", counts(1, 1), True))
     world.lock(insert, LockRequest("t", W, INSERT))
     with pytest.raises(WriteConflict, match="an overwrite that would hide it"):
         world.commit(insert)
@@ -395,7 +396,7 @@ def test_P6_an_insert_below_a_committed_overwrite_conflicts(world: World) -> Non
 
 def test_P6_overwrite_then_write_of_one_entity(world: World) -> None:
     txn = world.write(operation=UPDATE, lock=X)
-    base = WriteReport("t", None, UPDATE, "base_0000001", 1, 1, 1, True)
+    base = WriteReport("t", None, UPDATE, "base_0000001", counts(1, 1), True)
     with pytest.raises(OverwriteThenWrite, match="transaction 1 was aborted"):
         world.commit(txn, base, world.report(txn))
     with pytest.raises(TxnAborted):
@@ -406,12 +407,15 @@ def test_P6_overwrite_then_write_of_one_entity(world: World) -> None:
 def test_a_report_needs_a_write_lock(world: World) -> None:
     world.create("u")
     txn = world.write()
-    report = WriteReport("u", None, INSERT, "delta_0000001_0000001_0000")
+    report = WriteReport("u", None, INSERT, "delta_0000001_0000001_0000", counts(1, 1))
     with pytest.raises(InvalidDefinition, match=r"default\.u .*without a write lock"):
         world.commit(txn, report)
     assert world.call("outcome_of_txn", txn=txn.id)["state"] == "a" and not world.state.locks
     with pytest.raises(NoSuchPartition):
-        world.commit(world.write(), WriteReport("t", "p=1", INSERT, "delta_0000002_0000002_0000"))
+        world.commit(
+            world.write(),
+            WriteReport("t", "p=1", INSERT, "delta_0000002_0000002_0000", counts(1, 1)),
+        )
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import pytest
 from acid_platform import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.base.clock import Moment
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.operations.tables import CreateView
+from acid_platform.metastore.operations.tables import DeclareView, DropView, RemoveDatabase
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
 
-VIEW = ("db.v", "SELECT id FROM db.t AS t", [("id", "int")])
+VIEW = ViewRecord("db.v", "SELECT id FROM db.t AS t", (("id", "int"),))
 
 
 @pytest.fixture
@@ -23,43 +23,43 @@ def metastore(tmp_path: Path) -> Iterator[Metastore]:
     with Metastore.connect(tmp_path) as connected:
         connected.create_database("db")
         connected.create_table("db.t", str(tmp_path / "t"), [("id", "int")])
-        connected.create_view(*VIEW)
+        connected.call(DeclareView(VIEW, False, False))
         yield connected
         connected.stop()
 
 
 def test_a_view_takes_its_name_from_tables_and_views(metastore: Metastore) -> None:
     with pytest.raises(TableExists, match=r"view db\.v exists"):
-        metastore.create_view(*VIEW)
-    metastore.create_view(*VIEW, if_not_exists=True)
-    metastore.create_view("DB.V", "SELECT 1 AS x", [("x", "int")], or_replace=True)
+        metastore.call(DeclareView(VIEW, False, False))
+    metastore.call(DeclareView(VIEW, True, False))
+    metastore.call(DeclareView(ViewRecord("DB.V", "SELECT 1 AS x", (("x", "int"),)), False, True))
     [view] = metastore.views()
     assert (view.name, view.query, view.columns) == ("db.v", "SELECT 1 AS x", (("x", "int"),))
     with pytest.raises(TableExists, match=r"db\.t is a table"):
-        metastore.create_view("db.t", "SELECT 1", [("x", "int")])
+        metastore.call(DeclareView(ViewRecord("db.t", "SELECT 1", (("x", "int"),)), False, False))
     with pytest.raises(TableExists, match=r"db\.v is a view"):
         metastore.create_table("db.v", "/nowhere", [("id", "int")])
     with pytest.raises(TableExists, match=r"db\.v is a view"):
         metastore.alter_table("db.t", rename="db.v")
     with pytest.raises(InvalidDefinition, match="no database nope"):
-        metastore.create_view("nope.v", "SELECT 1", [("x", "int")])
+        metastore.call(DeclareView(ViewRecord("nope.v", "SELECT 1", (("x", "int"),)), False, False))
 
 
 def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
     metastore.drop_table("db.t")
     with pytest.raises(InvalidDefinition, match=r"holds db\.v"):
-        metastore.drop_database("db")
-    metastore.drop_view("db.v")
-    metastore.drop_database("db")
+        metastore.call(RemoveDatabase("db"))
+    metastore.call(DropView("db.v"))
+    metastore.call(RemoveDatabase("db"))
     with pytest.raises(NoSuchTable, match=r"no view db\.v"):
-        metastore.drop_view("db.v")
+        metastore.call(DropView("db.v"))
 
 
 def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
     machine = Machine()
     reads = (("default.t", (("id", "int"),)),)
     view = ViewRecord("v", "SELECT 1 AS x", (("x", "int"),), reads=reads)
-    machine.handle(CreateView(view, False, False), "r1", Moment(7, 0))
+    machine.handle(DeclareView(view, False, False), "r1", Moment(7, 0))
     kept = restore(live_rows(machine.state), {})
     assert kept.views == {
         "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1, reads)

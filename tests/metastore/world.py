@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from acid_platform.base import errors
-from acid_platform.metastore.codec import decode, encode
+from acid_platform.metastore.codec import converters, decode, encode
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.records import (
     CleaningTask,
@@ -28,6 +28,7 @@ from acid_platform.transactions import (
 )
 from acid_platform.transactions.locks import LockType
 from tests.clocks import ManualClock
+from tests.contents import counts
 
 R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
 X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
@@ -48,6 +49,9 @@ class Txn:
 
 class Waits(Exception):
     """The request is parked."""
+
+
+READ_TASK: Callable[[Any], CleaningTask] = converters(CleaningTask)[1]
 
 
 class World:
@@ -188,7 +192,7 @@ class World:
         txn = self.write(table, UPDATE, partition, X)
         write_id = txn.write_ids[f"default.{table}"]
         self.commit(
-            txn, WriteReport(table, partition, UPDATE, f"base_{write_id:07d}", 1, 10, 1, True)
+            txn, WriteReport(table, partition, UPDATE, f"base_{write_id:07d}", counts(1, 10), True)
         )
         return txn
 
@@ -205,7 +209,7 @@ class World:
         write_id = txn.write_ids[f"default.{table}"]
         prefix = "delete_delta" if operation is DELETE else "delta"
         name = f"{prefix}_{write_id:07d}_{write_id:07d}_{statement:04d}"
-        return WriteReport(table, partition, operation, name, rows, 10 * rows, 1, overwrite)
+        return WriteReport(table, partition, operation, name, counts(rows, 10 * rows), overwrite)
 
     def sees(self, txn: Txn, table: str = "t") -> ValidWriteIdList:
         answer = self.call("valid_write_ids", txn=txn.id, table=table)
@@ -246,7 +250,7 @@ class World:
 
     def commit_compaction(self, task: CompactionTask, txn: int, *names: str) -> None:
         writes = [
-            encode(WriteReport(task.table, task.partition, Operation.COMPACT, name, 1, 10, 1))
+            encode(WriteReport(task.table, task.partition, Operation.COMPACT, name, counts(1, 10)))
             for name in names
         ]
         self.call("commit_compaction", **self.owner(task), txn=txn, writes=writes)
@@ -278,8 +282,9 @@ class World:
 
     # --- cleaning ---------------------------------------------------------------------------
 
-    def ready(self) -> list[CleaningTask]:
-        return [decode(CleaningTask, task) for task in self.call("cleaning")["ready"]]
+    def ready(self) -> list[Any]:
+        """The cleanings that may run, each a CleaningTask."""
+        return [READ_TASK(task) for task in self.call("cleaning")["ready"]]
 
     def blocked(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.call("cleaning")["blocked"]

@@ -11,11 +11,13 @@ import dagster as dg
 import pytest
 
 from acid_platform import Warehouse
+from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockType
 from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
+from tests.contents import counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,17 @@ class Place:
                 number = txn.write_ids[name]
                 directory = f"delta_{number:07}_{number:07}_0000"
                 self._directory(name, directory)
-                txn.commit([WriteReport(name, None, Operation.INSERT, directory, 5, 100, 1)])
+                txn.commit([WriteReport(name, None, Operation.INSERT, directory, counts(5, 100))])
 
     def compacted(self, name: str = "db.t") -> str:
         """Queues a compaction, runs a Worker, and returns the base directory."""
         metastore = self.warehouse.metastore
-        task = metastore.take_compaction("host-1", name)
+        task = metastore.call(TakeCompaction("host-1", table=name))
         assert task
         txn = metastore.begin_compaction(task, "host-1")
         base = f"base_{txn.compactor_list.high_watermark:07}_v{txn.id:07}"
         self._directory(name, base)
-        metastore.commit_compaction(
-            task, txn, [WriteReport(name, None, Operation.COMPACT, base, 15, 200, 1)]
-        )
+        txn.publish([WriteReport(name, None, Operation.COMPACT, base, counts(15, 200))])
         return base
 
     def directories(self, name: str = "db.t") -> list[str]:

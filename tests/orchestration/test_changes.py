@@ -20,6 +20,7 @@ from acid_platform import (
     NotEnoughHistory,
     WriteConflict,
 )
+from acid_platform.metastore.operations.history import ForgetCursor, GetCursors
 from acid_platform.orchestration import (
     AcidOut,
     TableDeclaration,
@@ -84,7 +85,7 @@ def test_P39_a_killed_materialization_neither_loses_nor_repeats_a_change(place: 
                 expected = [(write_id, what, id) for write_id, what, id in seen]
                 assert [(what, id) for _, what, id in seen] == [("insert", 0), ("insert", 1)]
             assert seen == sorted(expected), when
-    [row] = wh.metastore.cursors("db.t")
+    [row] = wh.metastore.call(GetCursors("db.t"))
     assert (row.cursor.consumer, row.behind) == ("db.log", 0)
 
 
@@ -107,7 +108,7 @@ def test_P39_the_cursor_moves_with_the_commit_of_one_run(place: Place) -> None:
     aborted = wh.transaction()
     assert aborted.table("db.t").changes_arrow(consumer="c").read_all().num_rows == 1
     aborted.abort()
-    [row] = wh.metastore.cursors("db.t")
+    [row] = wh.metastore.call(GetCursors("db.t"))
     assert (row.behind, row.cursor.write_id) == (1, 1)
     with wh.transaction() as again:
         [change] = again.table("db.t").changes_arrow(consumer="c").read_all().to_pylist()
@@ -128,13 +129,13 @@ def test_P39_a_consumer_that_came_too_late_is_told_how_to_begin_again(place: Pla
         txn.table("db.short").changes_arrow(consumer="c")
     assert "acid changes db.short --forget c" in str(told.value)
     assert "'acid.history.retention'='7d'" in str(told.value)
-    wh.metastore.forget_cursor("db.short", "c")
+    wh.metastore.call(ForgetCursor("db.short", "c"))
     with pytest.raises(NoSuchPast, match=r"c does not consume the changes of db\.short"):
-        wh.metastore.forget_cursor("db.short", "c")
+        wh.metastore.call(ForgetCursor("db.short", "c"))
     with wh.transaction() as txn:
         assert txn.table("db.short").changes_arrow(consumer="c").read_all().num_rows == 3
     wh.drop_table("db.short")
-    assert wh.metastore.cursors() == []
+    assert wh.metastore.call(GetCursors(None)) == []
 
 
 def tick(place: Place, sensor: dg.SensorDefinition) -> Any:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import definitions
 from acid_platform.cli.main import main
 from acid_platform.compaction.states import ErasureState
+from acid_platform.metastore.operations.compaction import GetErasures
 from acid_platform.orchestration.sensors import erasure_sensor
 from resources import SparkResource
 from tests.orchestration.conftest import Place, quiet
@@ -108,13 +109,13 @@ def test_a_recorded_request_is_worked_off_and_answered(place: Place, spark: Spar
 
     held = place.warehouse.snapshot()
     assert not run().success
-    [waiting] = metastore.erasures()
+    [waiting] = metastore.call(GetErasures())
     assert waiting.state is ErasureState.WAITING and len(waiting.waits_for) == 1
     assert "waits for transactions" in tick().skip_reason.skip_message
     held.close()
     done = run()
     assert done.success
-    [erased] = metastore.erasures()
+    [erased] = metastore.call(GetErasures())
     assert (erased.state, erased.run_id, erased.waits_for) == (ErasureState.ERASED, done.run_id, ())
     assert not tick().run_requests
     assert table.to_arrow().to_pylist() == [{"id": 2, "v": "Bob"}]

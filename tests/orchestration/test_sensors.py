@@ -10,6 +10,7 @@ import pytest
 import definitions
 from acid_platform.base.clock import SystemClock
 from acid_platform.compaction.states import ErasureState
+from acid_platform.metastore.operations.compaction import AnswerErasure, TakeCompaction
 from acid_platform.orchestration import ended_runs, sensors
 from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import worker_prefix
@@ -166,7 +167,7 @@ def test_a_request_gets_one_run_and_the_next_tick_none(place: Place) -> None:
 
 def test_a_request_that_is_settled_gets_none(place: Place) -> None:
     place.table()
-    place.warehouse.metastore.answer_erasure(asked(place), ErasureState.ERASED, "gone")
+    place.warehouse.metastore.call(AnswerErasure(asked(place), ErasureState.ERASED, "gone", (), ""))
     place.warehouse.withdraw_erasure(asked(place), "the wrong person")
     assert (
         "there are no erasure requests"
@@ -182,7 +183,9 @@ def test_a_request_that_waits_is_tried_again_when_nobody_is_in_the_way(place: Pl
         [request] = tick(place, sensors.erasure_sensor).run_requests
         assert request.run_key.endswith(f":{attempt}")
         ran(place, request, dg.DagsterRunStatus.FAILURE)
-        metastore.answer_erasure(number, ErasureState.WAITING, "held", [reader.id])
+        metastore.call(
+            AnswerErasure(number, ErasureState.WAITING, "held", tuple(sorted([reader.id])), "")
+        )
         waits = tick(place, sensors.erasure_sensor).skip_reason.skip_message
         assert waits == f"request 1 of db.t: waits for transactions [{reader.id}]"
         reader.commit()
@@ -207,7 +210,7 @@ def test_a_request_that_fails_is_repeated_and_then_told(place: Place) -> None:
 def dies(context: dg.OpExecutionContext) -> None:
     opened = context.resources.warehouse.open(context.run_id)
     opened.transaction()
-    opened.metastore.take_compaction(f"{worker_prefix(context.run_id)}-1", "db.t")
+    opened.metastore.call(TakeCompaction(f"{worker_prefix(context.run_id)}-1", "db.t"))
     raise RuntimeError("killed")
 
 

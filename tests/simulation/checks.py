@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
-from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
 from acid_platform.metastore.rules.state import Component
@@ -15,7 +14,7 @@ from acid_platform.metastore.rules.state import Table as StateTable
 from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
-from tests.simulation.manifests import check_ends, check_files, check_unrecorded
+from tests.simulation.manifests import check_ends, check_files
 from tests.simulation.newest import check_newest
 from tests.simulation.rules import Resource, Table, Txn, waits
 from tests.simulation.travellers import check_travellers
@@ -101,21 +100,19 @@ def check_whole(sim: Simulation) -> None:
         {known.record.name: key for key, known in state.tables.items()} == model.names,
         "tables",
     )
-    for row in state.queue.values():
-        if isinstance(row, DropTask):
-            left = state.known_table(row.table_id)
-            claim(
-                "P28",
-                left is not None
-                and row.partition
-                in (None, *(partition.name for partition in left.dropped_partitions)),
-                "forgotten before it is removed:",
-                row,
-            )
+    for drop in state.drops():
+        left = state.known_table(drop.table_id)
+        claim(
+            "P28",
+            left is not None
+            and drop.partition
+            in (None, *(partition.name for partition in left.dropped_partitions)),
+            "forgotten before it is removed:",
+            drop,
+        )
     for table_id, table in state.tables.items():
         _write_ids(sim, table, model.tables[table_id])
     _overwrites(sim)
-    check_unrecorded(sim)
     check_ends(sim)
     check_newest(sim)
 

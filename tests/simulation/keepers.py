@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.metastore.codec import decode, encode
-from acid_platform.metastore.records import CleaningTask
+from acid_platform.metastore.codec import converters, decode, encode
+from acid_platform.metastore.records import CleaningTask, DropCleaning, Unpublication
 from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.checks import check_readers
@@ -203,6 +204,9 @@ class Worker(Actor):
         self._forget()
 
 
+READ_TASK: Callable[[Any], CleaningTask] = converters(CleaningTask)[1]
+
+
 class Cleaner(Actor):
     """Removes what the metastore allows, some time after it was allowed."""
 
@@ -250,14 +254,14 @@ class Cleaner(Actor):
     def _found(self, reply: Json) -> None:
         ready = reply["value"]["ready"]
         if ready:
-            task = decode(CleaningTask, self.pick(*ready))
+            task = READ_TASK(self.pick(*ready))
             self.plan(self._started, "start_cleaning", **_named(task))
 
     def _unpublish(self, reply: Json) -> None:
         """Removes what a Worker staged, so that it can rename nothing more, and what it renamed."""
         if not reply["value"]["tasks"]:
             return
-        task = decode(CleaningTask, self.pick(*reply["value"]["tasks"]))
+        task = decode(Unpublication, self.pick(*reply["value"]["tasks"]))
         self.sim.counts["output removed"] += 1
         self.sim.unstaged.add(task.txn_id)
         self.sim.late = [
@@ -269,15 +273,16 @@ class Cleaner(Actor):
 
     def _started(self, reply: Json) -> None:
         if "value" in reply:
-            self.task, self.removed = decode(CleaningTask, reply["value"]["task"]), False
-            self.sim.counts[f"cleaning {self.task.kind}"] += 1
+            self.task, self.removed = READ_TASK(reply["value"]["task"]), False
+            drops = isinstance(self.task, DropCleaning)
+            self.sim.counts[f"cleaning {'drop' if drops else self.task.cause.value}"] += 1
 
     def _remove(self, task: CleaningTask) -> None:
         """Removes them; afterwards every open snapshot must still find all that it needs."""
         self.sim.write()
         self.removed = True
         disk, state = self.sim.disk, self.sim.process.machine.state
-        if task.kind == "drop":
+        if isinstance(task, DropCleaning):
             location, _, partition = task.location.partition("/p=")
             place: Place = (location, f"p={partition}" if partition else None)
             disk.remove_location(place, task.highest_write_id if task.reused else None)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore.operations.tables import GetUnrecorded
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.declared import directories
@@ -25,13 +24,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_UNRECORDED = 13
-"""Each so many transactions a writer reports no files, like clients from before P26."""
 
-
-def contents_of(one: Directory) -> RecordedFiles | None:
-    if not one.visibility and any(txn % _UNRECORDED == 0 for _, txn, _ in one.tags):
-        return None
+def contents_of(one: Directory) -> RecordedFiles:
     return RecordedFiles(
         tuple(
             FileEntry(f"bucket_{number:05d}", 2 * txn + deletes + 1, Footer(write_id, True))
@@ -44,11 +38,8 @@ def report_of(
     one: Directory, table: str, partition: str | None, operation: Operation
 ) -> WriteReport:
     """The report of the actor that wrote the directory."""
-    files = contents_of(one)
-    if files is None:
-        return WriteReport(table, partition, operation, one.name, 1, 1, 1, one.base)
     overwrite = one.base and operation is not Operation.COMPACT
-    return WriteReport.of(table, partition, operation, one.name, files, overwrite)
+    return WriteReport(table, partition, operation, one.name, contents_of(one), overwrite)
 
 
 def check_files(
@@ -61,8 +52,7 @@ def check_files(
     (entity,) = value("P26", _ask(sim, txn, name, [partition]))["entities"]
     given = {recorded["directory"]["name"]: recorded["contents"] for recorded in entity}
     for directory in needed:
-        files = contents_of(directory)
-        expected = None if files is None else str(files)
+        expected = str(contents_of(directory))
         claim(
             "P26",
             directory.name in given and given[directory.name] == expected,
@@ -100,26 +90,6 @@ def check_ends(sim: Simulation) -> None:
                 if table is not None and not sim.model._may_read(txn, table):
                     sim.counts["manifest after a cleaning"] += 1
                     expect("P11 P26", _ask(sim, txn, name, []), "SnapshotExpired")
-
-
-def check_unrecorded(sim: Simulation) -> None:
-    """Exactly the directories without reported files are listed as unrecorded."""
-    handled = sim.process.machine.handle(GetUnrecorded(), "", sim.clock.moment())
-    answer: Json = {**handled.replies[0].value}
-    got = {
-        (table, partition, name)
-        for table, partition, names in value("P26", answer)["entities"]
-        for name in names
-    }
-    state = sim.process.machine.state
-    expected = {
-        (state.tables[table_id].record.name, partition, name)
-        for (table_id, partition), known in state.directories.items()
-        if table_id in state.tables
-        for name, directory in known.items()
-        if "_v" not in name and directory.txn % _UNRECORDED == 0
-    }
-    claim("P26", got == expected, "unrecorded are", got, "not", expected)
 
 
 def check_forgotten(

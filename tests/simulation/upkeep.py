@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from acid_platform.metastore.records import CleaningCause, DropCleaning
 from tests.simulation.claims import Json, claim, expect, value
 from tests.simulation.line import Line
 from tests.simulation.rules import COMPACTION, Lock, Resource
@@ -155,9 +156,9 @@ class Upkeep(Line):
         claim("P21", not self._cleans(entity, clock), "cleaned already:", task)
         self.cleaning[entity] = clock
         table = self.tables[task["table_id"]]
-        if task["kind"] == "compaction":
+        if task.get("cause") == CleaningCause.COMPACTION.value:
             moment = self.compacted[task["id"]]
-        elif task["kind"] == "drop":
+        elif task["is"] == DropCleaning.__name__:
             drops = self.entity(task["table_id"], task["partition"]).drops
             moment = (
                 table.dropped

@@ -22,6 +22,7 @@ from typing import Any
 
 from acid_platform import Warehouse
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.transactions import Operation
 from benchmarks.results import machine, save
 from tests.acid_files import AcidTable, P
@@ -69,7 +70,7 @@ class Watch:
         )
         ready = {
             (task.id, task.partition, task.highest_write_id if task.id else 0)
-            for task in metastore.ready_to_clean()
+            for task in metastore.call(GetCleanings()).ready
         }
         self.since = {key: self.since.get(key, now) for key in ready}
         waited = max((now - at for at in self.since.values()), default=0.0)

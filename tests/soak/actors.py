@@ -53,7 +53,7 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
         )
         txn.commit(
             [
-                WriteReport.of(
+                WriteReport(
                     TABLE,
                     name,
                     operation,

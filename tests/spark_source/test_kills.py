@@ -18,6 +18,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from acid_platform.metastore.operations.history import GetSinks
 from tests.spark_source import streaming_program
 from tests.spark_source.places import KEPT, Place, place
 
@@ -50,7 +51,10 @@ def start(here: Place) -> subprocess.Popen[bytes]:
 
 def written(here: Place) -> int:
     """How many batches are committed."""
-    return max((row.sink.batch + 1 for row in here.warehouse.metastore.sinks("db.copy")), default=0)
+    return max(
+        (row.sink.batch + 1 for row in here.warehouse.metastore.call(GetSinks("db.copy"))),
+        default=0,
+    )
 
 
 def kill(process: subprocess.Popen[bytes], with_keeper: bool) -> None:

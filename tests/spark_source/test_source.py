@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from acid_platform.metastore.operations.history import GetSinks
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services import cleaner
 from tests.spark_source.places import KEPT, Place, forget, place
 
@@ -44,7 +46,7 @@ def test_P42_plain_spark_code_streams(here: Place, spark: SparkSession) -> None:
         wh.sql(f"INSERT INTO db.t VALUES ({number}, 'a', {number})")
         here.sink(here.stream(spark, "db.t"), "db.copy")
         wh.sql(f"UPDATE db.t SET v = 'b' WHERE id = {number}")
-        (row,) = wh.metastore.sinks("db.copy")
+        (row,) = wh.metastore.call(GetSinks("db.copy"))
         assert (row.sink.batch, row.sink.rows) == (number, 1)
     assert here.rows("db.copy") == [(0, "a", 0), (1, "a", 1)]
 
@@ -153,7 +155,7 @@ def test_P42_a_snapshot_outlives_a_cleaning_or_the_read_fails(
     assert frame.count() == 3 and frame.join(frame, "id").count() == 3
     assert old.count() == 2
     leases = [row["txnid"] for row in here.open_transactions()]
-    wh.metastore.abort_transactions(leases)
+    wh.metastore.call(AbortMany(tuple(leases), ""))
     wh.sql("INSERT INTO db.t VALUES (7)")
     cleaner.run(wh.metastore)
     with pytest.raises(Exception, match=r"call load\(\) again"):
@@ -269,7 +271,7 @@ def test_P42_the_changes_stream_leads_to_the_same_rows(here: Place, spark: Spark
     wh.sql("INSERT INTO db.t VALUES (3, 1)")
     wh.table("db.t").compact("major")
     forget(here.location)
-    wh.metastore.abort_transactions([row["txnid"] for row in here.open_transactions()])
+    wh.metastore.call(AbortMany(tuple(row["txnid"] for row in here.open_transactions()), ""))
     cleaner.run(wh.metastore)
     with pytest.raises(Exception, match="new checkpointLocation"):
         run()

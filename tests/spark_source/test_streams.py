@@ -30,6 +30,7 @@ from acid_platform import (
     UnsupportedStatement,
     WrongType,
 )
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.services import cleaner
 from acid_platform.services.fsck.walk import examine
@@ -208,7 +209,7 @@ def test_P42_only_what_the_commit_names_is_visible(here: Place) -> None:
     with pytest.raises(PublicationFailed, match="here is no file"):
         batch_write.commit(lost, done)
     aborted = batch_write.begin(options(here), SCHEMA.names, False)
-    here.warehouse.metastore.abort_transactions([aborted.txn], "by hand")
+    here.warehouse.metastore.call(AbortMany((aborted.txn,), "by hand"))
     with pytest.raises(TxnAborted):
         batch_write.commit(aborted, tasks(aborted, [[row(5)]]))
     assert len(here.rows("db.t")) == 2 and here.open_transactions() == []

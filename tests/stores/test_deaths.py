@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from acid_platform import Table, Warehouse
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.services.worker import revoke_dead
@@ -81,7 +82,7 @@ def test_P19_a_statement_that_is_killed_at_any_phase_is_whole_or_nothing(
     lost = [int(row["txnid"]) for row in metastore.transactions() if row["state"] == "OPEN"]
     assert len(lost) == len(tables) - 1
     metastore.set("hive.compactor.abortedtxn.threshold", "0")
-    metastore.abort_transactions(lost, "killed")
+    metastore.call(AbortMany(tuple(lost), "killed"))
     assert not any(task.error for task in cleaner.run(metastore))
     for phase, table in tables.items():
         if phase != "committed":

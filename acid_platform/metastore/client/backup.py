@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import base64
 import os
-import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import BackupRefused, MetastoreIncompatible
-from acid_platform.metastore import schema
+from acid_platform.base.errors import BackupRefused
+from acid_platform.metastore.operations.shows import (
+    BackupBegun,
+    BeginBackup,
+    EndBackup,
+    GetBackupPart,
+)
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
@@ -49,32 +55,24 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(FileNotFoundError):
         draft.unlink()
-    begun = metastore.backup_begin()
-    version = int(begun.meta["schema_version"])
-    if version > schema.VERSION:
-        raise MetastoreIncompatible(
-            f"the metastore has schema version {version}, this program knows {schema.VERSION}: use"
-            " the program that it runs with"
-        )
-    made = time.time_ns() // 1_000_000
+    begun = metastore.call(BeginBackup())
     try:
         with duckdb.connect(str(draft)) as target:
             draft.chmod(0o600)
-            for statements in schema.MIGRATIONS[:version]:
-                for statement in statements:
-                    target.execute(statement)
-            for table, count in begun.rows.items():
-                for part in metastore.backup_parts(begun, table):
+            for statement in begun.statements:
+                target.execute(statement)
+            for table, rows in begun.rows.items():
+                for part in _parts(metastore, begun, table):
                     _write(target, table, part)
                 [(came,)] = target.execute(f'SELECT count(*) FROM "{table}"').fetchall()
-                if came != count:
+                if came != rows:
                     raise BackupRefused(
-                        f"{table} came with {came} rows instead of {count};"
+                        f"{table} came with {came} rows instead of {rows};"
                         " the backup was dropped, make it again"
                     )
-            meta = {**begun.meta, schema.MADE: str(made)}
             target.execute(
-                "INSERT INTO meta SELECT unnest($1), unnest($2)", [[*meta], [*meta.values()]]
+                "INSERT INTO meta SELECT unnest($1), unnest($2)",
+                [[*begun.meta], [*begun.meta.values()]],
             )
         sync_path(draft)
         os.link(draft, path)
@@ -86,10 +84,19 @@ def backup(metastore: Metastore, file: str | os.PathLike[str]) -> Backup:
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
-        metastore.backup_end()
+        metastore.call(EndBackup())
     last = int(begun.meta.get("next_txn", "1")) - 1
     rows, size = sum(begun.rows.values()), path.stat().st_size
-    return Backup(str(path), made, rows, size, last, int(begun.meta["log_seq"]))
+    return Backup(str(path), begun.made, rows, size, last, int(begun.meta["log_seq"]))
+
+
+def _parts(metastore: Metastore, begun: BackupBegun, table: str) -> Iterator[str]:
+    """The table's rows as Arrow IPC in base64. Raises MetastoreUnavailable."""
+    for number in count():
+        part = metastore.call(GetBackupPart(begun.token, table, number))
+        if part is None:
+            return
+        yield part
 
 
 def _write(target: duckdb.DuckDBPyConnection, table: str, part: str) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from acid_platform.base.errors import (
     AcidError,
@@ -32,7 +32,6 @@ from acid_platform.metastore.client.target import Target
 from acid_platform.metastore.codec import JsonObject
 from acid_platform.metastore.operations import Answer, Operation, arguments, read_answer
 from acid_platform.metastore.operations.shows import GetOutcome
-from acid_platform.metastore.places import Places
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
 A = TypeVar("A")
@@ -45,15 +44,6 @@ _TRANSIENT_ATTEMPTS = 3
 
 class Broken(Exception):
     """The connection ended before the answer came."""
-
-
-class Caller(Protocol):
-    """The interface of objects that make calls: the modules that `Metastore` is
-    composed of use it."""
-
-    places: Places
-
-    def _call(self, operation: Operation[A]) -> A: ...
 
 
 @dataclass(frozen=True, slots=True)

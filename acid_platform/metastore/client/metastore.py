@@ -1,4 +1,4 @@
-"""The metastore as a client sees it: a method for every operation (P3, P11, P12).
+"""The metastore as a client sees it: `call` does every operation, and some have a method too.
 
 The metastore's errors arrive as the same classes. Each call that changes something takes effect
 once, even if the connection breaks or the process dies: see link.py.
@@ -10,64 +10,72 @@ import atexit
 import getpass
 import os
 import socket
+import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from acid_platform.metastore.client.compaction import CompactionCalls
-from acid_platform.metastore.client.foreign_transactions import ForeignTransactionCalls
+from acid_platform.base.config import Settings
 from acid_platform.metastore.client.heartbeats import Heartbeats
-from acid_platform.metastore.client.history import HistoryCalls
 from acid_platform.metastore.client.link import Link
-from acid_platform.metastore.client.locks import LockCalls
-from acid_platform.metastore.client.shows import ShowCalls
-from acid_platform.metastore.client.tables import TableCalls
+from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
-from acid_platform.metastore.client.transaction import (
-    CompactionTransaction,
-    Transaction,
-)
+from acid_platform.metastore.client.transaction import CompactionTransaction, Transaction
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations import Operation, Row
+from acid_platform.metastore.operations import Operation, Row, Values
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
+    GetCandidates,
+    GetEntities,
+    RequestCompaction,
 )
-from acid_platform.metastore.operations.replication import ForgetStandby, Promote
 from acid_platform.metastore.operations.shows import (
+    GetHistory,
     GetOutcome,
+    GetStatus,
+    Query,
+    ShowCompaction,
+    ShowCompactions,
+    ShowLocks,
+    ShowTransactions,
     Stop,
 )
 from acid_platform.metastore.operations.tables import (
-    GetIdentity,
+    AlterTable,
+    ChangeSetting,
+    DeclareDatabase,
+    DeclareTable,
+    GetDatabases,
+    GetPartitions,
     GetSettings,
-    Identify,
-    IdentityPlaced,
-    Relocate,
-    SetValue,
-    TakeOver,
+    GetTable,
+    GetTables,
+    GetViews,
 )
 from acid_platform.metastore.operations.transactions import (
-    AbortMany,
     Begin,
     Drop,
     GetGranted,
     GetTxnOutcome,
-    GetTxnStates,
-    Heartbeat,
-    OpenBatch,
 )
-from acid_platform.metastore.places import Places, absolute
+from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import (
     ClientInfo,
     CompactionTask,
+    EntityCounters,
+    EntityState,
     LockRequest,
     TableRecord,
+    ViewRecord,
 )
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.backup import Backup
 
 A = TypeVar("A")
 Info = ClientInfo | Mapping[str, str]
@@ -77,9 +85,7 @@ __all__ = ["CompactionTransaction", "Metastore", "Transaction"]
 _handles: weakref.WeakSet[Metastore]
 
 
-class Metastore(
-    TableCalls, CompactionCalls, LockCalls, ShowCalls, HistoryCalls, ForeignTransactionCalls
-):
+class Metastore:
     """A client of one metastore. It may be used from several threads, and after a fork."""
 
     def __init__(self, link: Link, root: str = "") -> None:
@@ -87,10 +93,10 @@ class Metastore(
         them: relative to a root that it does not know (P31)."""
         self._link = link
         self.places = Places(root)
-        self._beats = Heartbeats(link)
-        now = self._call(GetSettings())
-        self._beats.interval = now.heartbeat / 1000
-        self._beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
+        self.beats = Heartbeats(link)
+        now = self.call(GetSettings())
+        self.beats.interval = now.heartbeat / 1000
+        self.beats.threads = int(now.settings["hive.txn.heartbeat.threadpool.size"])
         _handles.add(self)
 
     @classmethod
@@ -114,9 +120,21 @@ class Metastore(
                 handle.set(name, value)
         return handle
 
+    def call(self, operation: Operation[A]) -> A:
+        """Does an operation (acid_platform.metastore.operations) and returns its answer, in which
+        locations are whole paths or URIs.
+
+        Raises the error that the metastore answered, MetastoreUnavailable, OutcomeUnknown,
+        MetastoreWriteFailed, and Terminal for a message that is too large.
+        """
+        answer = self._link.call(operation)
+        return placed(self.places, answer) if self.places.root else answer
+
+    # --- the handle ---------------------------------------------------------------------------
+
     def close(self) -> None:
         """Ends the heartbeats and this thread's connection; open transactions time out."""
-        self._beats.close()
+        self.beats.close()
         self._link.close()
 
     def disconnect(self) -> None:
@@ -134,17 +152,16 @@ class Metastore(
     ) -> None:
         self.close()
 
-    def _call(self, operation: Operation[A]) -> A:
-        return self._link.call(operation)
-
     def forked(self) -> None:
-        """To be called in the child after a fork: it does not keep the parent's
-        transactions alive."""
-        self._beats.reset()
+        """To be called in the child after a fork: it does not keep the parent's transactions
+        alive."""
+        self.beats.reset()
 
     def ends(self) -> None:
         """To be called when the process ends: no thread of this handle outlives it."""
-        self._beats.end(patience=0.2)
+        self.beats.end(patience=0.2)
+
+    # --- settings -----------------------------------------------------------------------------
 
     def set(self, name: str, value: str) -> None:
         """Changes a setting; it survives a restart. Raises SettingRefused.
@@ -153,9 +170,85 @@ class Metastore(
         learn it from the next answer about one of their transactions; until then the metastore
         grants them the old timeout (P29).
         """
-        self._beats.learn(self._call(SetValue(name, value)))
+        self.beats.learn(self.call(ChangeSetting(name, value)))
 
-    # --- dropping: a transaction with an exclusive lock --------------------------------------
+    def settings(self) -> dict[str, str]:
+        """Every setting with its value as text."""
+        return self.call(GetSettings()).settings
+
+    @property
+    def in_force(self) -> Settings:
+        """Every setting with its value, now; a transaction brings those of its beginning."""
+        return Settings.of(self.call(GetSettings()).set)
+
+    # --- declarations -------------------------------------------------------------------------
+
+    def databases(self) -> list[str]:
+        return self.call(GetDatabases())
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+        """Raises TableExists, InvalidDefinition."""
+        self.call(DeclareDatabase(name, if_not_exists))
+
+    def tables(self) -> list[TableRecord]:
+        return self.call(GetTables())
+
+    def table(self, name: str) -> TableRecord:
+        """Raises NoSuchTable."""
+        return self.call(GetTable(name))
+
+    def views(self) -> list[ViewRecord]:
+        return self.call(GetViews())
+
+    def partitions(self, name: str) -> list[str]:
+        """The names of the registered partitions. Raises NoSuchTable."""
+        return [partition.name for partition in self.call(GetPartitions(name))]
+
+    def create_table(
+        self,
+        name: str,
+        location: str,
+        columns: Sequence[tuple[str, str]],
+        partition_columns: Sequence[tuple[str, str]] = (),
+        properties: Mapping[str, str] | None = None,
+        bucket_columns: Sequence[str] = (),
+        bucket_count: int = 0,
+        if_not_exists: bool = False,
+    ) -> TableRecord:
+        """Raises TableExists, InvalidDefinition."""
+        table = TableRecord(
+            0,
+            name,
+            self.places.inward(location),
+            tuple(columns),
+            tuple(partition_columns),
+            dict(properties or {}),
+            tuple(bucket_columns),
+            bucket_count,
+        )
+        return self.call(DeclareTable(table, if_not_exists))
+
+    def alter_table(
+        self,
+        name: str,
+        columns: Sequence[tuple[str, str]] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        rename: str | None = None,
+        read: TableRecord | None = None,
+    ) -> TableRecord:
+        """Changes columns, properties (merged; None removes one) or the name; the location stays.
+
+        `read` is the declaration that the change is based on: DeclarationChanged is raised if it
+        has changed (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
+        """
+        change = AlterTable(
+            name,
+            None if columns is None else tuple(columns),
+            None if properties is None else dict(properties),
+            rename,
+            None if read is None else (read.table_id, read.version),
+        )
+        return self.call(change)
 
     def drop_table(self, name: str, wait: float = 60.0, info: Info | None = None) -> TableRecord:
         """Drops a table under an EXCLUSIVE lock; the Cleaner removes the files later (P22, C41)."""
@@ -164,8 +257,8 @@ class Metastore(
     def drop_partition(
         self, name: str, partition: str, wait: float = 60.0, info: Info | None = None
     ) -> TableRecord:
-        """Like `drop_table`. If the partition is created again, it sees only later
-        write ids (P22)."""
+        """Like `drop_table`. If the partition is created again, it sees only later write ids
+        (P22)."""
         return self._drop(name, partition, wait, info)
 
     def _drop(
@@ -174,11 +267,11 @@ class Metastore(
         record = self.table(name)
         lock = LockRequest(name, LockType.EXCLUSIVE, partition=partition)
         with self.begin(locks=[lock], wait=wait, info=info) as txn:
-            self._call(Drop(txn.id, name, partition))
+            self.call(Drop(txn.id, name, partition))
             txn.forget()
         return record
 
-    # --- transactions -----------------------------------------------------------------------
+    # --- transactions -------------------------------------------------------------------------
 
     def begin(
         self,
@@ -196,50 +289,25 @@ class Metastore(
         TooManyOpenTxns, NoSuchTable, NoSuchPartition.
         """
         chosen = TxnType.READ_ONLY if read_only else kind
-        granted = self._call(
-            Begin(chosen.value, tuple(locks), wait, zero_wait, _info(info), tables=())
-        )
-        return Transaction(self._link, self._beats, chosen, granted, self.places)
+        begin = Begin(chosen.value, tuple(locks), wait, zero_wait, client_info(info), tables=())
+        return Transaction(self, chosen, self.call(begin))
 
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
     ) -> Transaction:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
         (P12)."""
-        kind = TxnType.READ_ONLY
-        asked = None if tables is None else tuple(tables)
-        granted = self._call(Begin(kind.value, (), 0, None, _info(info), asked))
-        return Transaction(self._link, self._beats, kind, granted, self.places)
-
-    def open_transactions(self, count: int, info: Info | None = None) -> list[Transaction]:
-        """Opens several transactions at once, at most `hive.txn.max.open.batch` (T1)."""
-        kind = TxnType.DEFAULT
-        return [
-            Transaction(self._link, self._beats, kind, self._call(GetGranted(txn_id)), self.places)
-            for txn_id in self._call(OpenBatch(count, kind.value, _info(info)))
-        ]
+        kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
+        begin = Begin(kind.value, (), 0, None, client_info(info), asked)
+        return Transaction(self, kind, self.call(begin))
 
     def resume(self, txn_id: int, read_only: bool = False) -> Transaction:
         """An open transaction that another process has begun; this one keeps it alive from now on.
 
         `read_only`: it is a read lease. Raises NoSuchTxn, TxnAborted, SnapshotExpired.
         """
-        granted = self._call(GetGranted(txn_id))
         kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
-        return Transaction(self._link, self._beats, kind, granted, self.places)
-
-    def abort_transactions(self, ids: Sequence[int], reason: str = "") -> str:
-        """Aborts those that are open, and returns `aborted k of n` (T12)."""
-        return self._call(AbortMany(tuple(ids), reason)).message
-
-    def heartbeat(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Keeps the transactions alive; returns the ids that are aborted and those that are
-        unknown.
-
-        Never raises because of an id (T8).
-        """
-        alive = self._call(Heartbeat(tuple(ids)))
-        return alive.aborted, alive.unknown
+        return Transaction(self, kind, self.call(GetGranted(txn_id)))
 
     def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
         """How a transaction ended (`state` o, c or a), or the answer to a request (P3).
@@ -247,46 +315,44 @@ class Metastore(
         Raises NoSuchTxn if nothing is known, which never means "not committed".
         """
         if txn_id is not None:
-            return encode(self._call(GetTxnOutcome(txn_id)))
-        return encode(self._call(GetOutcome(request_id or "")))
+            return encode(self.call(GetTxnOutcome(txn_id)))
+        return encode(self.call(GetOutcome(request_id or "")))
 
-    def txn_states(self, ids: Iterable[int]) -> dict[int, str]:
-        """The state of each transaction: o, c, a, or u for unknown (P19 asks for owners of
-        `_tmp_`)."""
-        return self._call(GetTxnStates(tuple(ids)))
+    # --- compactions --------------------------------------------------------------------------
 
-    # --- whose the files are (P31) ----------------------------------------------------------
+    def entities(self, table: str | None = None) -> list[EntityState]:
+        """Every entity (of this table, if given) with each directory that was reported (P8)."""
+        return self.call(GetEntities(table))
 
-    def identity(self) -> tuple[str | None, bool]:
-        """The warehouse's identity, and whether its root carries it.
+    def candidates(self, since: int = 0) -> Iterator[EntityCounters]:
+        """The entities that the Initiator decides about, `hive.compactor.fetch.size` per call (C1,
+        C3).
 
-        Locations of an older version below this client's root become relative.
+        `since` is the moment when an earlier cycle began; 0 asks for all entities.
         """
-        known = self._call(GetIdentity(self.places.spellings))
-        if known.id and known.inside:
-            self._call(Relocate(self.places.spellings))
-        return known.id, known.placed
+        after: tuple[int, str] | None = None
+        while True:
+            page = self.call(GetCandidates(since, after))
+            yield from page.candidates
+            after = page.after
+            if after is None:
+                return
 
-    def identify(self, proposed: str) -> tuple[str, bool]:
-        """Like `identity`, but a metastore without an identity takes the proposed one."""
-        known = self._call(Identify(proposed, self.places.spellings))
-        return known.id or proposed, known.placed
+    def request_compaction(
+        self,
+        table: str,
+        partition: str | None,
+        kind: str,
+        properties: Mapping[str, str] | None = None,
+        initiator: str = "",
+    ) -> int:
+        """Adds a compaction to the queue and returns its id (C24).
 
-    def identity_placed(self, identity: str) -> None:
-        """Reports that the root carries the identity now."""
-        self._call(IdentityPlaced(identity))
-
-    def take_over(self, name: str | None = None) -> list[str]:
-        """Makes a foreign table, or all of them, writable again and returns which. Raises
-        NoSuchTable."""
-        return self._call(TakeOver(name))
-
-    def relocate(self, root: str) -> list[str]:
-        """Makes locations below `root`, an earlier root, part of this warehouse, and
-        returns them."""
-        return self._call(Relocate((absolute(root),)))
-
-    # --- compaction, standby, stop ----------------------------------------------------------
+        Raises AlreadyScheduled, which names the queued row, and CompactionRefused.
+        """
+        return self.call(
+            RequestCompaction(table, partition, kind, dict(properties or {}), initiator)
+        )
 
     def begin_compaction(
         self, task: CompactionTask, worker: str, info: Info | None = None
@@ -294,36 +360,74 @@ class Metastore(
         """Opens the COMPACTION transaction, with `compactor_list` (S16), its lock and `task` (C28).
 
         `valid_txns` lists the transaction itself as open. Raises CompactionLost and
-        LockNotAcquired; the Worker then calls `fail_compaction`, which puts the task back.
+        LockNotAcquired; the Worker then puts the task back by FailCompaction.
         """
-        begun = self._call(BeginCompaction(task.id, worker, task.attempt, _info(info)))
-        return CompactionTransaction(self._link, self._beats, begun, self.places)
+        begin = BeginCompaction(task.id, worker, task.attempt, client_info(info))
+        return CompactionTransaction(self, self.call(begin))
 
-    def promote(self, incomplete: bool = False) -> int:
-        """Makes this standby the primary and returns its term.
+    def wait_compaction(self, compaction: int, timeout: float | None = None) -> Row:
+        """Waits until the compaction is no longer initiated or working, at most `timeout` seconds
+        (`hive.compactor.wait.timeout`), and returns its row of SHOW COMPACTIONS.
 
-        `incomplete`: although it may lack commits that were acknowledged. Raises StandbyRefused.
+        A timeout cancels nothing (C59).
         """
-        return self._call(Promote(incomplete))
+        if timeout is None:
+            timeout = self.in_force.integer("hive.compactor.wait.timeout") / 1000
+        deadline, pause = time.monotonic() + timeout, 0.02
+        while True:
+            shown = self.call(ShowCompaction(compaction))
+            if shown.done or time.monotonic() >= deadline:
+                return shown.row
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(2 * pause, 0.5)
 
-    def forget_standby(self) -> str:
-        """Lets this primary go on without its standby, which must have ended for good.
+    # --- for people ---------------------------------------------------------------------------
 
-        Returns the standby's id. Raises StandbyRefused.
+    def transactions(self) -> list[Row]:
+        """SHOW TRANSACTIONS."""
+        return self.call(ShowTransactions())
+
+    def locks(self) -> list[Row]:
+        """SHOW LOCKS."""
+        return self.call(ShowLocks())
+
+    def compactions(self) -> list[Row]:
+        """SHOW COMPACTIONS: the queue and the history (C61)."""
+        return self.call(ShowCompactions())
+
+    def history(self, table: str) -> list[Row]:
+        """The committed directories of the table, oldest first, with the fields of HistoryRow."""
+        return self.call(GetHistory(table))
+
+    def status(self) -> Row:
+        """Process, epoch and counters of the metastore."""
+        return self.call(GetStatus())
+
+    def query(self, sql: str) -> tuple[list[str], Values]:
+        """Columns and rows of one SELECT over the metastore's own tables."""
+        result = self.call(Query(sql))
+        return result.columns, result.rows
+
+    def backup(self, file: str | os.PathLike[str]) -> Backup:
+        """Writes everything that is committed now to a new file on this machine.
+
+        Raises BackupRefused, MetastoreUnavailable.
         """
-        return self._call(ForgetStandby())
+        from acid_platform.metastore.client.backup import backup
+
+        return backup(self, file)
 
     def stop(self) -> int:
         """Stops the metastore process, waits for its end and returns its process id.
 
         Raises MetastoreUnavailable if it still runs after a while.
         """
-        pid = self._call(Stop())
+        pid = self.call(Stop())
         self._link.await_end(pid)
         return pid
 
 
-def _info(info: Info | None) -> ClientInfo:
+def client_info(info: Info | None = None) -> ClientInfo:
     """Who opens a transaction; what the caller passes takes precedence over the
     machine's values."""
     given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})

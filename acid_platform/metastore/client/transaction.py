@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -20,7 +19,7 @@ from acid_platform.base.errors import (
     TxnAborted,
 )
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.operations.compaction import CompactionBegun
+from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
 from acid_platform.metastore.operations.history import GetChanges, GetPast
 from acid_platform.metastore.operations.tables import (
     GetPartitions,
@@ -62,9 +61,7 @@ from acid_platform.transactions import (
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.heartbeats import Heartbeats
-    from acid_platform.metastore.client.link import Link
-    from acid_platform.metastore.places import Places
+    from acid_platform.metastore.client.metastore import Metastore
 
 UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
 """Errors that leave a transaction open: its commit was not decided."""
@@ -80,10 +77,8 @@ class Transaction:
     last can't commit any more, else it is empty (P30).
     """
 
-    def __init__(
-        self, link: Link, beats: Heartbeats, kind: TxnType, granted: Granted, places: Places
-    ) -> None:
-        self._link, self._beats, self._places = link, beats, places
+    def __init__(self, metastore: Metastore, kind: TxnType, granted: Granted) -> None:
+        self._metastore = metastore
         self.id = granted.txn
         self.kind = kind
         self.write_ids: dict[str, int] = {}
@@ -97,7 +92,7 @@ class Transaction:
         self._callbacks: list[Callable[[str], None]] = []
         self.valid_txns: ValidTxnList = granted.valid_txns
         self._learn(granted)
-        beats.add(self)
+        metastore.beats.add(self)
 
     def _learn(self, granted: Granted) -> None:
         self.write_ids.update(granted.write_ids)
@@ -106,7 +101,7 @@ class Transaction:
         self.settings = Settings.of(granted.set)
         for name, listed in granted.lists.items():
             self._lists.setdefault(name, listed)
-        self._beats.learn(granted.interval)
+        self._metastore.beats.learn(granted.interval)
 
     def lock(
         self,
@@ -127,7 +122,7 @@ class Transaction:
         if isinstance(requests, str):
             kind = LockType.parse(lock) if isinstance(lock, str) else lock
             requests = [LockRequest(requests, kind, operation, partition)]
-        self._learn(self._link.call(Lock(self.id, tuple(requests), wait, zero_wait)))
+        self._learn(self._metastore.call(Lock(self.id, tuple(requests), wait, zero_wait)))
         return self
 
     def valid_write_ids(self, table: str) -> ValidWriteIdList:
@@ -138,7 +133,7 @@ class Transaction:
         """
         name = table_name(table)
         if name not in self._lists:
-            self._lists[name] = self._link.call(GetValidWriteIds(self.id, name)).list
+            self._lists[name] = self._metastore.call(GetValidWriteIds(self.id, name)).list
         own = self.write_ids.get(name)
         return self._lists[name] if own is None else self._lists[name].seeing(own)
 
@@ -149,14 +144,14 @@ class Transaction:
         Raises as `manifest`.
         """
         names = tuple(table_name(name) for name in tables)
-        self._described |= self._link.call(Describe(self.id, names))
+        self._described |= self._metastore.call(Describe(self.id, names))
 
     def is_newest(self, tables: Sequence[str]) -> bool:
         """Whether a new snapshot would see the same of the tables; renews the read lease then.
 
         Raises SnapshotExpired, NoSuchTxn.
         """
-        return self._link.call(IsNewest(self.id, tuple(table_name(name) for name in tables)))
+        return self._metastore.call(IsNewest(self.id, tuple(table_name(name) for name in tables)))
 
     def table(self, name: str) -> TableRecord:
         """The declaration that its snapshot sees, whatever others have changed since (P28).
@@ -165,22 +160,22 @@ class Transaction:
         """
         known = self._described.get(table_name(name))
         if known is not None:
-            return self._places.table(known.record)
-        return self._places.table(self._link.call(GetTable(name, self.id)))
+            return known.record
+        return self._metastore.call(GetTable(name, self.id))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
         known = self._described.get(table_name(name))
         if known is not None:
             return known.partitions
-        return self._link.call(GetPartitions(name, self.id))
+        return self._metastore.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
         return [partition.name for partition in self.partition_records(name)]
 
     def views(self) -> list[ViewRecord]:
         """The views that its snapshot sees (P28)."""
-        return self._link.call(GetViews(self.id))
+        return self._metastore.call(GetViews(self.id))
 
     def manifest(
         self, table: str, partitions: Sequence[str | None]
@@ -192,17 +187,16 @@ class Transaction:
         needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
         known = self._described.get(table_name(table))
-        if known is not None and list(partitions) == [None] and _recorded(known.directories):
+        if known is not None and list(partitions) == [None]:
             return [known.directories]
-        return self._link.call(GetManifest(self.id, table_name(table), tuple(partitions)))
+        return self._metastore.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def past(self, table: str, as_of: AsOf) -> PastTable:
         """The table as it was; until this transaction ends, the Cleaner keeps the files of then.
 
         Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        past = self._link.call(GetPast(self.id, table_name(table), as_of))
-        return replace(past, table=self._places.table(past.table))
+        return self._metastore.call(GetPast(self.id, table_name(table), as_of))
 
     def changes(
         self, table: str, since: AsOf | None = None, until: AsOf | None = None
@@ -213,14 +207,13 @@ class Transaction:
         Raises NoSuchPast, NotEnoughHistory, InvalidDefinition, NoSuchTable, SnapshotExpired,
         TxnAborted.
         """
-        found = self._link.call(GetChanges(self.id, table_name(table), since, until))
-        return replace(found, table=self._places.table(found.table))
+        return self._metastore.call(GetChanges(self.id, table_name(table), since, until))
 
     def allocate_write_id(self, table: str) -> int:
         """Its write id in the table, the same at each call (T17 to T19)."""
         name = table_name(table)
         if name not in self.write_ids:
-            self.write_ids[name] = self._link.call(Allocate(self.id, name))
+            self.write_ids[name] = self._metastore.call(Allocate(self.id, name))
         return self.write_ids[name]
 
     def heartbeat(self, read: bool = False) -> None:
@@ -228,7 +221,7 @@ class Transaction:
 
         `read` says that the snapshot is being read, which renews the read lease (P12).
         """
-        self._beats.learn(self._link.call(HeartbeatOne(self.id, read)))
+        self._metastore.beats.learn(self._metastore.call(HeartbeatOne(self.id, read)))
 
     def touch(self) -> None:
         """The same as `heartbeat(read=True)`."""
@@ -296,7 +289,7 @@ class Transaction:
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
-            self._link.call(
+            self._metastore.call(
                 Commit(
                     self.id,
                     tuple(writes),
@@ -319,12 +312,12 @@ class Transaction:
         """Aborts it. An aborted transaction is no error; raises NoSuchTxn if it was committed
         (T12)."""
         self.forget()
-        self._link.call(Abort(self.id, reason))
+        self._metastore.call(Abort(self.id, reason))
 
     def forget(self) -> None:
         """Stops the heartbeats without ending the transaction in the metastore."""
         self.ended = True
-        self._beats.remove(self)
+        self._metastore.beats.remove(self)
 
     def when_lost(self, callback: Callable[[str], None]) -> None:
         """Calls `callback` with the reason, in another thread, if the metastore aborts it (P4)."""
@@ -368,17 +361,20 @@ class Transaction:
         return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
 
 
-def _recorded(directories: Sequence[RecordedDirectory]) -> bool:
-    """Whether the files of all are known; those of an older version are recorded when read."""
-    return all(known.contents is not None for known in directories)
-
-
 class CompactionTransaction(Transaction):
     """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
-    def __init__(
-        self, link: Link, beats: Heartbeats, begun: CompactionBegun, places: Places
-    ) -> None:
+    def __init__(self, metastore: Metastore, begun: CompactionGranted) -> None:
         self.task = begun.task
         self.compactor_list: CompactorWriteIdList = begun.compactor_list
-        super().__init__(link, beats, TxnType.COMPACTION, begun, places)
+        super().__init__(metastore, TxnType.COMPACTION, begun)
+
+    def publish(self, reports: Sequence[WriteReport]) -> None:
+        """Publishes, commits and makes the row ready for cleaning, all at once (C30, P21).
+
+        Raises CompactionLost or TxnAborted: drop the output then.
+        """
+        try:
+            self._metastore.call(CommitCompaction.of(self.task, self.id, tuple(reports)))
+        finally:
+            self.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF
@@ -16,6 +17,8 @@ from acid_platform.metastore.records import (
     EntityCounters,
     EntityState,
     ErasureTask,
+    QueuedTask,
+    Unpublication,
     WriteReport,
 )
 from acid_platform.transactions import CompactorWriteIdList
@@ -33,7 +36,7 @@ class CandidatePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CompactionWish:
     """A compaction that an Initiator requests."""
 
     table: str
@@ -57,7 +60,7 @@ class CompactionTicket(Ticket):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionBegun(Granted):
+class CompactionGranted(Granted):
     """What a Worker receives; `compactor_list` is what it may merge (S16)."""
 
     compactor_list: CompactorWriteIdList
@@ -65,7 +68,7 @@ class CompactionBegun(Granted):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionCommitted:
+class CompactionDone:
     id: int
     commit_id: int
 
@@ -142,8 +145,8 @@ class GetQueue(Operation[list[CompactionTask]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetPastCompactions(Operation[list[CompactionTask]]):
-    """The compactions that have ended."""
+class GetPastCompactions(Operation[list[QueuedTask]]):
+    """The compactions, and the cleanings of drops, that have ended."""
 
     op = "past_compactions"
     answers = "rows"
@@ -171,7 +174,7 @@ class RequestCompactions(Operation[list[Wished]]):
     op = "request_compactions"
     answers = "answers"
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[CompactionWish, ...]
     initiator: str
 
 
@@ -210,9 +213,14 @@ class Owned:
     worker: str
     attempt: int
 
+    @classmethod
+    def of(cls, task: CompactionTask, *rest: Any) -> Self:
+        """The operation on this task; `rest`: its other fields."""
+        return cls(task.id, task.worker, task.attempt, *rest)  # type: ignore[call-arg]
+
 
 @dataclass(frozen=True, slots=True)
-class BeginCompaction(Operation[CompactionBegun], Owned):
+class BeginCompaction(Operation[CompactionGranted], Owned):
     """Opens the COMPACTION transaction with its lock and lists (C28)."""
 
     op = "begin_compaction"
@@ -247,7 +255,7 @@ class PublishCompaction(Operation[Ticket], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class GetUnpublished(Operation[list[CleaningTask]]):
+class GetUnpublished(Operation[list[Unpublication]]):
     """The output of aborted compactions that has to go before other engines read again (P46)."""
 
     op = "unpublished"
@@ -265,7 +273,7 @@ class EndPublication(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCompaction(Operation[CompactionCommitted], Owned):
+class CommitCompaction(Operation[CompactionDone], Owned):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
     op = "commit_compaction"
@@ -347,6 +355,12 @@ class Cleaning:
     table_id: int
     partition: str | None
 
+    @classmethod
+    def of(cls, task: CleaningTask, *rest: Any, **more: Any) -> Self:
+        """The operation on this cleaning; `rest` and `more`: its other fields."""
+        named = (task.id, task.table, task.table_id, task.partition)
+        return cls(*named, *rest, **more)  # type: ignore[call-arg]
+
 
 @dataclass(frozen=True, slots=True)
 class StartCleaning(Operation[CleaningTask], Cleaning):
@@ -379,13 +393,13 @@ class MarkCleaned(Operation[None], Cleaning):
     partition: str | None
     highest_write_id: int
     removed: tuple[int, ...] | None
-    gone: tuple[str, ...]
+    gone: tuple[str, ...] = ()
     held: tuple[int, ...] = ()
     left: str = field(default="", metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningFailed(Operation[None], Cleaning):
+class ReportCleaningFailed(Operation[None], Cleaning):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     op = "cleaning_failed"
@@ -398,7 +412,7 @@ class CleaningFailed(Operation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningLeft(Operation[None], Cleaning):
+class ReportCleaningLeft(Operation[None], Cleaning):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
     op = "cleaning_again"

@@ -22,7 +22,7 @@ class GetPast(Operation[PastTable]):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTag(Operation[Tag]):
+class PlaceTag(Operation[Tag]):
     """Names a snapshot of a table, the present one without `as_of`; `expires`: milliseconds UTC, 0
     means never."""
 
@@ -36,7 +36,7 @@ class CreateTag(Operation[Tag]):
 
 
 @dataclass(frozen=True, slots=True)
-class DropTag(Operation[None]):
+class RemoveTag(Operation[None]):
     op = "drop_tag"
 
     table: str

@@ -34,11 +34,14 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class BackupBegun:
-    """A running backup: its name, the rows of `meta`, and the number of rows by table."""
+    """A running backup: its name, the rows of `meta`, the number of rows by table, the statements
+    that make the tables, and the moment of its data in milliseconds UTC."""
 
     token: str
     meta: dict[str, str]
     rows: dict[str, int]
+    statements: list[str]
+    made: int
 
 
 # --- listings -----------------------------------------------------------------------------------

@@ -28,19 +28,17 @@ class SettingsNow:
 
 @dataclass(frozen=True, slots=True)
 class IdentityNow:
-    """The warehouse's identity, whether its root carries it, and whether some recorded location is
-    below one of the roots that were passed (P31)."""
+    """The warehouse's identity, and whether its root carries it (P31)."""
 
     id: str | None
     placed: bool
-    inside: bool
 
 
 # --- settings -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class SetValue(Operation[int]):
+class ChangeSetting(Operation[int]):
     """Changes a setting and returns the new interval of heartbeats."""
 
     op = "set"
@@ -60,7 +58,7 @@ class GetSettings(Operation[SettingsNow]):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase(Operation[None]):
+class DeclareDatabase(Operation[None]):
     op = "create_database"
 
     name: str
@@ -68,7 +66,7 @@ class CreateDatabase(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DropDatabase(Operation[None]):
+class RemoveDatabase(Operation[None]):
     op = "drop_database"
 
     name: str
@@ -82,7 +80,7 @@ class GetDatabases(Operation[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(Operation[TableRecord]):
+class DeclareTable(Operation[TableRecord]):
     op = "create_table"
     answers = "table"
 
@@ -144,7 +142,7 @@ class GetTable(Operation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions(Operation[list[str]]):
+class RegisterPartitions(Operation[list[str]]):
     """Registers partitions and returns those that are new."""
 
     op = "add_partitions"
@@ -181,7 +179,7 @@ class GetPartitions(Operation[list[PartitionRecord]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateView(Operation[None]):
+class DeclareView(Operation[None]):
     op = "create_view"
 
     view: ViewRecord
@@ -225,27 +223,6 @@ class GetRecorded(Operation[list[list[RecordedDirectory]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetUnrecorded(Operation[list[tuple[str, str | None, list[str]]]]):
-    """(table, partition, directories) whose files an older version did not record (P26)."""
-
-    op = "unrecorded"
-    answers = "entities"
-    reads = True
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFiles(Operation[int]):
-    """Records the files of known directories, and returns of how many."""
-
-    op = "record_files"
-    answers = "recorded"
-
-    table: str
-    partition: str | None
-    directories: tuple[WriteReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class GetDoubtful(Operation[dict[str, list[tuple[int, int]]]]):
     """Ranges of doubtful write ids by table (P24)."""
 
@@ -274,8 +251,6 @@ class GetIdentity(Operation[IdentityNow]):
     op = "identity"
     reads = True
 
-    roots: tuple[str, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Identify(Operation[IdentityNow]):
@@ -285,28 +260,16 @@ class Identify(Operation[IdentityNow]):
     repeatable = True
 
     id: str
-    roots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityPlaced(Operation[None]):
+class ReportIdentityPlaced(Operation[None]):
     """Reports that the warehouse's root carries the identity now."""
 
     op = "placed"
     repeatable = True
 
     id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Relocate(Operation[list[str]]):
-    """Makes locations below these roots relative and returns them."""
-
-    op = "relocate"
-    answers = "moved"
-    repeatable = True
-
-    roots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

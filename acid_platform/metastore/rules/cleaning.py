@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from acid_platform.base.errors import CompactionLost
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.operations.compaction import (
     Cleaning,
-    CleaningFailed,
-    CleaningLeft,
     MarkCleaned,
     RefuseCleaning,
+    ReportCleaningFailed,
+    ReportCleaningLeft,
     StartCleaning,
 )
-from acid_platform.metastore.records import CleaningTask, DropTask, EntityDirectory
+from acid_platform.metastore.records import CleaningTask, DropTask
 from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
-from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import Operation
 
 _R = CompactionState.READY_FOR_CLEANING
@@ -86,7 +84,7 @@ def done(turn: Turn, operation: MarkCleaned) -> None:
     )
 
 
-def failed(turn: Turn, operation: CleaningFailed) -> None:
+def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
     """Schedules another attempt after 2^k times the retry time, from now on (C48, C54, P25)."""
     _started(turn.state, operation)
     settings, row = turn.state.settings, turn.state.queue.get(operation.id)
@@ -108,7 +106,7 @@ def failed(turn: Turn, operation: CleaningFailed) -> None:
     )
 
 
-def again(turn: Turn, operation: CleaningLeft) -> None:
+def again(turn: Turn, operation: ReportCleaningLeft) -> None:
     """Something obsolete is still there: the row stays for the next cycle (C47)."""
     _started(turn.state, operation)
     turn.record(events.CleaningLeft(table_id=operation.table_id, partition=operation.partition))
@@ -165,7 +163,7 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
         if event.held:
             table.held = {**table.held, event.partition or "": event.held}
     known = state.directories.get(entity, {})
-    for name in _shadowed(known, event.highest) if event.gone is None else event.gone:
+    for name in event.gone:
         known.pop(name, None)
     removed = None if event.removed is None else set(event.removed)
     left = False
@@ -192,16 +190,6 @@ def _cleaned(state: State, at: int, event: events.Cleaned) -> None:
         why = event.left or "aborted data is mixed with committed"
         state.retries[entity] = Retry(0, at + wait, why)
         state.timers.retry_entity[entity] = state.timers.now + wait
-
-
-def _shadowed(known: Mapping[str, EntityDirectory], highest: int) -> list[str]:
-    """For journals of older versions: the directories that another directory replaces."""
-    seen = [directory for directory in known.values() if directory.high <= highest]
-    return [
-        directory.name
-        for directory in known.values()
-        if any(shadows(other.acid_name, directory.acid_name) for other in seen)
-    ]
 
 
 def _cleaning_failed(state: State, at: int, event: events.CleaningFailed) -> None:
@@ -242,7 +230,7 @@ APPLY: Effects = {
 HANDLERS: Handlers = {
     StartCleaning: start,
     MarkCleaned: done,
-    CleaningFailed: failed,
-    CleaningLeft: again,
+    ReportCleaningFailed: failed,
+    ReportCleaningLeft: again,
     RefuseCleaning: refuse,
 }

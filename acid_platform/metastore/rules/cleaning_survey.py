@@ -10,10 +10,13 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
 from acid_platform.metastore.records import (
     BlockedCleaning,
+    CleaningCause,
     CleaningTask,
-    CompactionTask,
+    DropCleaning,
     DropTask,
+    EntityCleaning,
     Holder,
+    QueuedTask,
 )
 from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.compactions import entity_of
@@ -35,11 +38,12 @@ def survey(
     state = turn.state
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
-    working = {entity_of(row) for row in state.queue.values() if row.state is _W}
+    working = {entity_of(row) for row in state.compactions() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
     for cleaning in (*_rows(turn, only), *_aborts(turn, only), *_lapsed(turn, only)):
-        blocked = cleaning
-        if isinstance(cleaning, CleaningTask):
+        if isinstance(cleaning, BlockedCleaning):
+            waiting.append(cleaning)
+        else:
             entity = (cleaning.table_id, cleaning.partition)
             reason = ""
             table = state.tables.get(cleaning.table_id)
@@ -51,12 +55,12 @@ def survey(
                 reason = "a Cleaner is at work on it"
             elif _earlier_table(dropped, cleaning):
                 reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
-            if not reason:
+            if reason:
+                waiting.append(
+                    BlockedCleaning(cleaning.id, cleaning.table, cleaning.partition, reason)
+                )
+            else:
                 ready.append(cleaning)
-                continue
-            blocked = BlockedCleaning(cleaning.id, cleaning.table, cleaning.partition, reason)
-        assert isinstance(blocked, BlockedCleaning)
-        waiting.append(blocked)
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
 
 
@@ -76,7 +80,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
     delay = 0
     if settings.flag("hive.compactor.delayed.cleanup.enabled"):
         delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
-    first: dict[tuple[Entity, str], CompactionTask] = {}
+    first: dict[tuple[Entity, str], QueuedTask] = {}
     for row in sorted(state.queue.values(), key=lambda queued: queued.id):
         if row.state is not _R or only not in (None, entity_of(row)):
             continue
@@ -110,7 +114,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
             yield _row_task(turn, row)
 
 
-def _kept(turn: Turn, row: CompactionTask) -> str:
+def _kept(turn: Turn, row: QueuedTask) -> str:
     """Why past snapshots still need what the row replaced or dropped; empty if none does (P36)."""
     table = turn.state.known_table(row.table_id)
     if table is None:
@@ -140,41 +144,19 @@ def holder(txn: Txn) -> Holder:
     return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
 
 
-def _row_task(turn: Turn, row: CompactionTask) -> CleaningTask:
+def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
     state = turn.state
-    location = row.location if isinstance(row, DropTask) else None
-    table = state.tables.get(row.table_id)
-    if location is not None or table is None:
-        # A partition may be written again at any time, long before a commit registers it. And
-        # snapshots may read it long after its table was dropped.
-        again = row.partition is not None
-        names = {table.record.location for table in state.tables.values()} | {
-            drop.location for drop in state.drops() if drop.table_id > row.table_id
-        }
-        return CleaningTask(
-            row.id,
-            "drop",
-            row.table,
-            row.table_id,
-            row.partition,
-            location or "",
-            row.highest_write_id,
-            row.next_txn_id,
-            txn_list(state),
-            ValidWriteIdList.of(row.table, row.highest_write_id),
-            row.txn_id,
-            row.cleaner_attempts,
-            again or location in names,
-            row.properties,
-        )
+    if isinstance(row, DropTask):
+        return _drop_task(state, row)
+    table = state.tables[row.table_id]
     # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
     later = _later(turn, table)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
-    return CleaningTask(
+    return EntityCleaning(
         row.id,
-        "compaction",
+        CleaningCause.COMPACTION,
         table.record.name,
         row.table_id,
         row.partition,
@@ -183,11 +165,28 @@ def _row_task(turn: Turn, row: CompactionTask) -> CleaningTask:
         row.next_txn_id,
         txns,
         listed,
-        row.txn_id,
-        row.cleaner_attempts,
-        False,
         {**table.record.properties, **row.properties},
         _pins(state, table),
+    )
+
+
+def _drop_task(state: State, drop: DropTask) -> DropCleaning:
+    """A partition may be written again at any time, long before a commit registers it. And
+    snapshots may read it long after its table was dropped."""
+    names = {table.record.location for table in state.tables.values()} | {
+        later.location for later in state.drops() if later.table_id > drop.table_id
+    }
+    return DropCleaning(
+        drop.id,
+        drop.table,
+        drop.table_id,
+        drop.partition,
+        drop.location,
+        drop.highest_write_id,
+        drop.next_txn_id,
+        txn_list(state),
+        ValidWriteIdList.of(drop.table, drop.highest_write_id),
+        drop.partition is not None or drop.location in names,
     )
 
 
@@ -234,7 +233,7 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                 0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
             )
             continue
-        yield _entity_task(turn, table, partition, "abort")
+        yield _entity_task(turn, table, partition, CleaningCause.ABORT)
 
 
 def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCleaning]:
@@ -255,7 +254,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
                 if newest < low_mark(state):
-                    yield _entity_task(turn, table, entity[1], "history")
+                    yield _entity_task(turn, table, entity[1], CleaningCause.HISTORY)
                     continue
                 # It would remove nothing and be done, and nobody would come back for the rest.
                 yield BlockedCleaning(
@@ -279,17 +278,17 @@ def _newest_merge(state: State, entity: Entity) -> int:
     )
 
 
-def _entity_task(turn: Turn, table: Table, partition: str | None, kind: str) -> CleaningTask:
+def _entity_task(
+    turn: Turn, table: Table, partition: str | None, cause: CleaningCause
+) -> EntityCleaning:
     """A cleaning without a compaction, of what no open snapshot of any table needs."""
     state = turn.state
-    entity = (table.record.table_id, partition)
-    retry = state.retries.get(entity)
     txns, listed = cleaner_lists(
         state, table, low_mark(state), table.last_write_id, _later(turn, table)
     )
-    return CleaningTask(
+    return EntityCleaning(
         0,
-        kind,
+        cause,
         table.record.name,
         table.record.table_id,
         partition,
@@ -298,9 +297,6 @@ def _entity_task(turn: Turn, table: Table, partition: str | None, kind: str) -> 
         0,
         txns,
         listed,
-        0,
-        retry.attempts if retry else 0,
-        False,
         table.record.properties,
         _pins(state, table),
     )

@@ -124,23 +124,21 @@ def finish(
     commit_id = turn.state.last_txn
     kept = _kept(turn, changed or {})
     changes = tuple(
-        events.Change(
-            WriteSetRow(
-                touch.table_id,
-                touch.partition,
-                touch.operation,
-                txn.txn_id,
-                commit_id,
-                touch.write_id,
-                kept.get((touch.table_id, touch.partition, touch.operation)),
-            )
+        WriteSetRow(
+            touch.table_id,
+            touch.partition,
+            touch.operation,
+            txn.txn_id,
+            commit_id,
+            touch.write_id,
+            kept.get((touch.table_id, touch.partition, touch.operation)),
         )
         for touch in components
         if touch.operation.changes
     )
     directories = tuple(
         events.Placed(
-            table_id, partition, EntityDirectory.of(report, txn.txn_id), report.contents_text
+            table_id, partition, EntityDirectory.of(report, txn.txn_id), str(report.contents)
         )
         for table_id, partition, report in reported
     )
@@ -319,7 +317,7 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
 def _commit(state: State, at: int, event: events.Committed) -> None:
     txn_id = event.txn
     for change in event.write_set:
-        write_set.add(state, write_set.from_event(change))
+        write_set.add(state, change)
     for table_id, partition, directory, contents in event.directories:
         if partition is not None:
             register_partitions(state, state.tables[table_id], [partition])
@@ -352,19 +350,14 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
             history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
 
 
-def place(
-    state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str | None = None
-) -> None:
+def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str) -> None:
     """Adds a directory with its files to its entity.
 
     Directories that it replaces become obsolete; if another directory replaces it, it is obsolete
     itself.
     """
     state.changed[entity] = state.next_moment
-    if contents is not None:
-        state.contents.setdefault(entity, {})[new.name] = contents
-    elif not new.recorded:
-        state.unrecorded.add(entity)
+    state.contents.setdefault(entity, {})[new.name] = contents
     known = state.directories.setdefault(entity, {})
     # A new delta cannot replace directories that lie wholly below it.
     name = new.acid_name
@@ -439,7 +432,6 @@ def close(
             state=end_state,
             ended=at,
             reason=reason,
-            snapshot=None,
             taken=0,
             closed=moment,
             pins=(),

@@ -22,7 +22,7 @@ from acid_platform.metastore.operations.compaction import (
     TakeCompaction,
     Wished,
 )
-from acid_platform.metastore.records import CompactionTask, DropTask, EndedCompaction
+from acid_platform.metastore.records import CompactionTask, EndedCompaction
 from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import entity_of, to_history
@@ -52,9 +52,8 @@ Queue = dict[Entity, list[CompactionTask]]
 def queue_by_entity(state: State) -> Queue:
     """The rows of the queue by their entity, without those of dropped tables and partitions."""
     queue: Queue = {}
-    for row in state.queue.values():
-        if not isinstance(row, DropTask):
-            queue.setdefault(entity_of(row), []).append(row)
+    for row in state.compactions():
+        queue.setdefault(entity_of(row), []).append(row)
     return queue
 
 
@@ -166,8 +165,8 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     """Assigns the first initiated row whose entity is not being compacted or cleaned, and that
     nobody keeps from its lock (C26, C28, P21)."""
     state = turn.state
-    busy = {entity_of(row) for row in state.queue.values() if row.state is _W}
-    for row in sorted(state.queue.values(), key=lambda queued: queued.id):
+    busy = {entity_of(row) for row in state.compactions() if row.state is _W}
+    for row in sorted(state.compactions(), key=lambda queued: queued.id):
         entity = entity_of(row)
         table = state.tables.get(row.table_id)
         if row.state is not _I or operation.table not in (None, row.table):
@@ -176,7 +175,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
             continue
         if entity not in busy and not being_cleaned(state, entity):
             turn.record(events.CompactionTaken(id=row.id, worker=operation.worker))
-            return state.queue[row.id]
+            return state.compaction(row.id)
     return None
 
 
@@ -209,7 +208,7 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
     since = turn.state.timers.row_since
     ids = [
         row.id
-        for row in turn.state.queue.values()
+        for row in turn.state.compactions()
         if row.state is _W
         and (
             since[row.id] < oldest
@@ -218,7 +217,7 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
         )
     ]
     for compaction_id in ids:
-        row = turn.state.queue[compaction_id]
+        row = turn.state.compaction(compaction_id)
         if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
             end(turn, row.txn_id, f"compaction {compaction_id} was taken from worker {row.worker}")
         turn.record(events.CompactionRevoked(id=compaction_id))
@@ -254,7 +253,7 @@ def _queued(state: State, _at: int, event: events.CompactionQueued) -> None:
 
 
 def _taken(state: State, at: int, event: events.CompactionTaken) -> None:
-    row = state.queue[event.id]
+    row = state.compaction(event.id)
     state.queue[row.id] = replace(
         row,
         state=_W,
@@ -268,7 +267,7 @@ def _taken(state: State, at: int, event: events.CompactionTaken) -> None:
 
 
 def _revoked(state: State, _at: int, event: events.CompactionRevoked) -> None:
-    row = state.queue[event.id]
+    row = state.compaction(event.id)
     state.queue[row.id] = replace(row, state=_I, worker="", started=0, txn_id=0)
 
 

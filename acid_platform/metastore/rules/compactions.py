@@ -9,14 +9,14 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     CommitCompaction,
-    CompactionBegun,
-    CompactionCommitted,
+    CompactionDone,
+    CompactionGranted,
     CompactionTicket,
     EndCompaction,
     FailCompaction,
     Owned,
 )
-from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest
+from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest, QueuedTask
 from acid_platform.metastore.rules import events, history, locking
 from acid_platform.metastore.rules.commits import close, end, place
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
@@ -29,21 +29,23 @@ from acid_platform.transactions.locks import LockType
 _W, _R = CompactionState.WORKING, CompactionState.READY_FOR_CLEANING
 
 
-def entity_of(row: CompactionTask) -> Entity:
+def entity_of(row: QueuedTask) -> Entity:
     return row.table_id, row.partition
 
 
 def owned(state: State, operation: Owned) -> CompactionTask:
     """The row, if this attempt of this worker still owns it. Raises CompactionLost (P21)."""
     row = state.queue.get(operation.id)
-    owner = (operation.worker, operation.attempt)
-    if row is None or row.state is not _W or (row.worker, row.attempt) != owner:
-        now = "gone" if row is None else f"{row.state.text} (worker {row.worker or 'none'})"
-        raise CompactionLost(
-            f"compaction {operation.id} no longer belongs to attempt {operation.attempt} of"
-            f" {operation.worker}: it is {now}; drop the output"
-        )
-    return row
+    now = "gone"
+    if isinstance(row, CompactionTask):
+        owner = (operation.worker, operation.attempt)
+        if row.state is _W and (row.worker, row.attempt) == owner:
+            return row
+        now = f"{row.state.text} (worker {row.worker or 'none'})"
+    raise CompactionLost(
+        f"compaction {operation.id} no longer belongs to attempt {operation.attempt} of"
+        f" {operation.worker}: it is {now}; drop the output"
+    )
 
 
 def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
@@ -70,16 +72,16 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     return CompactionTicket(txn.txn_id, ext, row.id)
 
 
-def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionBegun:
+def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGranted:
     """What the Worker receives.
 
     Its own transaction counts as open: an earlier output of the same transaction must not become an
     input. Raises TxnAborted if the transaction has ended.
     """
     answer = granted(state, past, ticket)
-    row = state.queue[ticket.id]
+    row = state.compaction(ticket.id)
     seen = answer.valid_txns
-    return CompactionBegun(
+    return CompactionGranted(
         answer.txn,
         ValidTxnList.of(seen.high_watermark, {*seen.open, ticket.txn}, seen.aborted),
         answer.write_ids,
@@ -93,7 +95,7 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionBegun
     )
 
 
-def commit(turn: Turn, operation: CommitCompaction) -> CompactionCommitted:
+def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30, P21).
 
     Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be dropped.
@@ -109,11 +111,11 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionCommitted:
     ):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = tuple(
-        events.DirectoryFiles(EntityDirectory.of(report, txn.txn_id), report.contents_text)
+        events.DirectoryFiles(EntityDirectory.of(report, txn.txn_id), str(report.contents))
         for report in operation.writes
     )
     _finish(turn, row, _R, directories, "")
-    return CompactionCommitted(row.id, turn.state.last_txn)
+    return CompactionDone(row.id, turn.state.last_txn)
 
 
 def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
@@ -167,7 +169,7 @@ def fail(turn: Turn, operation: FailCompaction) -> None:
 
 
 def _compacting(state: State, _at: int, event: events.CompactionBegun) -> None:
-    row = state.queue[event.id]
+    row = state.compaction(event.id)
     state.queue[row.id] = replace(row, txn_id=event.txn, highest_write_id=event.highest)
     state.components[event.txn] = [
         Component(event.txn, row.table_id, row.partition, Operation.COMPACT, event.highest)
@@ -175,7 +177,7 @@ def _compacting(state: State, _at: int, event: events.CompactionBegun) -> None:
 
 
 def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None:
-    row = state.queue[event.id]
+    row = state.compaction(event.id)
     for directory, contents in event.directories:
         place(state, at, entity_of(row), directory, contents)
     state.components.pop(event.txn, None)
@@ -199,15 +201,18 @@ def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None
         to_history(state, replace(done, worker=row.worker, ended=at))
 
 
-def to_history(state: State, row: CompactionTask) -> None:
+def to_history(state: State, row: QueuedTask) -> None:
     state.queue.pop(row.id, None)
     state.timers.row_since.pop(row.id, None)
     state.timers.retry_row.pop(row.id, None)
-    state.past.setdefault(entity_of(row), []).append(row)
+    if isinstance(row, CompactionTask):
+        state.past.setdefault(entity_of(row), []).append(row)
+    else:
+        state.past_drops.setdefault(entity_of(row), []).append(row)
 
 
 def _compaction_ended(state: State, at: int, event: events.CompactionEnded) -> None:
-    row = state.queue[event.id]
+    row = state.compaction(event.id)
     to_history(state, replace(row, state=event.state, error=event.error, ended=at))
 
 

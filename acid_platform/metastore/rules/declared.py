@@ -13,7 +13,7 @@ from dataclasses import replace
 from acid_platform.base.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.names import table_name
-from acid_platform.metastore.records import DropTask, PartitionRecord, TableRecord, ViewRecord
+from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import history
 from acid_platform.metastore.rules.snapshots import first_snapshot
 from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, Table, Txn
@@ -202,9 +202,8 @@ class _Ends:
         self._state = state
         self.oldest = first_snapshot(state)(0)
         self._removing: dict[int, set[str | None]] = {}
-        for row in state.queue.values():
-            if isinstance(row, DropTask):
-                self._removing.setdefault(row.table_id, set()).add(row.partition)
+        for drop in state.drops():
+            self._removing.setdefault(drop.table_id, set()).add(drop.partition)
 
     def of(self, table: Table) -> int:
         """The oldest moment of which its declaration may be asked (P28, P36)."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acid_platform.base.errors import NoSuchPartition, Terminal
-from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.operations.transactions import Drop
 from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import events, lock_index, write_set
@@ -56,9 +55,7 @@ def drop(turn: Turn, operation: Drop) -> None:
         table=table.record.name,
         table_id=table.record.table_id,
         partition=partition,
-        kind=CompactionKind.MAJOR,
-        state=CompactionState.READY_FOR_CLEANING,
-        properties={"location": location if partition is None else f"{location}/{partition}"},
+        location=location if partition is None else f"{location}/{partition}",
         enqueued=turn.now,
         txn_id=txn_id,
         next_txn_id=state.next_txn,
@@ -109,6 +106,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         kept = state.dropped_directories.setdefault(entity, {})
         kept.update(state.directories.pop(entity))
     state.past = {key: past for key, past in state.past.items() if not gone(*key)}
+    state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(*key)}
     state.queue = {
         key: task
         for key, task in state.queue.items()

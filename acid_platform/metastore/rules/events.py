@@ -1,7 +1,8 @@
 """Changes of the state, one class per kind of event: what the rules decide and the journal stores.
 
-Field names and kinds are those of the journals of every version. To add an event, declare it here
-and write its effect beside the operation that records it.
+A journal that is not folded yet outlives its program: a field that is added needs a default, and a
+kind keeps its name. To add an event, declare it here and write its effect beside the operation that
+records it.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class TableAltered(Event):
 class AdoptedDirectory(NamedTuple):
     partition: str | None
     directory: EntityDirectory
-    contents: str | None = None
+    contents: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +233,7 @@ class Placed(NamedTuple):
     table_id: int
     partition: str | None
     directory: EntityDirectory
-    contents: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A row of the write set. Before version 9 of the schema an overwrite was an update with a
-    flag."""
-
-    row: WriteSetRow = field(metadata=FLAT)
-    overwrite: bool = field(default=False, metadata=BRIEF)
+    contents: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +242,7 @@ class Committed(Event):
 
     txn: int
     commit_id: int
-    write_set: tuple[Change, ...]
+    write_set: tuple[WriteSetRow, ...]
     directories: tuple[Placed, ...]
     written: tuple[HistoryRow, ...]
     cursors: tuple[Cursor, ...] = field(default=(), metadata=BRIEF)
@@ -369,7 +361,7 @@ class DirectoryFiles(NamedTuple):
     """A directory and its files in text form."""
 
     directory: EntityDirectory
-    contents: str | None = None
+    contents: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +424,7 @@ class CleaningStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cleaned(Event):
-    """`removed`, `gone`, `held`, `left`: see operations.MarkCleaned. Older journals lack `gone`."""
+    """`removed`, `gone`, `held`, `left`: see operations.MarkCleaned."""
 
     kind = "cleaned"
 
@@ -441,7 +433,7 @@ class Cleaned(Event):
     partition: str | None
     highest: int
     removed: tuple[int, ...] | None
-    gone: tuple[str, ...] | None = None
+    gone: tuple[str, ...]
     held: tuple[int, ...] = field(default=(), metadata=BRIEF)
     left: str = field(default="", metadata=BRIEF)
 
@@ -480,41 +472,17 @@ class ErasureRecorded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class FilesRecorded(Event):
-    """Records files of directories that an older version committed without them (P26)."""
-
-    kind = "recorded"
-
-    table_id: int
-    partition: str | None
-    directories: tuple[DirectoryFiles, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Identified(Event):
-    """Gives the metastore an identity (P31).
-
-    `foreign`: the tables that become foreign; `kept`: rows of the queue whose files are not
-    removed.
-    """
+    """Gives the metastore an identity (P31)."""
 
     kind = "identified"
 
     id: str
-    foreign: tuple[int, ...]
-    kept: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityPlaced(Event):
     kind = "placed"
-
-
-@dataclass(frozen=True, slots=True)
-class Relocated(Event):
-    kind = "relocated"
-
-    roots: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,15 +544,14 @@ class Found(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Restored(Event):
     """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
-    id there; `identity`: the warehouse's from now on; `roots`: where it is (P31)."""
+    id there; `identity`: the warehouse's from now on (P31)."""
 
     kind = "restored"
 
     tables: tuple[tuple[int, int], ...]
     txn_id: int
-    identity: str | None = field(default=None, metadata=BRIEF)
-    roots: tuple[str, ...] = ()
-    present: tuple[Found, ...] = ()
+    identity: str
+    present: tuple[Found, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ part is due.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask
+from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
 from acid_platform.metastore.rules import events, history, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
@@ -21,6 +22,8 @@ from acid_platform.metastore.rules.state import Departed, Entity, State, Table
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
 from acid_platform.metastore.rules.turn import Effects, Turn
 from acid_platform.transactions import Operation, TxnType
+
+Row = TypeVar("Row", CompactionTask, DropTask)
 
 
 @dataclass(slots=True)
@@ -141,10 +144,7 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
 
 def _dropping(state: State, table: Table) -> bool:
     """Whether snapshots from before a partition's drop may still read its files (P22)."""
-    return any(
-        row.table_id == table.record.table_id and isinstance(row, DropTask)
-        for row in state.queue.values()
-    )
+    return any(drop.table_id == table.record.table_id for drop in state.drops())
 
 
 def _safe_base(state: State, entity: Entity, low: int, later: Container[int] = ()) -> int:
@@ -239,7 +239,7 @@ _KEPT = {
 }
 
 
-def surplus(state: State, now: int) -> Iterator[CompactionTask]:
+def surplus(state: State, now: int) -> Iterator[QueuedTask]:
     """History rows to delete: beyond the newest of their state, or older than a success (C57)."""
     settings = state.settings
     oldest = now - settings.integer("hive.compactor.history.retention.timeout")
@@ -249,30 +249,34 @@ def surplus(state: State, now: int) -> Iterator[CompactionTask]:
     }
     least = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
     keep[CompactionState.FAILED] = max(keep[CompactionState.FAILED], least)
-    for (table_id, _), rows in state.past.items():
+    past: Iterable[tuple[Entity, Sequence[QueuedTask]]]
+    past = (*state.past.items(), *state.past_drops.items())
+    for (table_id, _), rows in past:
         seen = dict.fromkeys(CompactionState, 0)
         later: set[CompactionKind] = set()
         for row in reversed(rows):
+            kind = row.kind if isinstance(row, CompactionTask) else CompactionKind.MAJOR
             seen[row.state] += 1
             outdated = row.state is not CompactionState.SUCCEEDED and (
-                CompactionKind.MAJOR in later or row.kind in later
+                CompactionKind.MAJOR in later or kind in later
             )
             if seen[row.state] > keep[row.state] or (
                 row.ended < oldest and (outdated or table_id not in state.tables)
             ):
                 yield row
             if row.state is CompactionState.SUCCEEDED:
-                later.add(row.kind)
+                later.add(kind)
 
 
 def _history_purged(state: State, at: int, _event: events.HistoryPurged) -> None:
     gone = {row.id for row in surplus(state, at)}
-    for entity, rows in list(state.past.items()):
-        kept = [row for row in rows if row.id not in gone]
-        if kept:
-            state.past[entity] = kept
-        else:
-            del state.past[entity]
+    state.past = _without(state.past, gone)
+    state.past_drops = _without(state.past_drops, gone)
+
+
+def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity, list[Row]]:
+    left = {entity: [row for row in rows if row.id not in gone] for entity, rows in past.items()}
+    return {entity: rows for entity, rows in left.items() if rows}
 
 
 def _timeout_known(state: State, _at: int, _event: events.TimeoutKnown) -> None:

@@ -16,12 +16,11 @@ from acid_platform.metastore.operations.tables import (
     GetIdentity,
     Identify,
     IdentityNow,
-    IdentityPlaced,
-    Relocate,
+    ReportIdentityPlaced,
     TakeOver,
 )
-from acid_platform.metastore.places import below, is_relative
-from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.places import is_relative
+from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.state import Identity, State
@@ -30,59 +29,28 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 # --- decisions ----------------------------------------------------------------------------------
 
 
-def identity(turn: Turn, operation: GetIdentity) -> IdentityNow:
-    """The identity, if there is one, whether the root has it, and whether `relocate` has work to
-    do."""
-    return _now(turn.state, operation.roots)
+def identity(turn: Turn, _operation: GetIdentity) -> IdentityNow:
+    """The identity, if there is one, and whether the root has it."""
+    return _now(turn.state)
 
 
-def _now(state: State, roots: Sequence[str]) -> IdentityNow:
+def _now(state: State) -> IdentityNow:
     known = state.identity
-    return IdentityNow(
-        known.id if known else None,
-        bool(known and known.placed),
-        any(_inside(place, roots) is not None for place in _locations(state)),
-    )
+    return IdentityNow(known.id if known else None, bool(known and known.placed))
 
 
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
-    """Gives the proposed identity to a metastore that has none, and returns the identity.
-
-    A table of an older version at `/elsewhere/db.db/t`, where this warehouse has no root, was made
-    in another warehouse: it becomes foreign.
-    """
+    """Gives the proposed identity to a metastore that has none, and returns the identity."""
     if turn.state.identity is None:
-        _relocate(turn, operation.roots)
-        foreign = [
-            key
-            for key, table in turn.state.tables.items()
-            if _in_another_root(table.record.name, table.record.location)
-        ]
-        kept = [
-            drop.id for drop in turn.state.drops() if _in_another_root(drop.table, drop.location)
-        ]
-        turn.record(events.Identified(operation.id, tuple(foreign), tuple(kept)))
-    return _now(turn.state, operation.roots)
+        turn.record(events.Identified(operation.id))
+    return _now(turn.state)
 
 
-def placed(turn: Turn, operation: IdentityPlaced) -> None:
+def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
     """Records that the root carries the identity now."""
     known = turn.state.identity
     if known is not None and known.id == operation.id and not known.placed:
         turn.record(events.IdentityPlaced())
-
-
-def relocate(turn: Turn, operation: Relocate) -> list[str]:
-    """Makes locations below one of `roots` relative and returns them; repeating it has
-    no effect."""
-    return _relocate(turn, operation.roots)
-
-
-def _relocate(turn: Turn, roots: tuple[str, ...]) -> list[str]:
-    inside = [place for place in _locations(turn.state) if _inside(place, roots) is not None]
-    if inside:
-        turn.record(events.Relocated(roots))
-    return sorted(inside)
 
 
 def take_over(turn: Turn, operation: TakeOver) -> list[str]:
@@ -110,60 +78,22 @@ def copied(turn: Turn) -> None:
         turn.record(events.Copied())
 
 
-def _in_another_root(table: str, place: str) -> bool:
-    own = "/{}.db/{}/".format(*table.split(".", 1))
-    return not is_relative(place) and own in f"{place}/"
-
-
 def _locations(state: State) -> Iterable[str]:
     yield from (table.record.location for table in state.tables.values())
     yield from state.locations
     yield from (drop.location for drop in state.drops())
 
 
-def _inside(place: str, roots: Sequence[str]) -> str | None:
-    return next((inside for root in roots if (inside := below(place, root)) is not None), None)
-
-
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _identified(state: State, at: int, event: events.Identified) -> None:
+def _identified(state: State, _at: int, event: events.Identified) -> None:
     state.identity = Identity(event.id)
-    _mark(state, event.foreign, True)
-    _keep_files(state, at, [state.queue[row_id] for row_id in event.kept])
 
 
 def _placed(state: State, _at: int, _event: events.IdentityPlaced) -> None:
     assert state.identity is not None
     state.identity = replace(state.identity, placed=True)
-
-
-def _relocated(state: State, _at: int, event: events.Relocated) -> None:
-    make_relative(state, event.roots)
-
-
-def make_relative(state: State, roots: Sequence[str]) -> None:
-    """Makes locations of tables, of drops that wait for the Cleaner, and of the floors that drops
-    left relative."""
-    for table in (*state.tables.values(), *state.dropped_tables.values()):
-        inside = _inside(table.record.location, roots)
-        if inside is not None:
-            table.record = replace(table.record, location=inside, foreign=False)
-            table.earlier = [
-                replace(earlier, record=replace(earlier.record, location=inside, foreign=False))
-                for earlier in table.earlier
-            ]
-    for drop in list(state.drops()):
-        inside = _inside(drop.location, roots)
-        if inside is not None:
-            state.queue[drop.id] = drop.at(inside)
-    floors: dict[str, int] = {}
-    for place, floor in state.locations.items():
-        inside = _inside(place, roots)
-        name = place if inside is None else inside
-        floors[name] = max(floors.get(name, 0), floor)
-    state.locations = floors
 
 
 def _copied(state: State, at: int, _event: events.Copied) -> None:
@@ -177,7 +107,7 @@ def disown(state: State, at: int) -> None:
     _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
 
 
-def _keep_files(state: State, at: int, drops: Sequence[CompactionTask]) -> None:
+def _keep_files(state: State, at: int, drops: Sequence[DropTask]) -> None:
     for row in drops:
         to_history(
             state,
@@ -205,15 +135,13 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
 APPLY: Effects = {
     events.Identified: _identified,
     events.IdentityPlaced: _placed,
-    events.Relocated: _relocated,
     events.Copied: _copied,
     events.TakenOver: _taken_over,
 }
 
 HANDLERS: Handlers = {
     Identify: identify,
-    IdentityPlaced: placed,
-    Relocate: relocate,
+    ReportIdentityPlaced: placed,
     TakeOver: take_over,
     GetIdentity: identity,
     GetDropped: location,

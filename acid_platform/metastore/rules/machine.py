@@ -68,7 +68,6 @@ APPLY: Effects = {
     **restoring.APPLY,
     **views.APPLY,
     **erasures.APPLY,
-    **manifests.APPLY,
     **identity.APPLY,
     **time_travel.APPLY,
     **change_feed.APPLY,

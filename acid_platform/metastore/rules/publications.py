@@ -18,14 +18,13 @@ from acid_platform.metastore.operations.compaction import (
     PublishCompaction,
 )
 from acid_platform.metastore.operations.transactions import Ticket
-from acid_platform.metastore.records import CleaningTask, CompactionTask
+from acid_platform.metastore.records import CompactionTask, Unpublication
 from acid_platform.metastore.rules import events, locking
 from acid_platform.metastore.rules.compactions import owned
-from acid_platform.metastore.rules.snapshots import txn_list
 from acid_platform.metastore.rules.state import LockEntry
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import Operation, ValidWriteIdList
+from acid_platform.transactions import Operation
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
@@ -86,7 +85,7 @@ def ended(turn: Turn, operation: EndPublication) -> None:
     turn.record(events.LockRemoved(ext=entry.ext))
 
 
-def unpublished(turn: Turn, _operation: GetUnpublished) -> list[CleaningTask]:
+def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
     """The output of aborted compactions that may be in place, where other engines would see it.
 
     Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded belongs
@@ -104,22 +103,14 @@ def unpublished(turn: Turn, _operation: GetUnpublished) -> list[CleaningTask]:
         recorded = state.directories.get((table_id, partition), {})
         if not table.foreign:
             tasks.append(
-                CleaningTask(
-                    0,
-                    "publication",
+                Unpublication(
                     table.name,
                     table_id,
                     partition,
                     table.location if partition is None else f"{table.location}/{partition}",
-                    0,
-                    0,
-                    txn_list(state),
-                    ValidWriteIdList.of(table.name, 0),
                     entry.txn_id,
-                    directories=tuple(
-                        name for name in component.directories if name not in recorded
-                    ),
-                    lock=entry.ext,
+                    tuple(name for name in component.directories if name not in recorded),
+                    entry.ext,
                 )
             )
     return tasks

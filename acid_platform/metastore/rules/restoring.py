@@ -13,14 +13,15 @@ from dataclasses import replace
 from acid_platform.base.errors import InvalidDefinition
 from acid_platform.compaction.states import CompactionState
 from acid_platform.layout.names import parse_directory
+from acid_platform.metastore.codec import ranges
 from acid_platform.metastore.operations.tables import (
     GetDoubtful,
     ResolveDoubtful,
 )
 from acid_platform.metastore.rules import events, history
 from acid_platform.metastore.rules.commits import place
-from acid_platform.metastore.rules.identity import disown, make_relative
-from acid_platform.metastore.rules.state import Identity, State, Table, ranges
+from acid_platform.metastore.rules.identity import disown
+from acid_platform.metastore.rules.state import Identity, State, Table
 from acid_platform.metastore.rules.tables import register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
@@ -62,10 +63,8 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
 
 
 def _restored(state: State, at: int, event: events.Restored) -> None:
-    if event.identity is not None:
-        state.identity = Identity(event.identity)
-        make_relative(state, event.roots)
-        disown(state, at)
+    state.identity = Identity(event.identity)
+    disown(state, at)
     _rediscover(state, at, event.present)
     state.next_txn = max(state.next_txn, event.txn_id + 1)
     for table_id, highest in event.tables:
@@ -87,7 +86,7 @@ def _restored(state: State, at: int, event: events.Restored) -> None:
     state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
     state.departed = []
     state.cleaning = {}
-    for row in list(state.queue.values()):
+    for row in [*state.compactions()]:
         if row.state is CompactionState.WORKING:
             state.queue[row.id] = replace(
                 row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acid_platform.base.errors import CompactionRefused, NoSuchTable, NoSuchTxn
-from acid_platform.compaction.states import CompactionState
+from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,
@@ -44,6 +44,7 @@ from acid_platform.metastore.records import (
     Holder,
     LockState,
     PartitionRecord,
+    QueuedTask,
     TableRecord,
     ViewRecord,
 )
@@ -140,15 +141,13 @@ def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
 
 def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
-    past = [row for rows in turn.state.past.values() for row in rows]
-    every = sorted((*turn.state.queue.values(), *past), key=lambda row: row.id)
-    return [_show(row, turn.now) for row in every]
+    every = (*turn.state.queue.values(), *turn.state.past_tasks())
+    return [_show(row, turn.now) for row in sorted(every, key=lambda row: row.id)]
 
 
 def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
-    past = (row for rows in turn.state.past.values() for row in rows)
-    for row in (*turn.state.queue.values(), *past):
+    for row in (*turn.state.queue.values(), *turn.state.past_tasks()):
         if row.id == operation.id:
             return ShownCompaction(_show(row, turn.now), row.state not in _QUEUED)
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
@@ -156,13 +155,11 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
 
 def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
     """The queue by id, which is the order in which Workers take its rows (C26)."""
-    rows = (row for row in turn.state.queue.values() if not isinstance(row, DropTask))
-    return sorted(rows, key=lambda row: row.id)
+    return sorted(turn.state.compactions(), key=lambda row: row.id)
 
 
-def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[CompactionTask]:
-    rows = (row for rows in turn.state.past.values() for row in rows)
-    return sorted(rows, key=lambda row: row.id)
+def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[QueuedTask]:
+    return sorted(turn.state.past_tasks(), key=lambda row: row.id)
 
 
 def open_txns(turn: Turn, _operation: GetOpenTxns) -> list[Holder]:
@@ -177,7 +174,8 @@ def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
     ]
 
 
-def _show(row: CompactionTask, now: int) -> Row:
+def _show(task: QueuedTask, now: int) -> Row:
+    row = task if isinstance(task, CompactionTask) else _as_compaction(task)
     db, _, name = row.table.partition(".")
     work_end = row.commit_time or row.ended or now
     initiator_host, _, initiator = row.initiator.rpartition("-")
@@ -205,6 +203,24 @@ def _show(row: CompactionTask, now: int) -> Row:
         "highestwriteid": row.highest_write_id,
     }
     return {key: value or NONE for key, value in shown.items()}
+
+
+def _as_compaction(drop: DropTask) -> CompactionTask:
+    """A drop as SHOW COMPACTIONS shows it."""
+    return CompactionTask(
+        drop.id,
+        drop.table,
+        drop.table_id,
+        drop.partition,
+        CompactionKind.MAJOR,
+        drop.state,
+        enqueued=drop.enqueued,
+        txn_id=drop.txn_id,
+        next_txn_id=drop.next_txn_id,
+        highest_write_id=drop.highest_write_id,
+        commit_time=drop.commit_time,
+        error=drop.error,
+    )
 
 
 def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:

@@ -27,9 +27,7 @@ def snapshot(state: State, txn: Txn) -> ValidTxnList | None:
     It is rebuilt from which transactions were open at that moment: storing a list in each
     transaction would take the square of their number.
     """
-    if txn.taken:
-        return _list_at(state, txn.taken).for_reader(txn.txn_id)
-    return txn.snapshot
+    return _list_at(state, txn.taken).for_reader(txn.txn_id) if txn.taken else None
 
 
 def _list_at(state: State, moment: int) -> ValidTxnList:
@@ -88,8 +86,6 @@ def low_mark(state: State) -> int:
     for txn in state.txns.values():
         if txn.is_open or first(txn.txn_id) < txn.closed:
             marks.append(txn.txn_id)
-        if txn.snapshot is not None:
-            marks.append(txn.snapshot.min_open)
     marks += [
         departed.txn_id for departed in state.departed if first(departed.txn_id) < departed.closed
     ]

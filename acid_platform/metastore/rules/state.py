@@ -1,18 +1,25 @@
 """What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
 
-`State` changes only by events (turn.py), apart from heartbeats, read times and the leases of
-services. Those, and all timers, count by the steady clock and are not kept over a restart: every
-open transaction gets one fresh timeout (P7, timers.py).
+`State` changes only by events (turn.py): a replay of the journal over the last fold gives the same
+state. What else changes it is not kept over a restart:
+
+- `heartbeats`, `lock_beats`, `reads`, `leases`, `gauge` and `timers`, by the steady clock. A start
+  gives every open transaction one fresh timeout (P7, timers.py).
+- `awake` and `forgotten`: a start raises them (machine.Machine.wake), for clients that ask what
+  changed.
+- `ended`, `outcomes`, `written` and `contents`: emptied after a fold, when the tables have them
+  (state_rows.forget_ended).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import NoSuchTable
+from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
@@ -23,11 +30,12 @@ from acid_platform.metastore.records import (
     ErasureTask,
     HistoryRow,
     PartitionRecord,
+    QueuedTask,
     TableRecord,
     ViewRecord,
 )
 from acid_platform.metastore.rules.timers import NEVER, Timers
-from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
+from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed
 from acid_platform.transactions.locks import LockComponent, LockType
 
@@ -50,7 +58,7 @@ class WriteIdRow:
 class Earlier:
     """The declaration of a table until the moment at which it was changed (P28)."""
 
-    record: TableRecord
+    record: TableRecord = field(metadata=FLAT)
     until: int
 
 
@@ -58,7 +66,7 @@ class Earlier:
 class EarlierView:
     """A view until the moment at which it was replaced or dropped (P28)."""
 
-    view: ViewRecord
+    view: ViewRecord = field(metadata=FLAT)
     until: int
 
 
@@ -157,8 +165,6 @@ class Txn:
     """Moment of its snapshot; 0 while it has none."""
     closed: int = 0
     """Moment of its abort."""
-    snapshot: ValidTxnList | None = None
-    """The list itself, for a transaction that was open when the file had schema version 2."""
     ended: int = 0
     reason: str = ""
     pins: tuple[Pin, ...] = ()
@@ -172,7 +178,7 @@ class Txn:
 
     @property
     def has_snapshot(self) -> bool:
-        return self.taken > 0 or self.snapshot is not None
+        return self.taken > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,9 +335,11 @@ class State:
     locks_by_txn: dict[int, list[int]] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
     """Waiting lock requests: request id to lock id, in the order of the queue."""
-    queue: dict[int, CompactionTask] = field(default_factory=dict)
+    queue: dict[int, QueuedTask] = field(default_factory=dict)
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """The ended compactions of each entity, oldest first."""
+    past_drops: dict[Entity, list[DropTask]] = field(default_factory=dict)
+    """The same of drops, whose cleaning has ended."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
     """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
@@ -343,8 +351,6 @@ class State:
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
     """The files of directories that were recorded since the last fold, by directory name; those of
     older directories are in the store (P26)."""
-    unrecorded: set[Entity] = field(default_factory=set)
-    """Entities with directories whose files an older version did not record."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
     """Entities that a Cleaner works on, and since when, by the wall clock (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
@@ -376,6 +382,16 @@ class State:
     def last_txn(self) -> int:
         return self.next_txn - 1
 
+    def compactions(self) -> Iterator[CompactionTask]:
+        """Compactions that are initiated, working or ready for cleaning."""
+        return (row for row in self.queue.values() if isinstance(row, CompactionTask))
+
+    def compaction(self, task_id: int) -> CompactionTask:
+        """A queued compaction; a drop has another id."""
+        row = self.queue[task_id]
+        assert isinstance(row, CompactionTask)
+        return row
+
     def drops(self) -> Iterator[DropTask]:
         """Drops that wait for the Cleaner."""
         return (row for row in self.queue.values() if isinstance(row, DropTask))
@@ -384,6 +400,12 @@ class State:
         """Returns the next moment and counts on."""
         self.next_moment += 1
         return self.next_moment - 1
+
+    def past_tasks(self) -> Iterator[QueuedTask]:
+        """The compactions, and the cleanings of drops, that have ended."""
+        for by_entity in (self.past, self.past_drops):
+            for tasks in by_entity.values():
+                yield from tasks
 
     def open_txns(self) -> Iterator[Txn]:
         return (txn for txn in self.txns.values() if txn.is_open)
@@ -411,14 +433,3 @@ class State:
     def name_of(self, table_id: int) -> str:
         table = self.known_table(table_id)
         return table.record.name if table else f"#{table_id}"
-
-
-def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending, disjoint ranges that hold exactly these ids."""
-    spans: list[tuple[int, int]] = []
-    for number in sorted(ids):
-        if spans and spans[-1][1] == number - 1:
-            spans[-1] = (spans[-1][0], number)
-        else:
-            spans.append((number, number))
-    return spans

@@ -19,15 +19,15 @@ from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
-    AddPartitions,
     AdoptTable,
     AlterTable,
-    CreateDatabase,
-    CreateTable,
-    DropDatabase,
-    SetValue,
+    ChangeSetting,
+    DeclareDatabase,
+    DeclareTable,
+    RegisterPartitions,
+    RemoveDatabase,
 )
-from acid_platform.metastore.records import DropTask, EntityDirectory, PartitionRecord, TableRecord
+from acid_platform.metastore.records import EntityDirectory, PartitionRecord, TableRecord
 from acid_platform.metastore.rules import events, history, lock_index
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
@@ -37,14 +37,14 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 # --- decisions --------------------------------------------------------------------------------
 
 
-def set_value(turn: Turn, operation: SetValue) -> int:
+def set_value(turn: Turn, operation: ChangeSetting) -> int:
     """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(events.SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
 
 
-def create_database(turn: Turn, operation: CreateDatabase) -> None:
+def create_database(turn: Turn, operation: DeclareDatabase) -> None:
     name = operation.name.lower()
     if name in turn.state.databases:
         if operation.if_not_exists:
@@ -56,7 +56,7 @@ def create_database(turn: Turn, operation: CreateDatabase) -> None:
     turn.record(events.DatabaseCreated(name=name))
 
 
-def drop_database(turn: Turn, operation: DropDatabase) -> None:
+def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
     name = operation.name.lower()
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
@@ -68,7 +68,7 @@ def drop_database(turn: Turn, operation: DropDatabase) -> None:
     turn.record(events.DatabaseDropped(name=name))
 
 
-def create_table(turn: Turn, operation: CreateTable) -> TableRecord:
+def create_table(turn: Turn, operation: DeclareTable) -> TableRecord:
     """Raises TableExists, InvalidDefinition, and LockNotAcquired while the location is being
     cleared."""
     name = table_name(operation.table.name)
@@ -115,7 +115,7 @@ def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
             tuple(sorted({*operation.partitions, *reported})),
             tuple(
                 events.AdoptedDirectory(
-                    report.partition, EntityDirectory.of(report, 0), report.contents_text
+                    report.partition, EntityDirectory.of(report, 0), str(report.contents)
                 )
                 for report in operation.directories
             ),
@@ -223,7 +223,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     return turn.state.tables[record.table_id].record
 
 
-def add_partitions(turn: Turn, operation: AddPartitions) -> list[str]:
+def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
     """Registers partitions and returns those that are new. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
@@ -290,9 +290,9 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
     history.note(state, table, record.version, at)
-    for row in state.queue.values():
+    for row in [*state.compactions()]:
         # A Worker goes by the table's name; a drop goes by its location.
-        if row.table_id == record.table_id and not isinstance(row, DropTask):
+        if row.table_id == record.table_id:
             state.queue[row.id] = replace(row, table=record.name)
     # Its properties may set other thresholds (C22).
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
@@ -308,10 +308,7 @@ def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
     for partition, directory, contents in event.directories:
         entity = (event.table_id, partition)
         state.directories.setdefault(entity, {})[directory.name] = directory
-        if contents is not None:
-            state.contents.setdefault(entity, {})[directory.name] = contents
-        else:
-            state.unrecorded.add(entity)
+        state.contents.setdefault(entity, {})[directory.name] = contents
     history.begin(table, state.moment(), at, event.write_id)
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
@@ -347,11 +344,11 @@ APPLY: Effects = {
 }
 
 HANDLERS: Handlers = {
-    SetValue: set_value,
-    CreateDatabase: create_database,
-    DropDatabase: drop_database,
-    CreateTable: create_table,
+    ChangeSetting: set_value,
+    DeclareDatabase: create_database,
+    RemoveDatabase: drop_database,
+    DeclareTable: create_table,
     AdoptTable: adopt_table,
     AlterTable: alter_table,
-    AddPartitions: add_partitions,
+    RegisterPartitions: add_partitions,
 }

@@ -7,10 +7,10 @@ from dataclasses import replace
 from acid_platform.base.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.metastore.operations.history import (
-    CreateTag,
-    DropTag,
     GetKept,
     GetPast,
+    PlaceTag,
+    RemoveTag,
 )
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
@@ -154,7 +154,7 @@ def since_text(state: State, table: Table, wanted: str) -> str:
     )
 
 
-def create_tag(turn: Turn, operation: CreateTag) -> Tag:
+def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     """Names a snapshot, the present one without `as_of`, and keeps its files.
 
     Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
@@ -189,7 +189,7 @@ def last_commit(table: Table, pin: Pin) -> tuple[int, int]:
     return table.since_write, table.since_at
 
 
-def drop_tag(turn: Turn, operation: DropTag) -> None:
+def drop_tag(turn: Turn, operation: RemoveTag) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table)
     tag = _tag(table, operation.name)
@@ -259,7 +259,7 @@ APPLY: Effects = {
 
 HANDLERS: Handlers = {
     GetPast: past,
-    CreateTag: create_tag,
-    DropTag: drop_tag,
+    PlaceTag: create_tag,
+    RemoveTag: drop_tag,
     GetKept: kept,
 }

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.records import CompactionTask
 from acid_platform.transactions import TxnType
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ def wake(state: State, moment: Moment) -> None:
             timers.wait_ends[entry.ext] = now + entry.deadline - entry.requested
     timers.cleaned_since = dict.fromkeys(state.cleaning, now)
     for row in state.queue.values():
-        working = row.state is CompactionState.WORKING
-        fresh = working and row.txn_id in state.heartbeats
-        since = row.started if working else row.commit_time
+        since, fresh = row.commit_time, False
+        if isinstance(row, CompactionTask) and row.state is CompactionState.WORKING:
+            since, fresh = row.started, row.txn_id in state.heartbeats
         timers.row_since[row.id] = now if fresh else now - max(0, moment.wall - since)
         if row.cleaner_attempts:
             timers.retry_row[row.id] = now + _left(

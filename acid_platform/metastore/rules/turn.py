@@ -40,7 +40,7 @@ class Past(Protocol):
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
         """The files of directories that were committed before the last fold: the text form of their
-        `Contents` by partition and directory name (P26)."""
+        `RecordedFiles` by partition and directory name (P26)."""
 
 
 class Parked(Exception):

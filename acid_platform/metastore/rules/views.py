@@ -8,7 +8,7 @@ from acid_platform.base.errors import InvalidDefinition, NoSuchTable, TableExist
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
-    CreateView,
+    DeclareView,
     DropView,
 )
 from acid_platform.metastore.rules import events
@@ -16,7 +16,7 @@ from acid_platform.metastore.rules.state import EarlierView, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
-def create_view(turn: Turn, operation: CreateView) -> None:
+def create_view(turn: Turn, operation: DeclareView) -> None:
     """Raises TableExists, InvalidDefinition."""
     record = operation.view
     name = table_name(record.name)
@@ -65,6 +65,6 @@ APPLY: Effects = {
 }
 
 HANDLERS: Handlers = {
-    CreateView: create_view,
+    DeclareView: create_view,
     DropView: drop_view,
 }

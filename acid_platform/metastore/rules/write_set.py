@@ -14,7 +14,6 @@ from dataclasses import replace
 from operator import attrgetter
 
 from acid_platform.base.table_properties import CONFLICT_DETECTION
-from acid_platform.metastore.rules.events import Change
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.transactions import Operation, ValidTxnList
@@ -100,13 +99,6 @@ def every_row(state: State) -> Iterator[Committed]:
         for by_partition in by_table.values():
             for rows in by_partition.values():
                 yield from rows
-
-
-def from_event(change: Change) -> Committed:
-    """The row of a commit in the journal."""
-    if change.overwrite:
-        return replace(change.row, operation=Operation.OVERWRITE)
-    return change.row
 
 
 def restore(state: State, row: Committed) -> None:

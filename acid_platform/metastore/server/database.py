@@ -24,8 +24,8 @@ from acid_platform.base.errors import (
     MetastoreInUse,
     UnsupportedStatement,
 )
-from acid_platform.metastore import schema
 from acid_platform.metastore.server import blocks, state_rows, wal
+from acid_platform.metastore.server.stored_kinds import Columns
 
 _CONFIG: dict[str, str | int | float | list[str]] = {
     "threads": 1,
@@ -76,7 +76,7 @@ class Database:
         # Reads all rows: an appender can begin only when no statement is unfinished.
         self.connection.execute(sql, list(values)).fetchall()
 
-    def write(self, name: str, columns: schema.Columns, rows: list[state_rows.Row]) -> None:
+    def write(self, name: str, columns: Columns, rows: list[state_rows.Row]) -> None:
         """Writes rows with an appender: a third of the CPU of an INSERT with lists."""
         if not rows:
             return
@@ -90,7 +90,7 @@ class Database:
         appender.flush()
 
     def read(
-        self, name: str, columns: schema.Columns, where: str = "", values: Sequence[Any] = ()
+        self, name: str, columns: Columns, where: str = "", values: Sequence[Any] = ()
     ) -> list[state_rows.Row]:
         listed = ", ".join(f'"{key}"' for key in columns)
         result = self.connection.execute(f'SELECT {listed} FROM "{name}" {where}', list(values))

@@ -10,7 +10,7 @@ import base64
 import secrets
 from typing import TYPE_CHECKING
 
-from acid_platform.metastore import schema
+from acid_platform.metastore.server import metastore_schema as schema
 
 if TYPE_CHECKING:
     import duckdb

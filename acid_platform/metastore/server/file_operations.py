@@ -19,6 +19,7 @@ from acid_platform.metastore.operations.shows import (
     QueryResult,
     SeenRequest,
 )
+from acid_platform.metastore.server.metastore_schema import MADE, NEW
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.group_commit import GroupCommit
@@ -54,7 +55,9 @@ def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
 def begin_backup(group: GroupCommit, _operation: BeginBackup) -> BackupBegun:
     group.fold()
     export = group.store.export()
-    return BackupBegun(export.token, export.meta, export.rows)
+    made = group.now_wall
+    meta = {**export.meta, MADE: str(made)}
+    return BackupBegun(export.token, meta, export.rows, [*NEW], made)
 
 
 def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:

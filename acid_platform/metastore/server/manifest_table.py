@@ -9,10 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from acid_platform.metastore import schema
+from acid_platform.metastore.server import metastore_schema as schema
+from acid_platform.metastore.server.stored_kinds import Columns
 
 Entity = tuple[int, str | None]
-Read = Callable[[str, schema.Columns, str, Sequence[Any]], list[dict[str, Any]]]
+Read = Callable[[str, Columns, str, Sequence[Any]], list[dict[str, Any]]]
 """Reads rows of a table: its name, its columns, a WHERE clause and the clause's values."""
 
 MOST_CHARACTERS = 64 << 20

@@ -109,8 +109,6 @@ def prometheus(status: Mapping[str, Any] | None) -> str:
     ]
     if status is not None:
         for name, metric, kind, text in _METRICS:
-            if name not in status:  # a process that an earlier version started
-                continue
             lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
         for name, metric, text in _HISTOGRAMS:
             durations, full = status[name], f"acid_metastore_{metric}"

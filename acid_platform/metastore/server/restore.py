@@ -19,12 +19,11 @@ from acid_platform.base.errors import BackupRefused
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
 from acid_platform.metastore.rules import events
-from acid_platform.metastore.rules.identity import make_relative
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.schema import MADE
 from acid_platform.metastore.server import blocks, journal, wal
+from acid_platform.metastore.server.metastore_schema import MADE
 from acid_platform.metastore.server.store import GROUND, HISTORY, Store
 
 
@@ -74,13 +73,9 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The warehouse that gets the restored metastore (P31).
-
-    `identity` is new; `roots` are the places of the tables that belong to it.
-    """
+    """The warehouse that gets the restored metastore; its identity is new (P31)."""
 
     identity: str
-    roots: tuple[str, ...] = ()
     accept: Callable[[str | None], object] = lambda _identity: None
     """Called with the backup's identity before anything is changed; may raise."""
     settle: Callable[[], object] = lambda: None
@@ -170,7 +165,6 @@ def _advance(
         machine = Machine(state)
         machine.replay(recorded)
         owner.accept(state.identity.id if state.identity else None)
-        make_relative(state, owner.roots)
         opened = sum(1 for _ in state.open_txns())
         highest_of = {
             table_id: highest(table.record, partial(_known, state, table_id))
@@ -181,14 +175,13 @@ def _advance(
             tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
             max((found_in.txn_id for found_in in highest_of.values()), default=0),
             owner.identity,
-            owner.roots,
             tuple(
                 events.Found(
                     table_id,
                     entity.partition,
                     entity.names,
                     tuple(
-                        events.DirectoryFiles(EntityDirectory.of(report, 0), report.contents_text)
+                        events.DirectoryFiles(EntityDirectory.of(report, 0), str(report.contents))
                         for report in entity.unknown
                     ),
                 )

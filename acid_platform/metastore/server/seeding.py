@@ -15,9 +15,9 @@ from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system
-from acid_platform.metastore.schema import MADE
 from acid_platform.metastore.server import blocks, journal, wal
 from acid_platform.metastore.server.membership import Membership
+from acid_platform.metastore.server.metastore_schema import MADE
 from acid_platform.metastore.server.restore import put_aside
 from acid_platform.metastore.server.store import GROUND, Store
 from acid_platform.metastore.wire import STANDBY

@@ -20,7 +20,6 @@ from acid_platform.base.errors import (
     MetastoreDamaged,
     MetastoreIncompatible,
 )
-from acid_platform.metastore import schema
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.operations import Values
@@ -29,6 +28,7 @@ from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.server import blocks, journal, state_rows, wal
+from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server.database import Database, Error
 from acid_platform.metastore.server.export import Export
 from acid_platform.metastore.server.manifest_table import Manifests
@@ -82,7 +82,7 @@ class Store:
         self._manifests = Manifests(self._database.read)
         try:
             self._database.sync_names()  # a write-ahead log that opening has just removed
-            self._migrate()
+            self._make_tables()
             meta = self._database.meta()
             folded = int(meta.get("log_seq", "0"))
             identity = meta.get(schema.LOG)
@@ -297,7 +297,7 @@ class Store:
 
     @property
     def ground(self) -> Ground | None:
-        """Where the file was at its last start; None for a new file or one of an older version."""
+        """Where the file was at its last start; None for a new file."""
         known = self._database.meta().get(GROUND)
         return None if known is None else Ground.parse(known)
 
@@ -337,39 +337,32 @@ class Store:
         self._log.close()
         self._database.close()
 
-    # --- older files ------------------------------------------------------------------------
-
-    def _migrate(self) -> None:
+    def _make_tables(self) -> None:
+        """Makes the tables of a new file, or brings those of an older version to this one."""
         made = self._database.scalar(
             "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'meta'"
         )
-        version = int(self._database.meta().get("schema_version", "0")) if made else 0
+        version = int(self._database.meta()["schema_version"]) if made else 0
         if version > schema.VERSION:
             raise MetastoreIncompatible(
                 f"{self._path} has schema version {version}, this program knows {schema.VERSION};"
                 " use the newer program that wrote it"
             )
-        for number in range(version, schema.VERSION):
-            with self._database.transaction():
-                meta = {"schema_version": str(number + 1), **self._database.made_by()}
-                if number + 1 == schema.LOG_VERSION:
-                    # Before the table is dropped; after a crash it is repeated.
-                    meta[schema.LOG] = journal.create(self._log_path, self._journal())
-                for statement in schema.MIGRATIONS[number]:
-                    self._database.execute(statement)
-                self._database.set_meta(meta)
-        if version < schema.VERSION:
-            self._database.checkpoint()
+        if version == schema.VERSION:
+            return
+        if not version:
+            self._advance(schema.NEW, schema.VERSION)
+        else:
+            for older in range(version, schema.VERSION):
+                self._advance(schema.MIGRATIONS[older - 1], older + 1)
+        self._database.checkpoint()
 
-    def _journal(self) -> list[journal.Record]:
-        """The journal of a file before LOG_VERSION."""
-        records, last = [], 0
-        for (text,) in self._database.connection.execute(
-            "SELECT events FROM journal ORDER BY seq"
-        ).fetchall():
-            first, last = last + 1, last + len(json.loads(text))
-            records.append(journal.Record(first, last, text))
-        return records
+    def _advance(self, statements: Sequence[str], version: int) -> None:
+        with self._database.transaction():
+            for statement in statements:
+                self._database.execute(statement)
+            made_by = self._database.made_by()
+            self._database.set_meta({"schema_version": str(version), **made_by})
 
 
 def _events(text: str) -> list[Recorded]:

@@ -18,6 +18,7 @@ from acid_platform.layout.names import (
 )
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore, Transaction
+from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.selection import AcidDirectory, highest_floor, select
 from acid_platform.scan.shadowing import shadows
@@ -108,7 +109,7 @@ class EntityLook:
                 )
             elif name.visibility > self.lease.id:
                 unknown.append((directory, name.visibility))
-        states = self.metastore.txn_states([txn for _, txn in unknown])
+        states = self.metastore.call(GetTxnStates(tuple(txn for _, txn in unknown)))
         for directory, txn in unknown:
             if states[txn] == "u":
                 self.out.error(
@@ -137,7 +138,7 @@ class EntityLook:
         there = by_directory(listing)
         for entry in self.recorded:
             name = entry.directory.name
-            if entry.contents is None or name not in there or entry.directory.obsolete:
+            if name not in there or entry.directory.obsolete:
                 continue
             recorded = {
                 file.below(name).path: file for file in RecordedFiles.parse(entry.contents).files

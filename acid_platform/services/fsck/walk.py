@@ -15,7 +15,10 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore.client.metastore import Metastore, Transaction
-from acid_platform.metastore.records import RecordedDirectory, TableRecord
+from acid_platform.metastore.operations.compaction import GetCleanings
+from acid_platform.metastore.operations.tables import GetDoubtful, GetLastWriteId, GetPartitions
+from acid_platform.metastore.operations.transactions import GetTxnStates
+from acid_platform.metastore.records import BlockedCleaning, DropCleaning, TableRecord
 from acid_platform.services.fsck.entity import EntityLook, acid_name, span
 from acid_platform.services.fsck.findings import (
     Check,
@@ -27,7 +30,6 @@ from acid_platform.services.fsck.findings import (
     sorted_findings,
 )
 from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import record_entity
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done, and the number in its table."""
@@ -55,7 +57,7 @@ def examine(
         else sorted(metastore.tables(), key=lambda table: table.name)
     )
     every: list[Findings] = []
-    doubtful = metastore.doubtful()
+    doubtful = metastore.call(GetDoubtful())
     for record in records:
         try:
             opened = metastore.open_snapshot([record.name])
@@ -104,12 +106,13 @@ class _TableLook:
         floors = (
             {
                 partition.name: partition.floors
-                for partition in self._metastore.partition_records(record.name)
+                for partition in self._metastore.call(GetPartitions(record.name))
             }
             if record.partitioned
             else {"": ()}
         )
-        recorded = self._recorded(table, list(floors))
+        known = self._lease.manifest(record.name, [place or None for place in floors])
+        recorded = dict(zip(floors, known, strict=True))
         if not self._files.is_directory(self._root):
             if any(recorded.values()):
                 table.error(
@@ -122,7 +125,7 @@ class _TableLook:
         self._temporaries(table, self._root)
         places = [*floors, *self._unregistered(table, floors)]
         listings = dict(self._listings(places))
-        last_write_id = self._metastore.last_write_id(record.table_id)
+        last_write_id = self._metastore.call(GetLastWriteId(record.table_id))
         self._in_doubt(table, listings)
         for number, (place, listing) in enumerate(listings.items()):
             progress(f"{record.name}/{place}".rstrip("/"), number, len(listings))
@@ -150,27 +153,6 @@ class _TableLook:
                     self._rows,
                 ).look(listing, registered=place in floors)
             yield out
-
-    def _recorded(self, out: Findings, places: list[str]) -> dict[str, list[RecordedDirectory]]:
-        """The recorded directories of each entity.
-
-        Files of directories that an older version did not record are recorded first.
-        """
-        record, names = self._record, [place or None for place in places]
-        entities = self._lease.manifest(record.name, names)
-        lacking = [
-            name
-            for name, known in zip(names, entities, strict=True)
-            if not all(directory.directory.recorded for directory in known)
-        ]
-        for name in lacking:
-            try:
-                record_entity(self._metastore, record, name)
-            except AcidError as error:
-                out.error(Check.HISTORY, name or "", str(error), "until then it can't be read")
-        if lacking:
-            entities = self._lease.manifest(record.name, names)
-        return dict(zip(places, entities, strict=True))
 
     def _listings(self, places: Iterable[str]) -> Iterator[tuple[str, EntityListing | AcidError]]:
         for place in places:
@@ -219,8 +201,8 @@ class _TableLook:
     def _temporaries(self, out: Findings, location: str) -> None:
         """Who owns each `_tmp_` directory, and whether its transaction is still open (P19)."""
         owner_of = {name: temporary_owner(name) for name in self._files.temporaries(location)}
-        states = self._metastore.txn_states(
-            sorted({txn_id for txn_id in owner_of.values() if txn_id})
+        states = self._metastore.call(
+            GetTxnStates(tuple(sorted({txn_id for txn_id in owner_of.values() if txn_id})))
         )
         for name, owner in owner_of.items():
             match states.get(owner or 0):
@@ -255,7 +237,7 @@ class _TableLook:
         name = self._record.name
         doubtful = {
             write_id
-            for low, high in self._metastore.doubtful().get(name, [])
+            for low, high in self._metastore.call(GetDoubtful()).get(name, [])
             for write_id in range(low, high + 1)
         }
         if not doubtful:
@@ -294,15 +276,10 @@ class _TableLook:
 
 def _awaiting_removal(metastore: Metastore) -> frozenset[tuple[str, str]]:
     """(table, partition or '') of dropped tables and partitions that wait for the Cleaner."""
-    waiting = {
-        (cleaning.table, cleaning.partition or "") for cleaning in metastore.cleaning_blocked()
-    }
-    ready = {
-        (task.table, task.partition or "")
-        for task in metastore.ready_to_clean()
-        if task.kind == "drop"
-    }
-    return frozenset(waiting | ready)
+    cleanings = metastore.call(GetCleanings())
+    drops = [task for task in cleanings.ready if isinstance(task, DropCleaning)]
+    waiting: list[BlockedCleaning | DropCleaning] = [*cleanings.blocked, *drops]
+    return frozenset((each.table, each.partition or "") for each in waiting)
 
 
 def _strangers(metastore: Metastore, warehouse: str) -> Findings:

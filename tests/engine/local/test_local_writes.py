@@ -34,6 +34,7 @@ from acid_platform.handles.transaction import TransactionTable
 from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
+from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.orc.reader import open_orc
 from acid_platform.orc.writer import AcidWriter
 from acid_platform.services.fsck import examine
@@ -375,7 +376,7 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
 
     def abort() -> None:
         assert written.wait(30)
-        warehouse.metastore.abort_transactions([txn.id], "an operator")
+        warehouse.metastore.call(AbortMany((txn.id,), "an operator"))
         txn._work.begun.found_lost("an operator aborted it")
 
     other = threading.Thread(target=abort)
@@ -413,7 +414,7 @@ def test_P4_an_error_in_a_transaction_that_has_ended_is_reported_as_that(
 
     def publish(*_: Any) -> None:
         if ended:
-            warehouse.metastore.abort_transactions([txn.id], "the reaper")
+            warehouse.metastore.call(AbortMany((txn.id,), "the reaper"))
         raise OSError("a file is gone")
 
     monkeypatch.setattr(publishing.Staging, "publish", publish)

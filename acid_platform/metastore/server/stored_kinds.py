@@ -1,0 +1,361 @@
+"""What a fold keeps of the state: each kind of record declared once (P8).
+
+A declaration names a table, its key and its record, and says where the records are in the state.
+The table's columns, the rows that a fold writes, and the state that a start reads follow from it.
+Columns are named after the fields that they hold; fields without a type of SQL become JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from acid_platform.base.config import Settings
+from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.codec import FLAT, columns_of, ranges
+from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
+from acid_platform.metastore.records import (
+    CompactionTask,
+    DropTask,
+    EntityDirectory,
+    ErasureTask,
+    HistoryRow,
+    PartitionRecord,
+    QueuedTask,
+    TableRecord,
+    ViewRecord,
+)
+from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.rules.lock_index import add_lock
+from acid_platform.metastore.rules.state import (
+    Component,
+    Departed,
+    Earlier,
+    EarlierView,
+    Ended,
+    Identity,
+    LockEntry,
+    Outcome,
+    Retry,
+    State,
+    Table,
+    Txn,
+    WriteIdRow,
+)
+from acid_platform.transactions.conflicts import Committed
+
+Columns = dict[str, str]
+"""Columns with their types: BIGINT, BOOLEAN, VARCHAR, or JSON, which is text."""
+Key = tuple[Any, ...]
+
+_I, _S = "BIGINT", "VARCHAR"
+_KEYS: Columns = {"table_id": _I, "partition": _S, "name": _S, "location": _S}
+"""Key columns that are no fields of the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of record.
+
+    `every` finds the records in the state by their keys. A record is never changed in place:
+    another value is another record. `put` puts one into an empty state; `order` are the columns by
+    which they have to come.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    record: type
+    every: Callable[[State], Mapping[Key, Any]]
+    put: Callable[[State, Key, Any], object]
+    order: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        own = columns_of(self.record)
+        return {**{key: own.get(key) or _KEYS[key] for key in self.key}, **own}
+
+
+# --- records of what the state keeps in another form ----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetSetting:
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table's declaration and its counters; ids are stored as ranges."""
+
+    record: TableRecord = field(metadata=FLAT)
+    next_write_id: int
+    purged: int
+    forgotten: int
+    cleaned_upto: int
+    aborted: list[tuple[int, int]]
+    floors: dict[str, tuple[int, ...]]
+    doubtful: list[tuple[int, int]]
+    since: int
+    since_at: int
+    since_write: int
+    anchor: int
+    held: dict[str, tuple[int, ...]]
+    dropped: int
+
+    @classmethod
+    def of(cls, table: Table) -> TableRow:
+        return cls(
+            table.record,
+            table.next_write_id,
+            table.purged,
+            table.forgotten,
+            table.cleaned_upto,
+            ranges(table.aborted),
+            dict(table.floors),
+            ranges(table.doubtful),
+            table.since,
+            table.since_at,
+            table.since_write,
+            table.anchor,
+            dict(table.held),
+            table.dropped,
+        )
+
+    def table(self) -> Table:
+        return Table(
+            self.record,
+            self.next_write_id,
+            self.purged,
+            self.forgotten,
+            self.cleaned_upto,
+            aborted=_ids(self.aborted),
+            doubtful=_ids(self.doubtful),
+            floors=self.floors,
+            dropped=self.dropped,
+            since=self.since,
+            since_at=self.since_at,
+            since_write=self.since_write,
+            anchor=self.anchor,
+            held=self.held,
+        )
+
+
+def _ids(spans: Iterable[tuple[int, int]]) -> set[int]:
+    return {write_id for low, high in spans for write_id in range(low, high + 1)}
+
+
+# --- where records are in the state ---------------------------------------------------------------
+
+
+def _mapping(name: str, key: str, record: type, attribute: str, order: str = "") -> Kind:
+    """Records that a dictionary of the state has by their keys."""
+    keys, alone = tuple(key.split()), " " not in key
+
+    def every(state: State) -> Mapping[Key, Any]:
+        records: dict[Any, Any] = getattr(state, attribute)
+        return {(one,): value for one, value in records.items()} if alone else records
+
+    def put(state: State, key: Key, value: Any) -> None:
+        getattr(state, attribute)[key[0] if alone else key] = value
+
+    return Kind(name, keys, record, every, put, tuple(order.split()))
+
+
+def _numbers(name: str, key: str, record: type, attribute: str) -> Kind:
+    """Numbers that a dictionary of the state has by their keys; the record has one field."""
+    (column,) = columns_of(record)
+    kind = _mapping(name, key, record, attribute)
+    return Kind(
+        name,
+        kind.key,
+        record,
+        lambda state: {one: record(number) for one, number in kind.every(state).items()},
+        lambda state, key, value: kind.put(state, key, getattr(value, column)),
+    )
+
+
+def _of_tables(
+    name: str,
+    key: str,
+    record: type,
+    every: Callable[[Table], Iterable[tuple[Key, Any]]],
+    put: Callable[[Table, Any], object],
+    order: str = "",
+) -> Kind:
+    """Records that each table has, also one that was dropped; the key begins with its id."""
+    return Kind(
+        name,
+        ("table_id", *key.split()),
+        record,
+        lambda state: {
+            (table.record.table_id, *own): value
+            for table in state.known_tables()
+            for own, value in every(table)
+        },
+        lambda state, key, value: put(
+            state.tables.get(key[0]) or state.dropped_tables[key[0]], value
+        ),
+        tuple(order.split()),
+    )
+
+
+def _tables(name: str, attribute: str) -> Kind:
+    def put(state: State, key: Key, row: TableRow) -> None:
+        getattr(state, attribute)[key[0]] = table = row.table()
+        if not table.dropped:
+            state.names[table.record.name] = key[0]
+
+    return Kind(
+        name,
+        ("table_id",),
+        TableRow,
+        lambda state: {
+            (key,): TableRow.of(table) for key, table in getattr(state, attribute).items()
+        },
+        put,
+        ("table_id",),
+    )
+
+
+def _directories(name: str, attribute: str) -> Kind:
+    def put(state: State, key: Key, directory: EntityDirectory) -> None:
+        getattr(state, attribute).setdefault(key[:2], {})[directory.name] = directory
+
+    return Kind(
+        name,
+        ("table_id", "partition", "name"),
+        EntityDirectory,
+        lambda state: {
+            (*entity, directory): value
+            for entity, by_name in getattr(state, attribute).items()
+            for directory, value in by_name.items()
+        },
+        put,
+    )
+
+
+_QUEUED = {
+    CompactionState.INITIATED,
+    CompactionState.WORKING,
+    CompactionState.READY_FOR_CLEANING,
+}
+
+
+def _tasks(name: str, record: type[QueuedTask], past: str) -> Kind:
+    def put(state: State, _key: Key, task: Any) -> None:
+        if task.state in _QUEUED:
+            state.queue[task.id] = task
+        else:
+            getattr(state, past).setdefault((task.table_id, task.partition), []).append(task)
+
+    return Kind(
+        name,
+        ("id",),
+        record,
+        lambda state: {
+            (task.id,): task
+            for task in (*state.queue.values(), *state.past_tasks())
+            if isinstance(task, record)
+        },
+        put,
+    )
+
+
+def _put_identity(state: State, _key: Key, identity: Identity) -> None:
+    state.identity = identity
+
+
+def _put_setting(state: State, key: Key, setting: SetSetting) -> None:
+    state.settings = Settings.of({**state.settings.overrides, key[0]: setting.value})
+
+
+def _put_write_id(table: Table, row: WriteIdRow) -> None:
+    table.writes.append(row)
+    table.by_txn[row.txn_id] = row.write_id
+
+
+def _named(records: Mapping[str, Any]) -> list[tuple[Key, Any]]:
+    return [((name,), record) for name, record in records.items()]
+
+
+# fmt: off
+KINDS: tuple[Kind, ...] = (
+    Kind("settings", ("name",), SetSetting,
+         lambda state: {(key,): SetSetting(text) for key, text in state.settings.overrides.items()},
+         _put_setting),
+    Kind("identity", ("id",), Identity,
+         lambda state: {(state.identity.id,): state.identity} if state.identity else {},
+         _put_identity),
+    _numbers("databases", "name", Created, "databases"),
+    _tables("tables", "tables"),
+    _tables("dropped_tables", "dropped_tables"),
+    _of_tables("earlier_tables", "version", Earlier,
+               lambda table: (((one.record.version,), one) for one in table.earlier),
+               lambda table, earlier: table.earlier.append(earlier), "until"),
+    _mapping("views", "name", ViewRecord, "views"),
+    Kind("earlier_views", ("name", "version"), EarlierView,
+         lambda state: {(one.view.name, one.view.version): one for one in state.earlier_views},
+         lambda state, _key, view: state.earlier_views.append(view), ("until",)),
+    _of_tables("table_commits", "moment write_id", TableCommit,
+               lambda table: (((one.moment, one.write_id), one) for one in table.commits),
+               lambda table, commit: table.commits.append(commit), "moment write_id"),
+    _of_tables("tags", "name", Tag, lambda table: _named(table.tags),
+               lambda table, tag: table.tags.__setitem__(tag.name, tag)),
+    _mapping("cursors", "consumer table_id", Cursor, "cursors"),
+    _mapping("sinks", "sink table_id", Sink, "sinks"),
+    _numbers("locations", "location", Floor, "locations"),
+    _of_tables("partitions", "name", PartitionRecord, lambda table: _named(table.partitions),
+               lambda table, record: table.partitions.__setitem__(record.name, record)),
+    _of_tables("dropped_partitions", "name dropped", PartitionRecord,
+               lambda table: (((one.name, one.dropped), one) for one in table.dropped_partitions),
+               lambda table, record: table.dropped_partitions.append(record), "dropped"),
+    _mapping("open_txns", "txn_id", Txn, "txns", "txn_id"),
+    Kind("departed_txns", ("txn_id",), Departed,
+         lambda state: {(one.txn_id,): one for one in state.departed},
+         lambda state, _key, departed: state.departed.append(departed), ("gone",)),
+    Kind("txn_components",
+         ("txn_id", "table_id", "partition", "operation", "write_id", "dynamic", "cleaned"),
+         Component,
+         lambda state: {
+             (one.txn_id, one.table_id, one.partition, one.operation.value, one.write_id,
+              one.dynamic, one.cleaned): one
+             for rows in state.components.values() for one in rows},
+         lambda state, key, one: state.components.setdefault(key[0], []).append(one)),
+    _of_tables("txn_to_write_id", "write_id", WriteIdRow,
+               lambda table: (((row.write_id,), row) for row in table.writes), _put_write_id),
+    Kind("write_set", ("table_id", "partition", "operation", "txn_id"), Committed,
+         lambda state: {(row.table_id, row.partition, row.operation.value, row.txn_id): row
+                        for row in write_set.every_row(state)},
+         lambda state, _key, row: write_set.restore(state, row), ("commit_id", "txn_id")),
+    Kind("locks", ("ext",), LockEntry,
+         lambda state: {(ext,): entry for ext, entry in state.locks.items()},
+         lambda state, _key, entry: add_lock(state, entry), ("ext",)),
+    _tasks("compactions", CompactionTask, "past"),
+    _tasks("drops", DropTask, "past_drops"),
+    _mapping("erasures", "id", ErasureTask, "erasures", "id"),
+    _directories("directories", "directories"),
+    _directories("dropped_directories", "dropped_directories"),
+    _numbers("cleaning", "table_id partition", Started, "cleaning"),
+    _mapping("retries", "table_id partition", Retry, "retries"),
+)
+# fmt: on
+"""What a fold rewrites, in the order in which a start needs it."""
+
+ENDED: dict[str, type] = {"txns": Ended, "outcomes": Outcome, "writes": HistoryRow}
+"""What a fold adds to tables that grow until their rows are older than the retention."""
