@@ -175,7 +175,7 @@ GROUP = Group(
             "A read at a given list of write ids returns the rows of that state, or raises"
             " NotEnoughHistory if its files are gone.",
             (
-                "handles.leases",
+                "handles.snapshot_view",
                 "scan.selection",
             ),
             (
