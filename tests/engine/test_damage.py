@@ -2,7 +2,7 @@
 
 Each has its error, which names the thing and the next step; no byte of the table changes, no
 transaction, lock or `_tmp_` directory is left, and once the damage is undone the same statement
-works. The kinds of damage are those of the JVM-free reader (tests/storage/test_bad_files.py). Here
+works. The kinds of damage are those of the JVM-free reader (tests/scan/test_bad_files.py). Here
 they come about after the table was adopted, or before; which of them adoption itself refuses is in
 tests/engine/test_damaged_adoption.py.
 """
@@ -39,7 +39,7 @@ from acid_platform.transactions import NONE_OPEN
 from tests.acid_files import AcidTable
 from tests.conftest import COMPACTORS, compact_with, temporary_warehouse
 from tests.full_disk import full_outputs
-from tests.storage.test_bad_files import D1, D2, GOOD, IN_ROWS, KINDS, NEXT_STEP, good
+from tests.scan.test_bad_files import D1, D2, GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 pytestmark = pytest.mark.spark
 

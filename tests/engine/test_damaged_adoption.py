@@ -1,7 +1,7 @@
 """Adoption refuses what no reader could read correctly (P24, P26).
 
 Readers of an adopted table use the records and do not list directories. The kinds of damage are
-those of the JVM-free reader (tests/storage/test_bad_files.py).
+those of the JVM-free reader (tests/scan/test_bad_files.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acid_platform import AcidError, CorruptFile, MalformedName, UnsupportedLayo
 from acid_platform.transactions import NONE_OPEN
 from tests.acid_files import AcidTable, P
 from tests.conftest import temporary_warehouse
-from tests.storage.test_bad_files import GOOD, IN_ROWS, KINDS, NEXT_STEP, good
+from tests.scan.test_bad_files import GOOD, IN_ROWS, KINDS, NEXT_STEP, good
 
 EVERYTHING = f"db.t:99:{NONE_OPEN}::"
 

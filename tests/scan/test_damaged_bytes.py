@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acid_platform import AcidError
-from tests.storage.test_bad_files import D1, D2, good
+from tests.scan.test_bad_files import D1, D2, good
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
