@@ -1,8 +1,8 @@
 """What the Cleaner may remove from one entity, and what has to stay (C44 to C55).
 
-The directory must be selected with the Cleaner's lists (S17, C45) and `cleaning=True`. Every
+The directory must be selected with the Cleaner's lists (C45) and `cleaning=True`. Every
 transaction that is valid in these lists is visible to all open snapshots: after a compaction the
-metastore waits for everybody who opened before its commit (C41), and for aborted transactions the
+metastore waits for everybody who opened before its commit, and for aborted transactions the
 lists stop below the lowest id that an open snapshot excludes. So whatever shadows a directory is
 visible to every present and future reader.
 """
@@ -59,7 +59,7 @@ class CleaningPlan:
     removals: tuple[Removal, ...]
     kept: tuple[KeptPath, ...]
     undeletable_aborted_write_ids: tuple[int, ...]
-    """Aborted write ids whose rows a directory that stays may hold: never forget them (C53, P4)."""
+    """Aborted write ids whose rows a directory that stays may hold: never forget them (C53)."""
     removed_aborted_write_ids: tuple[int, ...]
     """Aborted write ids up to the highest one of which no file is left here (C49).
 
@@ -68,7 +68,7 @@ class CleaningPlan:
 
     @property
     def pinned(self) -> bool:
-        """Whether something stays only because a past snapshot reads it (P36)."""
+        """Whether something stays only because a past snapshot reads it."""
         return any(kept.rule == PINNED for kept in self.kept)
 
     @property
@@ -76,7 +76,7 @@ class CleaningPlan:
         """Whether nothing obsolete is left: the queue row becomes cleaned, else stays ready (C47).
 
         Directories that only a later compaction made obsolete are left to that compaction's
-        cleaning (C45), which comes after this row is gone (C39).
+        cleaning (C45), which comes after this row is gone.
         """
         return not self.removals and all(kept.rule != "C46" for kept in self.kept)
 
@@ -112,7 +112,7 @@ def plan_cleaning(
     to the state of the owning transaction, None if the metastore does not know it; list the
     directories before asking for states, so that an owner that begins in between counts as open. A
     directory with an open write id, or one above `highest_write_id`, always stays, and so does a
-    path in `pinned`, which a past snapshot reads (P36).
+    path in `pinned`, which a past snapshot reads.
     """
     removals: list[Removal] = []
     kept: list[KeptPath] = []

@@ -1,6 +1,6 @@
 """The Initiator's decision whether and how to compact an entity (C5 to C22).
 
-The caller finds the candidates (C1 to C4, C10), enqueues requests (C24) and writes the history row
+The caller finds the candidates (C1 to C4, C10), enqueues requests and writes the history row
 that a decision asks for (C9).
 """
 
@@ -104,7 +104,7 @@ def no_auto_compaction(properties: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LiveDirectory:
-    """A directory with committed data, as its writer or compaction reported it (P8).
+    """A directory with committed data, as its writer or compaction reported it.
 
     `name` is empty for original files. `compacted` distinguishes a hive3 base written by a
     compactor from an overwrite.
@@ -136,7 +136,7 @@ class EntitySize:
 def entity_size(
     directories: Iterable[LiveDirectory], write_ids: CompactorWriteIdList
 ) -> EntitySize:
-    """The size of what the compactor would select, computed by `select` itself (S16, C13).
+    """The size of what the compactor would select, computed by `select` itself (C13).
 
     Only whole directories at or below the compactor's high watermark count, but none at or below
     the base and none that a wider delta contains. `directories` must be committed. Raises
@@ -188,7 +188,7 @@ class Candidate:
     oldest_abort_age_ms: int | None = None
     """Time since the start of the oldest aborted transaction that wrote to the entity."""
     minor_refused: str = ""
-    """Why a minor compaction can't run here; empty if it can (C19, P23)."""
+    """Why a minor compaction can't run here; empty if it can (C19)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ def check(candidate: Candidate, thresholds: Thresholds) -> Decision:
 
 
 def _old_abort(candidate: Candidate, thresholds: Thresholds) -> bool:
-    """C2: an abort is too old; the Initiator ignores aborts if the Cleaner handles them (C50)."""
+    """C2: an abort is too old; the Initiator ignores aborts if the Cleaner handles them."""
     age = candidate.oldest_abort_age_ms
     return (
         not thresholds.aborts_by_cleaner

@@ -7,7 +7,7 @@ Spark and for the local engine.
 
 An object store has no rename. There the output is written where it will be read: its names have the
 transaction in them, so no other attempt has the same, and no reader asks for a file that no commit
-has named (P26, P41).
+has named (P41).
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _disordered(work: CompactionWork, outputs: CompactionSide) -> int:
 
 
 def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:
-    """Brings the output into place; it counts once the compaction's transaction commits (S18).
+    """Brings the output into place; it counts once the compaction's transaction commits.
 
     With layout hive3 other engines count the output from the rename on. A Worker that died between
     rename and commit left its output under the name that this one needs: no commit recorded it, so

@@ -1,7 +1,7 @@
 """The cost and savings of a compaction: forecast before it runs, compared with the result after.
 
 The cost of a read is in bytes: the bytes of the files plus `OPEN_BYTES` per file. Row counts are
-those that writers reported (P8); files and bytes come from the plan.
+those that writers reported; files and bytes come from the plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Timestamps with digits below the microsecond, which Hive writes and Spark truncates (P17).
+"""Timestamps with digits below the microsecond, which Hive writes and Spark truncates.
 
 A compaction must not change a value, so files are checked before they pass through microseconds.
 """

@@ -40,7 +40,7 @@ class Input:
     path: str
     above: int = -1
     length: int | None = None
-    """Committed length in bytes of a streaming writer's file (F9); None: the whole file."""
+    """Committed length in bytes of a streaming writer's file; None: the whole file."""
     first: RowKey | None = None
     """Key of the first row of a file without ACID columns; the rowIds count up from it."""
 
@@ -137,7 +137,7 @@ def _decoded(
 
 
 def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:
-    """Rows without ACID columns as insert events (F15); rowIds count from `first` and `start`."""
+    """Rows without ACID columns as insert events; rowIds count from `first` and `start`."""
     count = rows.num_rows
     write_ids = np.full(count, first[0])
     row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))

@@ -1,4 +1,4 @@
-"""Checksums of row keys that do not depend on the order of the rows (C32)."""
+"""Checksums of row keys that do not depend on the order of the rows."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class CompactionWork:
     partition: str
     compression: str
     most_inputs: int = 500
-    """`hive.compactor.max.num.delta`: the most files that one task merges at a time (C34)."""
+    """`hive.compactor.max.num.delta`: the most files that one task merges at a time."""
     plain: FileFormat | None = None
     """The file format of an insert-only table; None for full ACID."""
     job: str = ""
@@ -70,7 +70,7 @@ class CompactionSide:
 def select_compactable(
     table: TableLayout, write_ids: CompactorWriteIdList, txns: ValidTxnList, partition: str
 ) -> tuple[AcidDirectory, CompactorWriteIdList]:
-    """What a compaction of the partition may merge, and the write id list that it uses (C28).
+    """What a compaction of the partition may merge, and the write id list that it uses.
 
     Raises as `select_entities`.
     """
@@ -115,7 +115,7 @@ def open_directory(
 def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:
     """The directory as the compaction reads it: a minor compaction leaves out the base."""
     directory = work.directory
-    if work.write_ids.aborted:  # the compactor's list never answers SOME (S16): test each row
+    if work.write_ids.aborted:  # the compactor's list never answers SOME: test each row
         directory = replace(
             directory,
             base=replace(directory.base, test_rows=True) if directory.base else None,
@@ -140,7 +140,7 @@ def rewrites(
         _refuse_raw(inputs.inserts)
 
     def merged(files: Iterable[InputFile]) -> tuple[Input, ...]:
-        """Without files of which nothing was committed yet (F9)."""
+        """Without files of which nothing was committed yet."""
         paths = (f"{plan.location}/{file.file.path}" for file in files)
         return tuple(Input.of(sources[path]) for path in paths if path in sources)
 

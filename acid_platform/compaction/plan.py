@@ -1,4 +1,4 @@
-"""What a compaction reads and writes (C29, C31, F21).
+"""What a compaction reads and writes (C29, C31).
 
 The same plan is explained (`str(plan)`) and executed, so the two can't drift apart. The directory
 must be selected with the compactor's list and with a transaction list in which the compaction's own
@@ -11,7 +11,7 @@ The executor must follow these rules:
 - A base is always created, even without rows. A delta or delete_delta is created only if it has
   rows; if a minor compaction leaves no rows of either kind, the inputs stay.
 - Each bucket is one k-way merge. More inputs than `hive.compactor.max.num.delta` are merged in
-  stages (C34), which `compaction.rewrite` does.
+  stages, which `compaction.rewrite` does.
 """
 
 from __future__ import annotations

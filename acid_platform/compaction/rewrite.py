@@ -1,4 +1,4 @@
-"""Writing one output file of a compaction from the files of one bucket (C31, F21).
+"""Writing one output file of a compaction from the files of one bucket (F21).
 
 This runs inside Spark tasks or in the local engine's threads, and imports no engine. Memory: what
 `compaction.key_merge` holds, the delete keys, and one stripe of the output.

@@ -40,7 +40,7 @@ def finish(
 ) -> Iterator[WrittenDirectory]:
     """Adds marker files and collects the records; files without one are opened here.
 
-    A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows (P32).
+    A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows.
     Raises CompactionFailed unless the files are there, as large as their tasks told.
     """
     for name in plan.outputs:

@@ -9,7 +9,7 @@ from acid_platform.base.table_properties import LAYOUT
 
 
 class CompactionKind(Enum):
-    """Kind of a compaction; Hive's rebalance is not supported (P1)."""
+    """Kind of a compaction; Hive's rebalance is not supported."""
 
     MAJOR = "major"
     MINOR = "minor"

@@ -1,4 +1,4 @@
-"""Checksums of column values that do not depend on the order of the rows (C32).
+"""Checksums of column values that do not depend on the order of the rows.
 
 
 Each value gets a 64-bit hash. Numbers, dates and timestamps are hashed here; for all other types

@@ -34,7 +34,7 @@ class Engine(Protocol):
         ...
 
     def cancel(self, txn: int) -> None:
-        """Stops what the transaction's statements are computing, if anything (P4)."""
+        """Stops what the transaction's statements are computing, if anything."""
         ...
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
@@ -48,7 +48,7 @@ class Engine(Protocol):
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[WrittenDirectory]:
-        """Writes the rows into bases; the partitions `empty` get one even without rows (P32)."""
+        """Writes the rows into bases; the partitions `empty` get one even without rows."""
         ...
 
     def update(

@@ -25,7 +25,7 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRead:
-    """What a query reads of the changes of a table (P39); `columns` None: all."""
+    """What a query reads of the changes of a table; `columns` None: all."""
 
     scan: ChangeScan
     columns: tuple[str, ...] | None = None

@@ -24,7 +24,7 @@ EngineName = Literal["spark", "local"]
 class Result(ABC):
     """The rows of a SELECT. They are computed each time that they are asked for, at one snapshot.
 
-    Any method that computes them raises SnapshotExpired once the files are gone (P12), and
+    Any method that computes them raises SnapshotExpired once the files are gone, and
     InvalidExpression for an expression without a value, such as a division by zero.
     """
 

@@ -1,4 +1,4 @@
-"""Which names may be declared, given that they become parts of paths (P31)."""
+"""Which names may be declared, given that they become parts of paths."""
 
 from __future__ import annotations
 

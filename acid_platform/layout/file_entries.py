@@ -39,7 +39,7 @@ class FileEntry:
     size: int
     footer: Footer | None = None
     length: int | None = None
-    """The number of bytes that a streaming writer committed (F9); None: the whole file."""
+    """The number of bytes that a streaming writer committed; None: the whole file."""
     ranges: Mapping[str, ColumnRange] = field(default_factory=lambda: NO_RANGES, compare=False)
     """The known bounds of each column's values; keys are column names in lower case."""
     keys: KeyRanges | None = field(default=None, compare=False)

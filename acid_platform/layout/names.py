@@ -123,7 +123,7 @@ def original_bucket(name: str) -> int | None:
 
 
 def temporary_name(txn_id: int, token: str) -> str:
-    """`_tmp_<txn>_<token>`: where a transaction writes files before it publishes them (P19)."""
+    """`_tmp_<txn>_<token>`: where a transaction writes files before it publishes them."""
     return f"{TEMPORARY_PREFIX}{txn_id:07d}_{token}"
 
 

@@ -1,4 +1,4 @@
-"""The record of the files that a commit published in a directory (P26).
+"""The record of the files that a commit published in a directory.
 
 The text form is part of a commit, of the journal and of the metastore's tables, and readers get it
 unchanged. The metastore parses it only once, to check it.

@@ -24,7 +24,7 @@ KEY_INDEX = "hive.acid.key.index"
 STATS = "hive.acid.stats"
 ACID_VERSION = "hive.acid.version"
 UPDATES = "acid.updates"
-"""In a file of delete events: which of them belong to updates (P39). Only our writers tell it."""
+"""In a file of delete events: which of them belong to updates. Only our writers tell it."""
 
 RowKey = tuple[int, int, int]
 """(originalTransaction, bucket property, rowId)."""

@@ -48,7 +48,7 @@ def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
 
 
 def open_orc(files: Files, path: str, length: int | None = None) -> orc.ORCFile:
-    """Open the file, or its first `length` bytes, if a streaming writer committed those (F9).
+    """Open the file, or its first `length` bytes, if a streaming writer committed those.
 
     Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file,
     StoreRefused, StoreUnavailable.

@@ -5,7 +5,7 @@ one more chunk gives a valid longer footer; the postscript gets the new length. 
 and Arrow have no option for such metadata.
 
 Nor can they write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH LOCAL TIME ZONE. Values of
-these types are stored like STRING, and like TIMESTAMP in UTC (P17); only the footer distinguishes
+these types are stored like STRING, and like TIMESTAMP in UTC; only the footer distinguishes
 them, so a new footer is enough.
 """
 

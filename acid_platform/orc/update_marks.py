@@ -1,4 +1,4 @@
-"""Which delete events of a file belong to updates, as its footer tells (P39).
+"""Which delete events of a file belong to updates, as its footer tells.
 
 An update is a delete event and an insert event of the same statement. The file of the insert events
 of a bucket has the inserted rows first and then the updated ones, in the order of their old keys,

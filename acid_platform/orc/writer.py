@@ -214,7 +214,7 @@ class OrcWriter:
             ]
             encodings.append(_encoding(column))
             statistics.append(ColumnStatistics.together(column.groups))
-        # Timestamps are stored in UTC, whatever the machine's time zone (P17).
+        # Timestamps are stored in UTC, whatever the machine's time zone.
         footer = self._blocks(
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
         ).content
@@ -336,7 +336,7 @@ class AcidWriter(OrcWriter):
         return metadata
 
     def updates(self, updated: np.ndarray) -> None:
-        """Says of the next delete events which belong to updates, as a mask (n,) (P39)."""
+        """Says of the next delete events which belong to updates, as a mask (n,)."""
         self._updated.append(updated)
 
     def _checked(self, batch: pa.RecordBatch) -> None:

@@ -51,7 +51,7 @@ class ArrowScan:
     as_stored: bool = False
     """Keep what the files store and Spark can't show: timestamps keep their nanoseconds, and days
     before 15 October 1582 are not converted to the Gregorian calendar. The schema of a batch tells
-    the unit of its timestamps. For comparing files (C32)."""
+    the unit of its timestamps. For comparing files."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The changes of a table between two snapshots, as one value that both engines run (P39)."""
+"""The changes of a table between two snapshots, as one value that both engines run."""
 
 from __future__ import annotations
 

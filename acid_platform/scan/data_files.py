@@ -30,7 +30,7 @@ class DataFiles:
     zero_length: tuple[str, ...]
     """Empty bucket files, which are not valid ORC; treated as absent."""
     side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files, which hold the committed length of their data file (F9)."""
+    """`_flush_length` files, which hold the committed length of their data file."""
 
 
 def data_files(

@@ -257,7 +257,7 @@ class DeletedRows:
 def _without(r: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """Mask (n,) of the rowIds that are not in `gone`, which ascends strictly.
 
-    The rowIds of a file ascend too (P15), so that the few deleted ones are looked up among them.
+    The rowIds of a file ascend too, so that the few deleted ones are looked up among them.
     """
     keep = np.ones(len(r), bool)
     if not (r[1:] > r[:-1]).all():

@@ -74,7 +74,7 @@ def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKey
 
 
 def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, bool] | None:
-    """What is wrong with a file's `hive.acid.key.index` (F8), and whether it does harm.
+    """What is wrong with a file's `hive.acid.key.index`, and whether it does harm.
 
     Hive 4 copes with a missing index, not with a wrong one. None if the index lists the last key of
     every stripe. Raises CorruptFile.

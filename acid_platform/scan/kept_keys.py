@@ -1,7 +1,7 @@
 """The deleted keys of recent snapshots, kept for the next read of the same files.
 
 Every delete makes another small file, and opening these is much of a short read. The bytes of a
-recorded path never change (P18), so what was decoded stays true.
+recorded path never change, so what was decoded stays true.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def arrow_scan(
 
 
 def require_files(scan: Scan, what: str) -> None:
-    """Checks again that each file of a scan is there with its recorded size (P26).
+    """Checks again that each file of a scan is there with its recorded size.
 
     `what` names the table. Raises CorruptFile. Keys of deleted rows are in memory by now; their
     files are checked too, so that an answer does not depend on what was read before.

@@ -69,7 +69,7 @@ class VisibleDelta(_Visible[DeltaName]):
 
 @dataclass(frozen=True, slots=True)
 class Removable:
-    """A directory or original file that this snapshot no longer needs, and why (C46)."""
+    """A directory or original file that this snapshot no longer needs, and why."""
 
     path: str
     reason: str
@@ -154,7 +154,7 @@ def select(
     `floor` is the write id that dropped an earlier partition of this name: everything at or below
     it is obsolete for snapshots that see the drop (P22). With `cleaning`, missing history is no
     error: the Cleaner reads no rows, and its list may end below the base of a later compaction that
-    also waits for cleaning (C39). With `insert_only`, files may have any name and lie in
+    also waits for cleaning. With `insert_only`, files may have any name and lie in
     sub-directories, and a directory is visible as a whole or not at all (F17).
 
     Raises MalformedName; UnsupportedLayout and CorruptFile for files that can't be read correctly;
@@ -183,7 +183,7 @@ def select(
 def highest_floor(write_ids: ValidWriteIdList, *floors: int) -> int:
     """The highest floor of a partition and its table that the snapshot sees (P22).
 
-    A floor of a forgotten write id is aborted in an older list, and counts there as well (P4).
+    A floor of a forgotten write id is aborted in an older list, and counts there as well.
     """
     return max(
         (floor for floor in floors if write_ids.is_valid(floor) or write_ids.is_aborted(floor)),
@@ -258,7 +258,7 @@ class _Selection:
     def choose_base(self, bases: Iterable[_Directory[BaseName]]) -> VisibleBase | None:
         """The usable base with the highest write id; a compacted base wins over an overwrite.
 
-        A compacted base is usable if every write id up to its own is resolved (S12), an overwrite
+        A compacted base is usable if every write id up to its own is resolved, an overwrite
         if its own write id is committed. Each base is judged alone, so their order does not matter.
         """
         usable: list[_Directory[BaseName]] = []

@@ -67,7 +67,7 @@ class SourceFile:
     test_rows: bool = False
     """Keep only rows (or events) whose currentTransaction is valid (S15)."""
     above: int = -1
-    """Keep only rows with currentTransaction > above (F13)."""
+    """Keep only rows with currentTransaction > above."""
     length: int | None = None
     """Committed length in bytes, at which an ORC tail ends (F9); None: the whole file."""
     write_id: int = 0

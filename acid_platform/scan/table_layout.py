@@ -1,4 +1,4 @@
-"""Decides what a read covers: prunes partitions, then selects the directories of each (P26).
+"""Decides what a read covers: prunes partitions, then selects the directories of each.
 
 The files are those that the metastore recorded for the snapshot. Both lists must be taken before
 the files are requested: then a compaction that commits in between is invisible, and its inputs
@@ -26,7 +26,7 @@ Listings = Callable[[Sequence[str]], list[EntityListing]]
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """What a scan needs to know about a table; `partitions` maps names to floor write ids (P22)."""
+    """What a scan needs to know about a table; `partitions` maps names to floor write ids."""
 
     name: str
     files: Files
@@ -35,10 +35,10 @@ class TableLayout:
     partition_columns: tuple[Column, ...]
     partitions: Mapping[str, tuple[int, ...]]
     listings: Listings
-    """Returns the files that commits recorded (P26)."""
+    """Returns the files that commits recorded."""
     floor: int = 0
     insert_only: bool = False
-    """Whether files are in the table's own format, without ACID columns (F17)."""
+    """Whether files are in the table's own format, without ACID columns."""
     format: FileFormat = ORC
     buckets: Bucketing | None = None
 

@@ -210,7 +210,7 @@ def _microseconds(array: pa.Array, target: pa.DataType) -> pa.Array:
 def partition_value(text: str | None, hive: HiveType) -> Any:
     """A partition value as Spark's try_cast reads it, as a Python value.
 
-    None for NULL and for text that does not parse. `text` is the unescaped value (F4).
+    None for NULL and for text that does not parse. `text` is the unescaped value.
     """
     if text is None:
         return None

@@ -48,7 +48,7 @@ def publish(
 
 def sync_published(files: Files, root: str, directories: Sequence[str]) -> None:
     """Sync directories that another engine has put into place below `root`, the table's location,
-    with their files and all directories above them (P27, P34). Raises PublicationFailed."""
+    with their files and all directories above them (P27). Raises PublicationFailed."""
     sync(files, [path for directory in directories for path in _tree(files, directory)])
     sync(files, {path for directory in directories for path in _up_to(root, directory)})
 

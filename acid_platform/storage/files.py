@@ -113,8 +113,8 @@ class Files:
 
         Hidden names are left out, but each base's `_metadata_acid` and the first version file are
         read, as Trino does. Directories that the Cleaner removes meanwhile are skipped: they are
-        obsolete for every open snapshot (C41). Raises CorruptFile, and UnsupportedLayout for
-        another ACID version than 2 (F22).
+        obsolete for every open snapshot. Raises CorruptFile, and UnsupportedLayout for
+        another ACID version than 2.
         """
         prefix = len(path) + 1
         files: list[FileEntry] = []

@@ -1,4 +1,4 @@
-"""What may be removed below the place of a table, and removing it (P22, P49).
+"""What may be removed below the place of a table, and removing it (P49).
 
 Only files that a commit recorded, files with the names that writers give in ACID directories, and
 what is in hidden directories of transactions. A directory goes if it is empty then. Everything else

@@ -65,7 +65,7 @@ CONFLICTING: dict[tuple[Operation, Operation], bool] = {
 """T31, T34 and P30 as one literal table: an overwrite conflicts with inserts as well."""
 
 BY_ROW = frozenset({_U, _D})
-"""Operations that are compared by row, where both sides know their rows (P38)."""
+"""Operations that are compared by row, where both sides know their rows."""
 
 
 def same_entity(mine: Touched, theirs: Committed) -> bool:
@@ -82,7 +82,7 @@ def conflicts(mine: Touched, theirs: Committed) -> str | None:
     """Why `mine` may not commit after `theirs`, or None if it may.
 
     T31 and P30: both touch the same entity, they overlap, and `CONFLICTING` says so; but two whose
-    rows are known conflict only in a row that both have changed (P38). P6: an overwrite with a
+    rows are known conflict only in a row that both have changed. P6: an overwrite with a
     higher write id committed, so its base would hide whatever `mine` writes, even an insert.
     """
     if not mine.operation.writes or not same_entity(mine, theirs):

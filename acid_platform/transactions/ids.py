@@ -20,7 +20,7 @@ class TxnState(Enum):
 
 
 class TxnType(Enum):
-    """The supported types of transactions (P1)."""
+    """The supported types of transactions."""
 
     DEFAULT = 0
     READ_ONLY = 2
@@ -35,8 +35,8 @@ class Operation(Enum):
     UPDATE = "u"
     DELETE = "d"
     OVERWRITE = "o"
-    """INSERT OVERWRITE and TRUNCATE. Hive records them as updates (T34); here they have their own
-    operation, since they also replace concurrently inserted rows (P30)."""
+    """INSERT OVERWRITE and TRUNCATE. Hive records them as updates; here they have their own
+    operation, since they also replace concurrently inserted rows."""
     COMPACT = "c"
 
     @property

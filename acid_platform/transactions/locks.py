@@ -100,7 +100,7 @@ def blocked_by(requested: LockComponent, existing: LockComponent) -> str | None:
     if LockType.PUBLICATION in (requested.lock, existing.lock) and not (
         requested.lock is existing.lock or requested.foreign or existing.foreign
     ):
-        return None  # our own readers go by what was committed, not by what is there (P26)
+        return None  # our own readers go by what was committed, not by what is there
     locks_database_for_reading = any(
         component.level is LockLevel.DATABASE and component.lock is LockType.SHARED_READ
         for component in (requested, existing)
@@ -163,7 +163,7 @@ STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
     (Statement.COMPACT, True): (_R, Operation.COMPACT),
 }
 """Locks if the other two settings have their defaults. TRUNCATE writes an empty base and so counts
-as an overwrite (P6)."""
+as an overwrite."""
 
 
 def lock_of(

@@ -1,4 +1,4 @@
-"""The rows that delete events name, as runs that a commit can send to the metastore (P38)."""
+"""The rows that delete events name, as runs that a commit can send to the metastore."""
 
 from __future__ import annotations
 

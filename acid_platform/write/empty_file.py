@@ -32,7 +32,7 @@ def write_empty_file(
     compression: str,
     plain: FileFormat | None,
 ) -> RecordedFiles:
-    """Write a data file without rows into `directory`; returns its record (P26).
+    """Write a data file without rows into `directory`; returns its record.
 
     `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
     no file: without rows it would have no bytes, or need a writer of its own.

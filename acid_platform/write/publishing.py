@@ -1,11 +1,11 @@
-"""Publishing what a statement wrote: `_tmp_` directory → checked, finished, renamed (P19).
+"""Publishing what a statement wrote: `_tmp_` directory → checked, finished, renamed.
 
 Readers can see nothing before every check has passed, and nothing counts before the metastore
 commits the write id. A failure leaves at most a `_tmp_` directory, whose name tells which
 transaction owns it.
 
 An object store has no rename. There a statement builds its directories where they will be read: no
-other statement has their names, and no reader asks for a file that no commit has named (P26, P41).
+other statement has their names, and no reader asks for a file that no commit has named (P41).
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ class WrittenDirectory:
     directory: str
     deletes: bool
     contents: RecordedFiles = NOTHING
-    """Its data files, as the commit records them (P26)."""
+    """Its data files, as the commit records them."""
     changed: ChangedRows | None = None
-    """The rows of its delete events, if the writer knows them (P38)."""
+    """The rows of its delete events, if the writer knows them."""
 
     @property
     def rows(self) -> int:
@@ -217,7 +217,7 @@ def staging(target: WriteTarget, name: str = "") -> Iterator[Staging]:
 
 
 def write_empty_base(target: WriteTarget, staged: Staging, partition: str) -> WrittenDirectory:
-    """A base without rows, which hides all earlier directories (P32)."""
+    """A base without rows, which hides all earlier directories."""
     ready = staged.ready(partition, target.base())
     contents = write_empty_file(
         target.files, ready, target.columns, target.compression, target.plain

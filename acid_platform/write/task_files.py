@@ -120,7 +120,7 @@ class StagedFile:
     """Such as `month=3`; empty for an unpartitioned table."""
     deletes: bool
     entry: FileEntry
-    """As the commit records it (P26), under the name that it will have."""
+    """As the commit records it, under the name that it will have."""
 
     def packed(self) -> tuple[str, str, bool, str]:
         """The file as plain values, which a task answers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scripts.rule_book.rule import Group, Rule
 
 _NAMES = ("layout.names",)
-_SELECTION = ("scan.selection", "scan.shadowing")
+_SELECTION = ("scan.selection",)
 
 GROUP = Group(
     "F",
@@ -110,7 +110,7 @@ GROUP = Group(
             "A snapshot reads the newest base that it can use and the deltas above it, of"
             " directories with overlapping ranges the widest; the order of the listing does not"
             " matter.",
-            _SELECTION,
+            ("scan.selection", "scan.shadowing"),
             ("test_F12_what_a_snapshot_sees", "test_F12_F16_rows_of_a_snapshot"),
         ),
         Rule(

@@ -8,7 +8,7 @@ from typing import Any
 from acid_platform.metastore import Transaction
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.storage.files import Files
-from acid_platform.tables import context
+from acid_platform.tables import record_layout
 from tests.acid_files import listed
 
 
@@ -19,7 +19,7 @@ def directory_listings() -> None:
         files, root = Files.of(record.location)
         return listed(files, root)
 
-    context.recorded_listings = listings  # type: ignore[attr-defined]
+    record_layout.recorded_listings = listings  # type: ignore[attr-defined]
 
 
 def partitions_of_today() -> None:

@@ -67,7 +67,7 @@ def _ours() -> Iterator[None]:
 
 
 def without_zones(table: pa.Table) -> pa.Table:
-    """The table with instants as timestamps in UTC, as Spark's expressions see them (P17)."""
+    """The table with instants as timestamps in UTC, as Spark's expressions see them."""
     for place, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz:
             values = table.column(place).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))

@@ -1,4 +1,4 @@
-"""DELETE and UPDATE: one scan finds the rows with their row ids, then events are written (P20)."""
+"""DELETE and UPDATE: one scan finds the rows with their row ids, then events are written."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def update_rows(
     where: Where,
     statement: RunningStatement,
 ) -> list[WrittenDirectory]:
-    """Writes and publishes a delete event and an insert event for each matching row (F6).
+    """Writes and publishes a delete event and an insert event for each matching row.
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType too.
     """

@@ -1,6 +1,6 @@
 """The types of Spark's SQL in the local engine: their names, and which type two of them share.
 
-A type is a `HiveType`; VOID stands for Spark's type of NULL. A timestamp is in UTC (P17).
+A type is a `HiveType`; VOID stands for Spark's type of NULL. A timestamp is in UTC.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The files of a statement: rows and delete events become finished directories (P19).
+"""The files of a statement: rows and delete events become finished directories.
 
 Rows of a bucket are numbered in the order of their partitions' texts, then in the given order, as
-Spark's tasks number them (P15). Nothing here reads a file again: the writers check the order of the
+Spark's tasks number them. Nothing here reads a file again: the writers check the order of the
 keys, count the rows and know the statistics.
 """
 
@@ -65,7 +65,7 @@ class Keys:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The bucket number of each row, decoded from either codec version (F10), int64 (n,)."""
+        """The bucket number of each row, decoded from either codec version, int64 (n,)."""
         return bucket_numbers(self.buckets)
 
 
@@ -95,7 +95,7 @@ class EventFiles:
         self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
         """The files of each directory, by whether they hold delete events, and partition."""
         self._changed: dict[str, list[ChangedRows]] = {}
-        """The rows of delete events, by partition (P38)."""
+        """The rows of delete events, by partition."""
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class EventFiles:
     def delete(self, keys: Keys, updated: np.ndarray) -> None:
         """Writes a delete event for each key, sorted, into the file of its bucket.
 
-        `updated`, a mask (n,): the keys of rows that the statement updates (P39).
+        `updated`, a mask (n,): the keys of rows that the statement updates.
         """
         numbers, place = keys.numbers, keys.places.index
         order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
@@ -230,7 +230,7 @@ class EventFiles:
         return self._target.base() if inserts_into_base else self._target.delta(deletes)
 
     def finished(self, empty: Sequence[str] = ()) -> list[WrittenDirectory]:
-        """The directories that wait to be published; `empty` get a base even without rows (P32)."""
+        """The directories that wait to be published; `empty` get a base even without rows."""
         built = []
         for (deletes, partition), entries in sorted(
             self._entries.items(), key=lambda item: (not item[0][0], item[0][1])

@@ -1,4 +1,4 @@
-"""From an expression of Spark's SQL to DuckDB's SQL, with the type that Spark gives it (P33).
+"""From an expression of Spark's SQL to DuckDB's SQL, with the type that Spark gives it.
 
 Only what stands in functions.py is translated; everything else raises NeedsSpark, which names it.
 Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to decide.

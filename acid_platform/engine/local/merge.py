@@ -1,4 +1,4 @@
-"""MERGE: source rows are matched with the table once, then the events are written (P20)."""
+"""MERGE: source rows are matched with the table once, then the events are written."""
 
 from __future__ import annotations
 

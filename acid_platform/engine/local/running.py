@@ -1,4 +1,4 @@
-"""The statements that run in this process, so that a lost transaction stops them (P4)."""
+"""The statements that run in this process, so that a lost transaction stops them."""
 
 from __future__ import annotations
 

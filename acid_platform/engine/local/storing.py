@@ -1,7 +1,7 @@
 """Values as a table's column stores them: which types fit, and the casts with Spark's errors.
 
 The rules are those of Spark's ANSI store assignment, except that fractions may not go into whole
-numbers (P17).
+numbers.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def write_rows(
     overwrite: bool = False,
     empty: Sequence[str] = (),
 ) -> list[WrittenDirectory]:
-    """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty` (P32).
+    """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty`.
 
     `statement` may be stopped; of a Result, at most the target's `most_bytes` are held.
     Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.

@@ -17,7 +17,7 @@ BUCKET_OF_ROW = "__bucket"
 
 
 def bucket_of_row(buckets: Bucketing, columns: Sequence[TableColumn]) -> Column:
-    """The bucket number of a row of the frame; `columns` are the table's (F11)."""
+    """The bucket number of a row of the frame; `columns` are the table's."""
     kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
     count, version = buckets.count, buckets.version
 

@@ -1,4 +1,4 @@
-"""The changes of a table as a frame (P39).
+"""The changes of a table as a frame.
 
 Spark's tasks read them with the reader that `changes_arrow` uses, so that both give the same rows.
 """

@@ -1,4 +1,4 @@
-"""Profiles of a compaction's inputs and of its staged output, by Spark's scan (C32)."""
+"""Profiles of a compaction's inputs and of its staged output, by Spark's scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete events as bitmaps that a scan tests row by row (P14, P15).
+"""Delete events as bitmaps that a scan tests row by row (P14).
 
 A row is identified by (partition directory, write id, bucket property, rowId). The first three form
 a group; its bitmap has one bit for each rowId from the lowest to the highest deleted one. All

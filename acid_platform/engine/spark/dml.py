@@ -75,7 +75,7 @@ def rows_to_update(
     where: Where,
     table: str,
 ) -> StatementRows:
-    """The key and the new values of each matching row, from one scan (F6).
+    """The key and the new values of each matching row, from one scan.
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression.
     """

@@ -104,7 +104,7 @@ class RowsTooWide(AcidError):
 
 def of_files(error: BaseException) -> AcidError | None:
     """The error if a Spark exception means that a data file is gone, unreadable or no ACID file, or
-    that the store of the files is to blame (P41)."""
+    that the store of the files is to blame."""
     text = _said(error)
     if _NO_CONNECTOR.search(text):
         return SparkMisconfigured(

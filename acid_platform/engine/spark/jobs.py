@@ -1,4 +1,4 @@
-"""Tags on a transaction's Spark jobs, so that aborting the transaction stops them (P4)."""
+"""Tags on a transaction's Spark jobs, so that aborting the transaction stops them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A frame of the live rows of a snapshot's files, read by our own file format.
 
-The format gets the recorded files, how the rows of each are tested (F16, F24), the deleted keys of
+The format gets the recorded files, how the rows of each are tested (F24), the deleted keys of
 each partition (P14), and the text of each partition value, which it casts once (P16).
 """
 
@@ -35,7 +35,7 @@ PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
 """Flags of a file, as in `AcidFile.java`."""
 
 TIME_ZONE = "UTC"
-"""The time zone of timestamps in partition values, which every session has (P17)."""
+"""The time zone of timestamps in partition values, which every session has."""
 
 
 @dataclass(frozen=True, slots=True)

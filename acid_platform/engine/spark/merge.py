@@ -78,7 +78,7 @@ class SparkMerge:
         bits = self._bits(matched_clauses, len(self.clauses))
         values = [quoted(column.name) for column in self.scan.columns]
         partition = [quoted(column.name) for column in self.scan.partition_columns]
-        # Inserted rows have no key: the order of the source gives them their row ids (P33).
+        # Inserted rows have no key: the order of the source gives them their row ids.
         order = [_SOURCE_ROW] if inserts else []
         changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values, *order])
         changed = to_be_stored(

@@ -1,4 +1,4 @@
-"""The read path: the sources of each partition → a DataFrame of live rows (F16, F24).
+"""The read path: the sources of each partition → a DataFrame of live rows.
 
 Our own format reads what it can, where the session can load it; Spark's readers read the other
 files. Both leave out rows of invalid write ids. The reader's predicate comes next, last the delete

@@ -26,7 +26,7 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
     """The settings of a session that the platform starts; your own session needs the same.
 
     Time zones are UTC because a Hive TIMESTAMP is a wall clock time (P17). A missing or corrupt
-    file must fail a read, not shorten it (P12). ACID_SPARK_JAVA_OPTIONS goes to the driver's JVM.
+    file must fail a read, not shorten it. ACID_SPARK_JAVA_OPTIONS goes to the driver's JVM.
     """
     java_options = os.environ.get("ACID_SPARK_JAVA_OPTIONS", "")
     return {
@@ -158,7 +158,7 @@ _REQUIRED = {
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
-    # What a text means, in every session as in the local engine (P33).
+    # What a text means, in every session as in the local engine.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",

@@ -2,8 +2,8 @@
 
 A scan of ACID files names the files and the six-column schema, of which `acid_columns` tells what
 is decoded. One predicate refers to all six columns, which the optimiser can neither remove nor push
-down; pruning inside `row` works (F24). Files without ACID columns are read as they are, or through
-Arrow if their rows need row ids by position (F15).
+down; pruning inside `row` works. Files without ACID columns are read as they are, or through
+Arrow if their rows need row ids by position.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Entity:
 
 
 COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Options of every read of files: whatever the session says, no file may be left out (P12)."""
+"""Options of every read of files: whatever the session says, no file may be left out."""
 
 Found = tuple[int, SourceFile]
 """The ordinal of an entity, and one of its files."""

@@ -44,7 +44,7 @@ while each branch of a union costs 25 to 100 milliseconds of planning. The rows 
 class _Branch:
     """Files that are read in the same way and need the same tests.
 
-    `above` -1: no earlier directory holds some of the same rows (F13).
+    `above` -1: no earlier directory holds some of the same rows.
     """
 
     kind: SourceKind

@@ -66,7 +66,7 @@ class StatementRows:
 
 
 BUCKET_NUMBER = number_in_sql(BUCKET)
-"""SQL of the bucket number, decoded from a bucket property of either codec version (F10)."""
+"""SQL of the bucket number, decoded from a bucket property of either codec version."""
 
 
 def arranged(
@@ -117,7 +117,7 @@ def write_statement(
     """Writes the files of a statement in one Spark job and publishes them.
 
     Also returns how many rows became what. `overwrite` writes inserts into base directories;
-    `empty_partitions` get a base even without rows (P32). Raises PublicationFailed, CorruptFile if
+    `empty_partitions` get a base even without rows. Raises PublicationFailed, CorruptFile if
     keys do not ascend, UnsupportedLayout for a codec that can't be written, WrongType (a value that
     overflows), SourceRowsAmbiguous for rows of the kind EACH with the same key, TxnAborted.
     """
