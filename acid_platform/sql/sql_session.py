@@ -99,8 +99,11 @@ class SqlSession:
         if statements is None:
             with shallow("the script"):
                 statements = tuple((written, parse(written)) for written in split(script))
-            queries = all(isinstance(statement, Query) for _, statement in statements)
-            if queries and len(script) <= LONGEST_KEPT:
+            lasting = all(
+                isinstance(statement, Query) and not statement.momentary
+                for _, statement in statements
+            )
+            if lasting and len(script) <= LONGEST_KEPT:
                 self._parsed.put(script, statements)
         if not statements:
             raise UnsupportedStatement(f"there is no statement; supported: {', '.join(SUPPORTED)}")

@@ -36,11 +36,13 @@ class Query:
     """A SELECT without side effects; nobody changes `tree`.
 
     Each table of `tree` has a Place in its `meta`, and the name of a table that is read as of the
-    past is marked (see `time_travel`).
+    past is marked (see `time_travel`). `momentary`: CURRENT_TIMESTAMP says as of when one of them
+    is read, so the text means another past each time.
     """
 
     text: str
     tree: exp.Query = field(compare=False, repr=False)
+    momentary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,17 @@ def tokens_of(text: str) -> list[Token]:
         raise InvalidExpression(f"not Hive SQL: {error}") from error
 
 
-@lru_cache(256)
 def query(text: str) -> Query:
     """A query, which only reads.
 
     Raises InvalidExpression if it can't be parsed, UnsupportedStatement if it is no query.
     """
+    last = _query(text)
+    return _query.__wrapped__(text) if last.momentary else last
+
+
+@lru_cache(256)
+def _query(text: str) -> Query:
     text = canonical(text)
     known = with_known_words(text, tokens_of(text))
     tree = parsed(known)
@@ -99,8 +106,7 @@ def query(text: str) -> Query:
             f"a SELECT with {changing.key.upper()} does more than read; leave that part out"
         )
     _locate(tree, tokens_of(known))
-    mark(tree)
-    return Query(text, tree)
+    return Query(text, tree, momentary=mark(tree))
 
 
 @lru_cache(256)

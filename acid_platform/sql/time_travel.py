@@ -31,13 +31,16 @@ def with_known_words(text: str, tokens: Sequence[Token]) -> str:
     return text
 
 
-def mark(tree: exp.Expr) -> None:
+def mark(tree: exp.Expr) -> bool:
     """Gives each table that is read as of the past its marked name, in place.
 
-    Raises UnsupportedStatement, InvalidExpression.
+    Returns whether one of these pasts depends on the time of this call. Raises
+    UnsupportedStatement, InvalidExpression.
     """
+    momentary = False
     for table in list(tree.find_all(exp.Table)):
         if isinstance(table.this, exp.Anonymous) and table.this.name.lower() == "table_changes":
+            momentary |= table.this.find(exp.CurrentTimestamp) is not None
             _mark_changes(table)
             continue
         version = table.args.get("version")
@@ -47,11 +50,13 @@ def mark(tree: exp.Expr) -> None:
             raise UnsupportedStatement(
                 f"{table.sql('hive')!r} is no stored table, and only these have a history"
             )
+        momentary |= version.find(exp.CurrentTimestamp) is not None
         as_of = _as_of(version)
         if not table.alias:
             table.set("alias", exp.TableAlias(this=table.this.copy()))
         table.set("this", exp.to_identifier(f"{table.name}@{_written(as_of)}", quoted=True))
         table.set("version", None)
+    return momentary
 
 
 def _mark_changes(table: exp.Table) -> None:

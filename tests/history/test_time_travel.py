@@ -228,6 +228,24 @@ def test_P36_a_read_as_of_a_time_sees_the_commits_up_to_it(warehouse: Warehouse)
         table.count(as_of=datetime(2020, 1, 1))
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM moments FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP",
+        "SELECT id FROM table_changes('moments', 0, CURRENT_TIMESTAMP - INTERVAL 0 SECOND)",
+    ],
+)
+def test_P36_current_timestamp_is_the_time_of_each_statement(own: Warehouse, query: str) -> None:
+    own.create_table("default.moments", "id int")
+    for number in range(3):
+        time.sleep(0.01)
+        own.sql(f"INSERT INTO moments VALUES ({number})")
+        time.sleep(0.01)
+        for session in (own, Warehouse.open(own.path, engine="local")):
+            rows = session.sql(query).to_arrow().column("id").to_pylist()
+            assert sorted(rows) == list(range(number + 1))
+
+
 def test_P36_what_the_past_of_a_table_can_not_be(warehouse: Warehouse) -> None:
     table = warehouse.create_table("default.never", "id int")
     warehouse.sql("INSERT INTO never VALUES (1)")

@@ -15,6 +15,8 @@ from acid_platform.base.errors import (
     MetastoreWriteFailed,
     NoSuchTxn,
     SnapshotExpired,
+    StoreRefused,
+    StoreUnavailable,
     Terminal,
     TxnAborted,
 )
@@ -252,10 +254,13 @@ class Transaction:
         If the block fails because the transaction has ended, SnapshotExpired or TxnAborted is
         raised instead: files that the snapshot needs may be gone by then. A file counts as damaged
         (CorruptFile) only if the transaction is known to be open; otherwise NoSuchTxn or
-        MetastoreUnavailable is raised.
+        MetastoreUnavailable is raised. An error of the object store stays what it is: such a
+        statement may end its transaction itself, since it can't remove its files.
         """
         try:
             yield
+        except (StoreRefused, StoreUnavailable):
+            raise
         except Exception as error:
             try:
                 self.check()
