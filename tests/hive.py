@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from acid_platform.layout.names import parse_directory
-from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.transactions import NONE_OPEN, ValidWriteIdList
 
 

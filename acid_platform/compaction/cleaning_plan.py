@@ -15,7 +15,7 @@ from enum import Enum
 
 from acid_platform.base.table_properties import NO_CLEANUP
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
-from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.transactions import TxnState, ValidWriteIdList
 
 PINNED = "P36"

@@ -31,7 +31,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
-from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.transactions import CompactorWriteIdList
 
 

@@ -15,7 +15,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.write.empty_file import write_empty_file
 from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WrittenDirectory

@@ -8,7 +8,7 @@ from enum import Enum
 
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
-from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.acid_directory import AcidDirectory
 
 
 class DirectoryKind(Enum):

@@ -11,9 +11,9 @@ from pyarrow import fs
 from acid_platform.base.errors import CorruptFile
 from acid_platform.layout.rowids import codec_versions
 from acid_platform.layout.types import Column
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.footers import resolve
-from acid_platform.scan.selection import AcidDirectory
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.files import Files, asking, in_threads
 from acid_platform.transactions import ValidWriteIdList

@@ -7,7 +7,7 @@ from pyarrow import orc
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
 from acid_platform.orc.reader import open_orc, open_strange_orc, reading
-from acid_platform.scan.selection import AcidDirectory
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.source_files import (
     EntitySources,
     SourceFile,

@@ -28,113 +28,18 @@ from acid_platform.layout.names import (
     original_bucket,
     parse_directory,
 )
+from acid_platform.scan.acid_directory import (
+    AcidDirectory,
+    Invisible,
+    Removable,
+    VisibleBase,
+    VisibleDelta,
+)
 from acid_platform.scan.data_files import DataFiles, data_files
 from acid_platform.scan.shadowing import base_order, shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 
 _Name = TypeVar("_Name", BaseName, DeltaName, AcidName)
-
-
-@dataclass(frozen=True, slots=True)
-class _Visible(Generic[_Name]):
-    name: _Name
-    directory: str
-    """The directory's name as found on disk."""
-    files: tuple[FileEntry, ...]
-    test_rows: bool = False
-    """Whether each row or event must be tested by its own currentTransaction (S15), because a write
-    id in the directory's range is invalid."""
-    above: int = -1
-    """Drop inserted rows with currentTransaction <= above, which an earlier directory also holds;
-    always -1 for a base."""
-    raw: bool = False
-    """Whether files are not named `bucket_N`: LOAD DATA, or an insert-only table."""
-    compacted: bool = False
-    """Whether a compactor wrote it, so that it has no rows or events of aborted write ids."""
-    versioned: bool = False
-    """Whether it has a version file, so that an ACID writer wrote it, not LOAD DATA."""
-    side_files: tuple[FileEntry, ...] = ()
-    """`_flush_length` files of a streaming writer, at most one per data file."""
-
-
-@dataclass(frozen=True, slots=True)
-class VisibleBase(_Visible[BaseName]):
-    """The base that a snapshot reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class VisibleDelta(_Visible[DeltaName]):
-    """A delta or delete_delta that a snapshot reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removable:
-    """A directory or original file that this snapshot no longer needs, and why."""
-
-    path: str
-    reason: str
-    rule: str
-
-
-@dataclass(frozen=True, slots=True)
-class Invisible:
-    """A directory that is neither read nor removable: another snapshot may need it."""
-
-    path: str
-    name: AcidName
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AcidDirectory:
-    """An entity as a snapshot sees it; every ACID directory is in exactly one of the lists.
-
-    `deltas` are in the order of the algorithm, delete_deltas before deltas of the same range.
-    `originals` are in the order that determines their row ids, and empty if there is a base.
-    """
-
-    location: str
-    base: VisibleBase | None
-    deltas: tuple[VisibleDelta, ...]
-    originals: tuple[FileEntry, ...]
-    obsolete: tuple[Removable, ...]
-    aborted: tuple[Removable, ...]
-    invisible: tuple[Invisible, ...] = ()
-    zero_length: tuple[str, ...] = ()
-    """Empty bucket files in the directories that are read: treated as absent, worth a warning."""
-    insert_only: bool = False
-    """Whether the table is insert-only, so that its files are plain files in the table's format."""
-
-    @property
-    def sources(self) -> tuple[VisibleBase | VisibleDelta, ...]:
-        """The ACID directories that are read: the base, then the deltas."""
-        return self.deltas if self.base is None else (self.base, *self.deltas)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The directories and original files that are read, relative to the entity."""
-        directories = (source.directory for source in self.sources)
-        return (*directories, *(file.path for file in self.originals))
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all listed ACID directories and obsolete files, whether read or not."""
-        return frozenset(
-            {
-                *(source.directory for source in self.sources),
-                *(removable.path for removable in self.obsolete),
-                *(removable.path for removable in self.aborted),
-                *(hidden.path for hidden in self.invisible),
-            }
-        )
-
-    @property
-    def inserts(self) -> tuple[VisibleDelta, ...]:
-        return tuple(delta for delta in self.deltas if not delta.name.deletes)
-
-    @property
-    def delete_deltas(self) -> tuple[VisibleDelta, ...]:
-        return tuple(delta for delta in self.deltas if delta.name.deletes)
 
 
 def select(

@@ -30,7 +30,7 @@ from acid_platform.layout.names import (
 )
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.value_ranges import ColumnRange, KeyRanges
-from acid_platform.scan.selection import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 
 
 class SourceKind(Enum):

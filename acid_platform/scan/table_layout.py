@@ -16,7 +16,8 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column
-from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import highest_floor, select
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

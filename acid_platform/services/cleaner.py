@@ -54,7 +54,8 @@ from acid_platform.metastore.records import (
     TableRecord,
     Unpublication,
 )
-from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import highest_floor, select
 from acid_platform.services import removals, unpublishing
 from acid_platform.services.lease import leading
 from acid_platform.storage.files import Files

@@ -19,7 +19,8 @@ from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import BaseName, DeltaName
-from acid_platform.scan.selection import VisibleBase, VisibleDelta, select
+from acid_platform.scan.acid_directory import VisibleBase, VisibleDelta
+from acid_platform.scan.selection import select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
 
 Row = tuple[int, int]

@@ -18,7 +18,8 @@ from acid_platform.compaction.plan import (
 )
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.scan.selection import AcidDirectory, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidWriteIdList
 from tests.notation import listing, names, txns, write_ids
 from tests.strategies import entity_listings, write_id_lists

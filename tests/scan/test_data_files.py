@@ -6,7 +6,8 @@ import pytest
 
 from acid_platform import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.scan.selection import AcidDirectory, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import select
 from tests.notation import names, txns, write_ids
 
 

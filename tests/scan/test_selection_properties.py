@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from acid_platform import AcidError
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory
-from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import RangeResponse, ValidTxnList, ValidWriteIdList
 from tests.notation import listing, txns

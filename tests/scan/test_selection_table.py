@@ -9,7 +9,8 @@ import pytest
 
 from acid_platform import MalformedName, NotEnoughHistory
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.scan.selection import AcidDirectory, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import select
 from acid_platform.transactions import ValidTxnList
 from tests.notation import listing, names, txns, write_ids
 

@@ -20,7 +20,8 @@ from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore, Transaction
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
-from acid_platform.scan.selection import AcidDirectory, highest_floor, select
+from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.selection import highest_floor, select
 from acid_platform.scan.shadowing import shadows
 from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
