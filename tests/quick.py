@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent
-RULES = {"compaction", "layout", "metastore", "simulation", "snapshot", "storage", "transactions"}
+RULES = {"compaction", "layout", "metastore", "snapshot", "storage", "transactions"}
 """Rooms whose modules count if they start no process."""
 HANDLES = {"handles"}
 """Rooms whose tests open warehouses, each with a metastore in a process of its own."""
