@@ -22,7 +22,7 @@ from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.context import Layouts, ScanRequest
-from acid_platform.tables.manifests import directory_listing
+from acid_platform.tables.table_files import directory_listing
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.declared_char import require_declared_char
 from acid_platform.tables.locations import require_place
-from acid_platform.tables.manifests import Progress, surveyed
+from acid_platform.tables.table_files import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def survey(
                     f"{listing.location}/{first.below(report.directory).path}" if first else sample
                 )
     partitions = tuple(names) if depth else ()
-    from acid_platform.tables.recovery import highest_ids
+    from acid_platform.tables.restoring import highest_ids
 
     highest = highest_ids(location, depth)
     return Survey(

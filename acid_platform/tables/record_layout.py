@@ -14,7 +14,7 @@ from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import PartitionRecord, TableRecord
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import recorded_listings
+from acid_platform.tables.table_files import recorded_listings
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore, Transaction

@@ -350,7 +350,7 @@ GROUP = Group(
             " or was changed is an error that names it, and one that no commit named is not"
             " there.",
             (
-                "tables.manifests",
+                "tables.table_files",
                 "metastore.rules.manifests",
                 "write.file_records",
             ),

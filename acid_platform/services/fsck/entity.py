@@ -27,7 +27,7 @@ from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
 from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import by_directory, entity_listing
+from acid_platform.tables.table_files import by_directory, entity_listing
 
 _COPY = "restore it from a copy of the warehouse"
 
