@@ -167,9 +167,9 @@ def _check_siblings(table: str, names: Sequence[str]) -> None:
                 f"{table}: {name!r} can't be declared: in lower case 'İ' has two characters, which"
                 " Spark does not take for it; use another letter"
             )
-    seen: dict[str, str] = {}
+    by_folded: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(folded(name), name)
+        other = by_folded.setdefault(folded(name), name)
         if other != name:
             raise InvalidDefinition(
                 f"{table}: {other!r} and {name!r} can't both be declared, because Spark takes them"

@@ -60,8 +60,8 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
     for name in files.partition_directories(root, depth) if depth else [""]:
         listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
         names = by_directory(listing)
-        unknown = {one for one in names if one not in known(name or None)}
-        fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
+        unlisted = {one for one in names if one not in known(name or None)}
+        fresh = surveyed(files, record, name or None, listing, unlisted) if unlisted else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
     return Highest(highest.write_id, highest.txn_id, tuple(present))
 
