@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
     from acid_platform.sql import Answer, SqlSession
 
-    GivenSession = SparkSession | Callable[[], SparkSession] | None
+    SparkOrStart = SparkSession | Callable[[], SparkSession] | None
 
 
 class Warehouse:
@@ -71,7 +71,7 @@ class Warehouse:
         self,
         location: str,
         metastore: Metastore,
-        spark: GivenSession = None,
+        spark: SparkOrStart = None,
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
@@ -92,7 +92,7 @@ class Warehouse:
     def open(
         cls,
         location: str | os.PathLike[str] | None = None,
-        spark: GivenSession = None,
+        spark: SparkOrStart = None,
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
