@@ -12,8 +12,8 @@ from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.handles.leases import HeldLease, LeaseView
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.snapshot_view import SnapshotView
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.tables.context import Context
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

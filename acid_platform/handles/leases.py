@@ -18,9 +18,9 @@ from acid_platform.base.errors import (
 from acid_platform.base.recent import Recent
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.open import require_files
 from acid_platform.tables.context import Layouts, ScanRequest
 

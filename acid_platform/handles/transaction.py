@@ -16,7 +16,7 @@ from acid_platform.handles.row_statements import RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.write_verbs import Writes
-from acid_platform.metastore.client.transaction import UNDECIDED
+from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.tables.context import Context
 

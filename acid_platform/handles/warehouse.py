@@ -28,7 +28,6 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import AnswerErasure
 from acid_platform.metastore.operations.shows import ShowCompaction
 from acid_platform.metastore.operations.transactions import AbortMany
@@ -40,6 +39,7 @@ from acid_platform.metastore.records import (
     TableRecord,
 )
 from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.durability import make_root

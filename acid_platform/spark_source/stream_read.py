@@ -25,7 +25,7 @@ from acid_platform.base.errors import (
 )
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import Transaction
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableChanges
 from acid_platform.scan.change_rows import (

@@ -32,7 +32,7 @@ from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import Transaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import ClientInfo, TableRecord

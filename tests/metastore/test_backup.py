@@ -22,7 +22,7 @@ from acid_platform import (
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import Transaction
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful

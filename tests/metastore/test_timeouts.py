@@ -12,7 +12,7 @@ import pytest
 from acid_platform import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
 from acid_platform.base.clock import MAX_STEP_MS, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import Transaction
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.operations.shows import GetOutcome

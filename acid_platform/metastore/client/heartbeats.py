@@ -12,7 +12,7 @@ from acid_platform.metastore.operations.transactions import Heartbeat
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.link import Link
-    from acid_platform.metastore.client.transaction import Transaction
+    from acid_platform.metastore.client.open_transaction import Transaction
 
 
 class Heartbeats:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
+from acid_platform.metastore.client.open_transaction import CompactionTransaction, Transaction
 from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
-from acid_platform.metastore.client.transaction import CompactionTransaction, Transaction
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations import Operation, Row, Values
 from acid_platform.metastore.operations.compaction import (

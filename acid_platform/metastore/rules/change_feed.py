@@ -23,16 +23,16 @@ from acid_platform.metastore.pasts import (
     utc_text,
 )
 from acid_platform.metastore.records import PartitionRecord, TableChanges
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.declared import directories, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files
-from acid_platform.metastore.rules.state import State, Table, Txn
-from acid_platform.metastore.rules.time_travel import (
+from acid_platform.metastore.rules.past_snapshots import (
     last_commit,
     record_at,
     resolve,
     since_text,
 )
+from acid_platform.metastore.rules.state import State, Table, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -56,7 +56,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     check_files(txn, table)
     now = txn.taken or state.next_moment - 1
     after = (
-        history.pin_at(state, table, now)
+        kept_history.pin_at(state, table, now)
         if operation.until is None
         else resolve(turn, table, operation.until)
     )
@@ -137,7 +137,7 @@ def _commits(table: Table, before: Pin | None, after: Pin) -> tuple[TableCommit,
         return (TableCommit(after.moment, write_id, txn, at),)
     return tuple(
         commit
-        for commit in history.after(table, max(before.moment, table.since))
+        for commit in kept_history.after(table, max(before.moment, table.since))
         if before.moment < commit.moment <= after.moment
     )
 

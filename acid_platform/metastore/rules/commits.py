@@ -33,7 +33,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules import (
     change_feed,
     events,
-    history,
+    kept_history,
     lock_index,
     locking,
     stream_sinks,
@@ -50,7 +50,7 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.tables import normal_partition, register_partitions
+from acid_platform.metastore.rules.table_declarations import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.scan.shadowing import shadows
@@ -347,7 +347,7 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
     for table_id in wrote:
         if table_id in state.tables:
             table = state.tables[table_id]
-            history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
+            kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
 
 
 def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str) -> None:

@@ -29,7 +29,7 @@ from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Entity, State, Table
-from acid_platform.metastore.rules.tables import being_cleaned, normal_partition
+from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.transactions import ValidTxnList
 

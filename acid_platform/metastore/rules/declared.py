@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from acid_platform.base.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
-from acid_platform.metastore.rules import history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.snapshots import first_snapshot
 from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, Table, Txn
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import TxnType
 
 Columns = Sequence[tuple[str, str]]
@@ -207,7 +207,7 @@ class _Ends:
 
     def of(self, table: Table) -> int:
         """The oldest moment of which its declaration may be asked (P28, P36)."""
-        return min(self.oldest, history.oldest(self._state, table))
+        return min(self.oldest, kept_history.oldest(self._state, table))
 
     def asked(self, table: Table, earlier: Earlier) -> bool:
         """Whether a snapshot may ask for the declaration, or a read as of the oldest write id."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
-from acid_platform.metastore.rules import events, history, locking, write_set
+from acid_platform.metastore.rules import events, kept_history, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
@@ -111,7 +111,11 @@ def purge(turn: Turn) -> None:
 def _horizon(state: State, table: Table, now: int) -> int:
     """The moment before which the history may be forgotten: without a retention that is left to
     the Cleaner (P36)."""
-    return history.horizon(state, table, now) if history.retention(state, table) else table.since
+    return (
+        kept_history.horizon(state, table, now)
+        if kept_history.retention(state, table)
+        else table.since
+    )
 
 
 def _min_writer(state: State) -> int:
@@ -180,7 +184,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
     state.forgotten = max(state.forgotten, low)
     for table in state.tables.values():
-        history.advance(table, _horizon(state, table, at))
+        kept_history.advance(table, _horizon(state, table, at))
     write_set.purge(state, writers)
     for table in state.tables.values():
         gone = [row for row in table.writes if row.txn_id < low]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import Component, State, Table, Txn
-from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.table_declarations import normal_partition
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import Operation, TxnType
 from acid_platform.transactions.locks import LockComponent, LockType
 

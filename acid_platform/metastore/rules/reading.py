@@ -15,7 +15,7 @@ from acid_platform.metastore.rules.declared import (
     seen_table,
     seen_views,
 )
-from acid_platform.metastore.rules.manifests import manifest
+from acid_platform.metastore.rules.offered_files import manifest
 from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_ids
 from acid_platform.metastore.rules.state import State, Table, Txn
 from acid_platform.metastore.rules.timers import touch

@@ -20,7 +20,6 @@ from difflib import get_close_matches
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import NoSuchTable
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
@@ -35,6 +34,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules.timers import NEVER, Timers
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import Operation, TxnState, TxnType
 from acid_platform.transactions.conflicts import Committed
 from acid_platform.transactions.locks import LockComponent, LockType

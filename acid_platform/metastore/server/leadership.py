@@ -16,9 +16,9 @@ from acid_platform.metastore.operations.replication import Follow, Followed
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
+from acid_platform.metastore.server.journal_shipping import Replication
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.reception import Reception
-from acid_platform.metastore.server.replication import Replication
 from acid_platform.metastore.server.standby import Standby
 from acid_platform.metastore.wire import STANDBY
 

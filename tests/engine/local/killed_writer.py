@@ -12,7 +12,7 @@ import sys
 from acid_platform import Warehouse
 from acid_platform.engine.local.event_files import EventFiles
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import Transaction
 from acid_platform.orc.writer import AcidWriter
 from acid_platform.storage import durability
 from acid_platform.write.publishing import Staging

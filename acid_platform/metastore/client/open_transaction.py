@@ -20,7 +20,6 @@ from acid_platform.base.errors import (
     Terminal,
     TxnAborted,
 )
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
 from acid_platform.metastore.operations.history import GetChanges, GetPast
 from acid_platform.metastore.operations.tables import (
@@ -53,6 +52,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import (
     CompactorWriteIdList,
     Operation,

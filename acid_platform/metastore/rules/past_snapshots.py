@@ -14,7 +14,7 @@ from acid_platform.metastore.operations.history import (
 )
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.state import State, Table
@@ -70,7 +70,7 @@ def resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
     if as_of.moment is not None:
         return _told(turn.state, table, as_of.moment)
     if as_of.time is not None:
-        return history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
+        return kept_history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
     return _pin_after(turn.state, table, as_of.write_id)
 
@@ -86,7 +86,7 @@ def _consumed(turn: Turn, table: Table, consumer: str) -> Pin:
             f"{since_text(turn.state, table, last)}; to begin again with all rows of now, forget"
             f" how far it came: acid changes {table.record.name} --forget {consumer}"
         )
-    return history.pin_at(turn.state, table, max(cursor.moment, table.since))
+    return kept_history.pin_at(turn.state, table, max(cursor.moment, table.since))
 
 
 def _told(state: State, table: Table, moment: int) -> Pin:
@@ -98,7 +98,7 @@ def _told(state: State, table: Table, moment: int) -> Pin:
         )
     if moment < table.anchor:
         raise NotEnoughHistory(since_text(state, table, f"moment {moment}"))
-    return history.pin_at(state, table, max(moment, table.since))
+    return kept_history.pin_at(state, table, max(moment, table.since))
 
 
 def _tag(table: Table, name: str) -> Tag:
@@ -116,17 +116,17 @@ def _moment_at(turn: Turn, table: Table, time: int) -> int:
         )
     if time < table.since_at:
         raise NotEnoughHistory(since_text(turn.state, table, utc_text(time)))
-    return history.at_time(table, time)
+    return kept_history.at_time(table, time)
 
 
 def _pin_after(state: State, table: Table, write_id: int) -> Pin:
     """The snapshot right after the commit of a write id."""
     if write_id == table.since_write:
         # Since its commit, only compactions and declarations have changed.
-        return replace(history.pin_at(state, table, table.since), moment=table.anchor)
+        return replace(kept_history.pin_at(state, table, table.since), moment=table.anchor)
     for commit in reversed(table.commits):
         if commit.write_id == write_id > 0:
-            return history.pin_at(state, table, commit.moment)
+            return kept_history.pin_at(state, table, commit.moment)
     name, last = table.record.name, table.last_write_id
     if write_id < 0 or write_id > last:
         raise NoSuchPast(f"{name} has no write id {write_id}; the last that was given is {last}")
@@ -141,10 +141,10 @@ def _pin_after(state: State, table: Table, write_id: int) -> Pin:
 def since_text(state: State, table: Table, wanted: str) -> str:
     """Why a snapshot is not kept, since when others are, and how to keep more."""
     name = table.record.name
-    last = f", write id {table.since_write}" if table.since_write != history.UNKNOWN else ""
+    last = f", write id {table.since_write}" if table.since_write != kept_history.UNKNOWN else ""
     advice = (
         ""
-        if history.retention(state, table)
+        if kept_history.retention(state, table)
         else f"; without {HISTORY_RETENTION.name}, it lasts until the next cleaning: ALTER TABLE"
         f" {name} SET TBLPROPERTIES ('{HISTORY_RETENTION.name}'='7d') keeps more from now on"
     )
@@ -168,7 +168,7 @@ def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     if operation.expires and operation.expires <= turn.now:
         raise InvalidDefinition(f"tag {name!r} would expire in the past: {operation.expires}")
     pin = (
-        history.pin_at(turn.state, table, turn.state.next_moment - 1)
+        kept_history.pin_at(turn.state, table, turn.state.next_moment - 1)
         if operation.as_of is None
         else resolve(turn, table, operation.as_of)
     )
@@ -220,7 +220,7 @@ def _kept(state: State, table: Table) -> KeptHistory:
         obsolete += state.dropped_directories.get((table_id, partition), {}).values()
     return KeptHistory(
         table.record.name,
-        history.retention(state, table),
+        kept_history.retention(state, table),
         table.since_at,
         table.since_write,
         len(obsolete),
