@@ -19,7 +19,7 @@ from acid_platform.tables.context import Context
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TableSnapshot:
 class Snapshot:
     """A snapshot of all tables; its frames are valid until the block ends."""
 
-    def __init__(self, context: Context, lease: Lease) -> None:
+    def __init__(self, context: Context, lease: OpenTransaction) -> None:
         self._context = context
         self._lease = lease
         self._view = LeaseView(context.layout, HeldLease(lease))

@@ -21,7 +21,7 @@ from acid_platform.metastore.records import LockRequest, TableRecord, WriteRepor
 from acid_platform.tables.context import Context
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 _Result = TypeVar("_Result")
 
@@ -41,7 +41,7 @@ class Transaction:
     def __init__(
         self,
         context: Context,
-        begun: MetastoreTransaction,
+        begun: OpenTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.sql import Answer, SqlSession
 
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
@@ -251,7 +251,7 @@ class Warehouse:
     def layout(
         self,
         record: TableRecord,
-        txn: MetastoreTransaction,
+        txn: OpenTransaction,
         partitions: Sequence[PartitionRecord] | None = None,
     ) -> TableLayout:
         """Where a table is, and the partitions and files that the transaction sees.

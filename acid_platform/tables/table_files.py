@@ -25,14 +25,14 @@ from acid_platform.transactions import Operation
 from acid_platform.write.file_records import recorded_file
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done and the total."""
 
 
 def recorded_listings(
-    record: TableRecord, txn: Transaction
+    record: TableRecord, txn: OpenTransaction
 ) -> Callable[[Sequence[str]], list[EntityListing]]:
     """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
 

@@ -26,7 +26,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class WriteSetRow:
     """A row of the write set: the interval [txn_id, commit_id] and what it did (T30).
 
     `rows` are those that it updated or deleted; None if only the entity is known.
@@ -68,17 +68,17 @@ BY_ROW = frozenset({_U, _D})
 """Operations that are compared by row, where both sides know their rows."""
 
 
-def same_entity(mine: Touched, theirs: Committed) -> bool:
+def same_entity(mine: Touched, theirs: WriteSetRow) -> bool:
     """Whether both touch the same table, and the same partition or none (T31, T37)."""
     return mine.table_id == theirs.table_id and mine.partition == theirs.partition
 
 
-def overlaps(mine: Touched, theirs: Committed) -> bool:
+def overlaps(mine: Touched, theirs: WriteSetRow) -> bool:
     """Whether `theirs` committed after `mine` was opened (T30, T32)."""
     return mine.txn_id != theirs.txn_id and mine.txn_id <= theirs.commit_id
 
 
-def conflicts(mine: Touched, theirs: Committed) -> str | None:
+def conflicts(mine: Touched, theirs: WriteSetRow) -> str | None:
     """Why `mine` may not commit after `theirs`, or None if it may.
 
     T31 and P30: both touch the same entity, they overlap, and `CONFLICTING` says so; but two whose

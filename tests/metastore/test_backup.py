@@ -22,7 +22,7 @@ from acid_platform import (
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.client.open_transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
@@ -50,7 +50,7 @@ def insert(metastore: Metastore) -> int:
     return txn.id
 
 
-def commit(txn: Transaction) -> None:
+def commit(txn: OpenTransaction) -> None:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
     txn.commit([WriteReport("t", None, Operation.INSERT, name, counts(1, 10))])

@@ -380,7 +380,8 @@ _CLEANING = (
            lambda real, state, at, event: real(state, at, replace(event, gone=())), 2),
     Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
            lambda _real, state, _table, _now: state.next_moment, 3),
-    Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins, _always([]), 9),
+    Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
+           _always([]), 9),
 )
 # fmt: on
 

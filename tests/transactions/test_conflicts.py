@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from acid_platform.transactions import Operation
 from acid_platform.transactions.conflicts import (
     CONFLICTING,
-    Committed,
     Touched,
+    WriteSetRow,
     conflicts,
     overlaps,
     same_entity,
@@ -36,8 +36,8 @@ def theirs(
     commit: int = 20,
     partition: str | None = None,
     write_id: int = 5,
-) -> Committed:
-    return Committed(1, partition, operation, txn, commit, write_id)
+) -> WriteSetRow:
+    return WriteSetRow(1, partition, operation, txn, commit, write_id)
 
 
 @pytest.mark.parametrize(("own", "other"), list(product(Operation, repeat=2)))
@@ -130,7 +130,7 @@ def test_T30_the_later_committer_conflicts_iff_it_opened_before(
 
 
 written = st.builds(
-    Committed,
+    WriteSetRow,
     st.integers(1, 2),
     st.sampled_from([None, "p=1", "p=2"]),
     st.sampled_from([I, U, D, O]),
@@ -149,7 +149,7 @@ touched = st.builds(
 
 
 @given(touched, written)
-def test_T31_P6_P30_any_two_operations(own: Touched, other: Committed) -> None:
+def test_T31_P6_P30_any_two_operations(own: Touched, other: WriteSetRow) -> None:
     """The same rules, stated differently: a commit replaces only what its transaction could see."""
     meets = (own.table_id, own.partition) == (other.table_id, other.partition)
     foreign = own.txn_id != other.txn_id

@@ -32,7 +32,7 @@ from acid_platform.metastore.rules.past_snapshots import (
     resolve,
     since_text,
 )
-from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -87,7 +87,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
 
 
 def _require_kept(
-    state: State, table: Table, before: Pin, after: Pin, since: AsOf, until: AsOf | None
+    state: State, table: TableState, before: Pin, after: Pin, since: AsOf, until: AsOf | None
 ) -> None:
     """Raises NotEnoughHistory if commits after `before` are forgotten, NoSuchPast if it is after
     `after`."""
@@ -104,7 +104,7 @@ def _require_kept(
         )
 
 
-def _require_columns(table: Table, before: Pin, after: Pin) -> None:
+def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
     """Raises InvalidDefinition if changed rows had a column that the last declaration lacks.
 
     Columns are only renamed or moved while the table has no rows.
@@ -130,7 +130,7 @@ def _require_columns(table: Table, before: Pin, after: Pin) -> None:
             )
 
 
-def _commits(table: Table, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
+def _commits(table: TableState, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
     if before is None:
         write_id, at = last_commit(table, after)
         txn = next((each.txn_id for each in table.commits if each.write_id == write_id), 0)
@@ -143,7 +143,7 @@ def _commits(table: Table, before: Pin | None, after: Pin) -> tuple[TableCommit,
 
 
 def _touched(
-    state: State, table: Table, before: Pin | None, after: Pin, commits: Sequence[TableCommit]
+    state: State, table: TableState, before: Pin | None, after: Pin, commits: Sequence[TableCommit]
 ) -> tuple[PartitionRecord, ...]:
     table_id = table.record.table_id
     first = after.moment if before is None else before.moment

@@ -22,7 +22,7 @@ from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.compactions import entity_of
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, State, Table, Txn
+from acid_platform.metastore.rules.state import Component, Entity, State, TableState, Txn
 from acid_platform.metastore.rules.table_declarations import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
@@ -135,7 +135,7 @@ def _kept(turn: Turn, row: QueuedTask) -> str:
     return ""
 
 
-def _later(turn: Turn, table: Table) -> Sequence[TableCommit]:
+def _later(turn: Turn, table: TableState) -> Sequence[TableCommit]:
     """The commits that the oldest snapshot of the table's history does not see."""
     return kept_history.after(table, kept_history.horizon(turn.state, table, turn.now))
 
@@ -190,7 +190,7 @@ def _drop_task(state: State, drop: DropTask) -> DropCleaning:
     )
 
 
-def _pins(state: State, table: Table) -> tuple[Pin, ...]:
+def _pins(state: State, table: TableState) -> tuple[Pin, ...]:
     return tuple(pin for _, pin in kept_history.pins(state, table))
 
 
@@ -279,7 +279,7 @@ def _newest_merge(state: State, entity: Entity) -> int:
 
 
 def _entity_task(
-    turn: Turn, table: Table, partition: str | None, cause: CleaningCause
+    turn: Turn, table: TableState, partition: str | None, cause: CleaningCause
 ) -> EntityCleaning:
     """A cleaning without a compaction, of what no open snapshot of any table needs."""
     state = turn.state

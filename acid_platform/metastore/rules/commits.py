@@ -15,11 +15,11 @@ from acid_platform.base.errors import (
     WriteConflict,
 )
 from acid_platform.metastore.operations.transactions import (
-    Abort,
     AbortedMany,
     AbortMany,
-    Commit,
+    AbortTxn,
     CommitDone,
+    CommitTxn,
     Drop,
 )
 from acid_platform.metastore.pasts import Cursor, Sink
@@ -55,11 +55,11 @@ from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import Operation, TxnState, TxnType
-from acid_platform.transactions.conflicts import Committed as WriteSetRow
+from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
-def commit(turn: Turn, operation: Commit) -> CommitDone:
+def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
     """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
     (T10).
 
@@ -276,7 +276,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
             )
 
 
-def abort(turn: Turn, operation: Abort) -> str:
+def abort(turn: Turn, operation: AbortTxn) -> str:
     """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
@@ -463,8 +463,8 @@ APPLY: Effects = {
 }
 
 HANDLERS: Handlers = {
-    Commit: commit,
-    Abort: abort,
+    CommitTxn: commit,
+    AbortTxn: abort,
     AbortMany: abort_many,
     Drop: drop_and_commit,
 }

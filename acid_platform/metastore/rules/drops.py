@@ -13,7 +13,7 @@ from acid_platform.metastore.rules.state import Component, State
 from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Effects, Turn
 from acid_platform.transactions import Operation
-from acid_platform.transactions.conflicts import Committed
+from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockType
 
 
@@ -88,7 +88,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
         table.floors[row.partition] = (*former.floors, row.highest_write_id)
         write_set.put_drop(
             state,
-            Committed(
+            WriteSetRow(
                 row.table_id,
                 row.partition,
                 Operation.OVERWRITE,

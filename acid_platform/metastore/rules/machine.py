@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from acid_platform.base.clock import Moment
 from acid_platform.base.errors import AcidError
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import OPERATIONS, Answer, Operation, write_answer
+from acid_platform.metastore.operations import OPERATIONS, Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
@@ -99,7 +99,7 @@ HANDLERS: Handlers = {
 }
 """The handler of each operation."""
 
-EXPAND: dict[type[Operation[object]], Callable[..., object]] = {
+EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     Begin: txns.granted,
     Lock: txns.granted,
     BeginCompaction: compactions.begun,
@@ -164,7 +164,9 @@ class Machine:
         self.state.timers.now = moment.steady
         return Turn(self.state, moment.wall, request_id, APPLY, self._past)
 
-    def handle(self, operation: Operation[object], request_id: str, moment: Moment) -> Handled:
+    def handle(
+        self, operation: MetastoreOperation[object], request_id: str, moment: Moment
+    ) -> Handled:
         """Decides one request; errors are answers too. A request that was seen before gets its old
         answer."""
         turn = self._turn(moment, request_id)
@@ -243,5 +245,5 @@ class Machine:
         return kept.op if kept else ""
 
 
-def _kept(kind: type[Operation[object]], answer: object) -> JsonObject:
+def _kept(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:
     return write_answer(kind, answer) if kind.kept is None else encode(answer)

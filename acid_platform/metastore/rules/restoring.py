@@ -21,7 +21,7 @@ from acid_platform.metastore.operations.tables import (
 from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.commits import place
 from acid_platform.metastore.rules.identity import disown
-from acid_platform.metastore.rules.state import Identity, State, Table
+from acid_platform.metastore.rules.state import Identity, State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
@@ -62,7 +62,7 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _restored(state: State, at: int, event: events.Restored) -> None:
+def _restored(state: State, at: int, event: events.MetastoreRestored) -> None:
     state.identity = Identity(event.identity)
     disown(state, at)
     _rediscover(state, at, event.present)
@@ -122,7 +122,7 @@ def _visibility(directory: str) -> int:
     return name.visibility if name is not None else 0
 
 
-def _doubt(table: Table, txn_id: int) -> None:
+def _doubt(table: TableState, txn_id: int) -> None:
     write_id = table.by_txn.pop(txn_id, None)
     if write_id is not None:
         table.doubtful.add(write_id)
@@ -139,7 +139,7 @@ def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
 
 
 APPLY: Effects = {
-    events.Restored: _restored,
+    events.MetastoreRestored: _restored,
     events.DoubtResolved: _resolved,
 }
 

@@ -29,7 +29,7 @@ from acid_platform.metastore.operations.tables import (
 from acid_platform.metastore.records import EntityDirectory, PartitionRecord, TableRecord
 from acid_platform.metastore.rules import events, kept_history, lock_index
 from acid_platform.metastore.rules.declared import require_version
-from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
+from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.table_names import table_name
@@ -233,7 +233,7 @@ def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
     return new
 
 
-def normal_partition(table: Table, name: str) -> str:
+def normal_partition(table: TableState, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
     columns = tuple(column for column, _ in table.record.partition_columns)
     normal = _normal(name, columns)
@@ -275,7 +275,7 @@ def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> 
 def _table(state: State, at: int, event: events.TableCreated) -> None:
     record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
-    table = Table(record, next_write_id=record.floor + 1, purged=record.floor)
+    table = TableState(record, next_write_id=record.floor + 1, purged=record.floor)
     state.tables[record.table_id] = table
     kept_history.begin(table, record.version, at, record.floor)
     state.names[record.name] = record.table_id
@@ -317,7 +317,7 @@ def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
     register_partitions(state, state.tables[event.table_id], event.names)
 
 
-def register_partitions(state: State, table: Table, names: Sequence[str]) -> None:
+def register_partitions(state: State, table: TableState, names: Sequence[str]) -> None:
     """Adds partitions that see nothing of forgotten or dropped write ids (P4, P22).
 
     Ids that were forgotten before the last drop need no floor: a snapshot that does not see the

@@ -17,7 +17,7 @@ from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
 from acid_platform.transactions import Operation, ValidTxnList
-from acid_platform.transactions.conflicts import Committed, Touched, conflicts
+from acid_platform.transactions.conflicts import Touched, WriteSetRow, conflicts
 from acid_platform.transactions.row_sets import RowSet
 
 Changed = Mapping[tuple[int, str | None, Operation], RowSet]
@@ -73,7 +73,7 @@ def by_row(state: State, table_id: int) -> bool:
     return (own or state.settings.text(CONFLICT_DETECTION.name)).lower() == "row"
 
 
-def _rows(state: State, touched: Component) -> Iterator[Committed]:
+def _rows(state: State, touched: Component) -> Iterator[WriteSetRow]:
     """What was committed to the entity, or the table, since the transaction was opened.
 
     An overwrite with a higher write id is among it (P6): that id was allocated later.
@@ -89,11 +89,11 @@ def _rows(state: State, touched: Component) -> Iterator[Committed]:
             yield from _since(by_partition.get(touched.partition, []), touched.txn_id)
 
 
-def _since(rows: list[Committed], txn_id: int) -> list[Committed]:
+def _since(rows: list[WriteSetRow], txn_id: int) -> list[WriteSetRow]:
     return rows[bisect_left(rows, txn_id, key=_BY_COMMIT) :]
 
 
-def every_row(state: State) -> Iterator[Committed]:
+def every_row(state: State) -> Iterator[WriteSetRow]:
     """All rows, as a fold writes them and `restore` takes them."""
     for by_table in (state.write_set, state.inserts):
         for by_partition in by_table.values():
@@ -101,14 +101,14 @@ def every_row(state: State) -> Iterator[Committed]:
                 yield from rows
 
 
-def restore(state: State, row: Committed) -> None:
+def restore(state: State, row: WriteSetRow) -> None:
     """Adds a row that a fold wrote."""
     by_table = state.inserts if row.operation is Operation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
     state.row_bytes += _size(row)
 
 
-def add(state: State, row: Committed) -> None:
+def add(state: State, row: WriteSetRow) -> None:
     """Adds the row of a new commit.
 
     Of an entity's inserts two are kept: the last one, and the one of the highest transaction. A
@@ -126,7 +126,7 @@ def add(state: State, row: Committed) -> None:
     restore(state, row)
 
 
-def put_drop(state: State, row: Committed) -> None:
+def put_drop(state: State, row: WriteSetRow) -> None:
     """Records the drop of a partition in place of everything that was done to it before (P22)."""
     by_partition = state.write_set.setdefault(row.table_id, {})
     state.row_bytes -= sum(map(_size, by_partition.get(row.partition, ())))
@@ -190,5 +190,5 @@ def forget_rows(state: State, upto: int) -> None:
     state.row_bytes = sum(map(_size, every_row(state)))
 
 
-def _size(row: Committed) -> int:
+def _size(row: WriteSetRow) -> int:
     return len(row.rows.text) if row.rows is not None else 0
