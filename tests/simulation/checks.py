@@ -9,14 +9,13 @@ from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
-from acid_platform.metastore.rules.state import Component
-from acid_platform.metastore.rules.state import TableState as StateTable
+from acid_platform.metastore.rules.state import Component, TableState
 from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
 from tests.simulation.manifests import check_ends, check_files
 from tests.simulation.newest import check_newest
-from tests.simulation.rules import Resource, TableState, Txn, waits
+from tests.simulation.rules import Resource, Table, Txn, waits
 from tests.simulation.travellers import check_travellers
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _outcomes(sim: Simulation) -> None:
         )
 
 
-def _write_ids(sim: Simulation, table: StateTable, known: TableState) -> None:
+def _write_ids(sim: Simulation, table: TableState, known: Table) -> None:
     """Each write id has one owner (T18, T22), and an aborted one stays aborted (P4)."""
     claim(
         "T22",
@@ -184,7 +183,7 @@ def check_readers(sim: Simulation, table_ids: set[int]) -> None:
 
 
 def check_read(
-    sim: Simulation, txn: Txn, table: TableState, listed: ValidWriteIdList, txns: ValidTxnList
+    sim: Simulation, txn: Txn, table: Table, listed: ValidWriteIdList, txns: ValidTxnList
 ) -> None:
     """Under these lists the files of the table have exactly what the transaction must see.
 
