@@ -204,7 +204,7 @@ interop-latency: setup ## the gateway's latency beside Hive's own metastore; fet
 	@$(TEST_STATE) exec $(PY) -m tests.interop.latency $(ARGS)
 
 .PHONY: check
-check: lint types layers ## lint, types and layers
+check: lint types layers names ## lint, types, layers and names
 
 .PHONY: lint
 lint: packages ## ruff: faults and format
@@ -223,6 +223,10 @@ types: packages ## mypy, strict
 .PHONY: layers
 layers: packages ## which module may import which
 	@.venv/bin/lint-imports --no-logo
+
+.PHONY: names
+names: packages ## no two modules and no two public classes of the library share a name
+	@$(PY) -m scripts.unique_names
 
 .PHONY: docs
 docs: packages ## build the documents as HTML pages in build/docs (needs no network)

@@ -23,7 +23,7 @@ import psutil
 
 from acid_platform import WriteConflict
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.libpq import Postgres, library
 from benchmarks.upkeep import FILES
@@ -79,13 +79,13 @@ class OurMetastore:
         def transaction(table: int, partition: int) -> int | None:
             name, part = f"bench.t{table}", f"p={partition}"
             txn = client.begin(
-                locks=[LockRequest(name, LockType.SHARED_WRITE, Operation.UPDATE, part)]
+                locks=[LockRequest(name, LockType.SHARED_WRITE, RowOperation.UPDATE, part)]
             )
             txn.heartbeat()
             write_id = txn.write_ids[name]
             directory = f"delta_{write_id:07d}_{write_id:07d}_0000"
             try:
-                txn.commit([WriteReport(name, part, Operation.UPDATE, directory, FILES)])
+                txn.commit([WriteReport(name, part, RowOperation.UPDATE, directory, FILES)])
             except WriteConflict:
                 return None
             return txn.id

@@ -35,13 +35,13 @@ from acid_platform.base.clock import Moment
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import DeclareTable
-from acid_platform.metastore.operations.transactions import Begin, CommitTxn
+from acid_platform.metastore.operations.transactions import Begin, Commit
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.files import Files
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from acid_platform.write.file_records import recorded_file
 from benchmarks.results import machine, save
@@ -83,7 +83,7 @@ def commit(
     """Commit a delta to each of the partitions. Returns the seconds without those of the files."""
     columns = parse_columns(COLUMNS)
     lock = LockType.SHARED_WRITE
-    requests = [LockRequest(table.name, lock, Operation.INSERT, p, False) for p in partitions]
+    requests = [LockRequest(table.name, lock, RowOperation.INSERT, p, False) for p in partitions]
     began = time.perf_counter()
     with warehouse.metastore.begin() as txn:
         txn.lock(requests)
@@ -105,7 +105,7 @@ def commit(
                 writer.close()
             contents = RecordedFiles((recorded_file(Files.of(path)[0], path, "bucket_00000"),))
             reports.append(
-                WriteReport(table.name, partition, Operation.INSERT, directory, contents)
+                WriteReport(table.name, partition, RowOperation.INSERT, directory, contents)
             )
         written = time.perf_counter()
         txn.commit(reports)
@@ -161,15 +161,19 @@ def journal_bytes(table: Table) -> int:
     machine, at = Machine(), Moment(10**12, 10**12)
     path = f"{table.location}/delta_0000001_0000001_0000/bucket_00000"
     entry = recorded_file(Files.of(path)[0], path, "bucket_00000")
-    lock = LockRequest("default.t", LockType.SHARED_WRITE, Operation.INSERT)
+    lock = LockRequest("default.t", LockType.SHARED_WRITE, RowOperation.INSERT)
     report = WriteReport(
-        "default.t", None, Operation.INSERT, "delta_0000001_0000001_0000", RecordedFiles((entry,))
+        "default.t",
+        None,
+        RowOperation.INSERT,
+        "delta_0000001_0000001_0000",
+        RecordedFiles((entry,)),
     )
     record = TableRecord(0, "default.t", "t", (("id", "int"),))
     machine.handle(DeclareTable(record, if_not_exists=False), "1", at)
     who = ClientInfo("somebody", "somewhere")
     machine.handle(Begin(0, (lock,), 1, None, who, tables=()), "2", at)
-    done = machine.handle(CommitTxn(1, (report,)), "3", at)
+    done = machine.handle(Commit(1, (report,)), "3", at)
     return sum(len(json.dumps(event.as_json(), separators=(",", ":"))) for event in done.events)
 
 

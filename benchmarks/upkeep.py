@@ -20,7 +20,7 @@ from acid_platform.metastore.operations.compaction import (
     StartCleaning,
     TakeCompaction,
 )
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 
 MOST_DELTAS = 10
 """The default of `hive.compactor.delta.num.threshold`."""
@@ -59,5 +59,5 @@ def _compact(metastore: Metastore, task: CompactionTask) -> None:
     txn = metastore.begin_compaction(task, _WORKER)
     high = txn.compactor_list.high_watermark
     base = f"base_{high:07d}_v{txn.id:07d}"
-    report = WriteReport(task.table, task.partition, Operation.COMPACT, base, FILES)
+    report = WriteReport(task.table, task.partition, RowOperation.COMPACT, base, FILES)
     txn.publish([report])

@@ -23,7 +23,7 @@ from acid_platform.engine.local.functions import (
     TEXT,
 )
 from acid_platform.engine.local.windows import ENDS, RANKS, SHIFTS
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import BY_ROW, CONFLICTING
 from acid_platform.transactions.locks import (
     WAITS,
@@ -172,8 +172,8 @@ def render_tables() -> str:
         " OVERWRITE is INSERT OVERWRITE and TRUNCATE; it conflicts with inserts as"
         " well, and with nothing that its snapshot sees.\n",
         _matrix(
-            [one.name for one in Operation],
-            [[_conflict(mine, theirs) for theirs in Operation] for mine in Operation],
+            [one.name for one in RowOperation],
+            [[_conflict(mine, theirs) for theirs in RowOperation] for mine in RowOperation],
         ),
         "A single overwrite begins again instead, up to `hive.txn.max.retrysnapshot.count` times in"
         " all. In a transaction of several statements it raises WriteConflict: at once where its"
@@ -223,7 +223,7 @@ def render_tables() -> str:
     return "\n".join(parts)
 
 
-def _conflict(mine: Operation, theirs: Operation) -> str:
+def _conflict(mine: RowOperation, theirs: RowOperation) -> str:
     if not CONFLICTING[mine, theirs]:
         return ""
     return "the same row" if {mine, theirs} <= BY_ROW else "conflict"

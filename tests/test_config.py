@@ -10,7 +10,7 @@ from acid_platform.base.config import (
     NO_EFFECT,
     REFUSED,
     REGISTRY,
-    Kind,
+    SettingKind,
     Settings,
     Treatment,
     setting,
@@ -137,4 +137,4 @@ def test_lock_settings() -> None:
 
 
 def test_kinds_know_their_text() -> None:
-    assert {setting.kind for setting in REGISTRY.values()} == set(Kind)
+    assert {setting.kind for setting in REGISTRY.values()} == set(SettingKind)

@@ -18,7 +18,7 @@ from acid_platform.base.errors import SettingRefused
 from acid_platform.transactions.locks import LockSettings
 
 
-class Kind(Enum):
+class SettingKind(Enum):
     BOOL = "true or false"
     INT = "a whole number"
     FLOAT = "a number"
@@ -60,7 +60,7 @@ class Setting:
     """
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: str
     unit: str = ""
     low: float | None = None
@@ -90,7 +90,7 @@ class Setting:
         if self.choices and value not in self.choices:
             raise self._refused(text)
         if not isinstance(value, str | bool):
-            scale = _UNITS[self.unit] if self.kind is Kind.TIME else 1
+            scale = _UNITS[self.unit] if self.kind is SettingKind.TIME else 1
             if self.low is not None and value < self.low * scale:
                 raise self._refused(text)
             if self.high is not None and value > self.high * scale:
@@ -105,24 +105,24 @@ class Setting:
 
     def _typed(self, text: str) -> Value:
         match self.kind:
-            case Kind.BOOL:
+            case SettingKind.BOOL:
                 return _BOOLS[text.lower()]
-            case Kind.INT:
+            case SettingKind.INT:
                 return int(text)
-            case Kind.FLOAT:
+            case SettingKind.FLOAT:
                 number = float(text)
                 if not math.isfinite(number):
                     raise ValueError(text)
                 return number
-            case Kind.TIME:
+            case SettingKind.TIME:
                 match = _NUMBER.fullmatch(text.lower())
                 if not match:
                     raise ValueError(text)
                 return round(float(match[1]) * _UNITS[match[2] or self.unit])
-            case Kind.REGEX:
+            case SettingKind.REGEX:
                 re.compile("|".join(_patterns(text)))
                 return text
-            case Kind.TEXT:
+            case SettingKind.TEXT:
                 return text
 
     def _refused(self, text: str) -> SettingRefused:
@@ -133,7 +133,13 @@ def _patterns(text: str) -> list[str]:
     return [part for part in (piece.strip() for piece in text.split(",")) if part]
 
 
-_B, _N, _F, _T, _X = Kind.BOOL, Kind.INT, Kind.FLOAT, Kind.TIME, Kind.TEXT
+_B, _N, _F, _T, _X = (
+    SettingKind.BOOL,
+    SettingKind.INT,
+    SettingKind.FLOAT,
+    SettingKind.TIME,
+    SettingKind.TEXT,
+)
 _HIVE = "org.apache.hadoop.hive"
 _DB_TXN_MANAGER = f"{_HIVE}.ql.lockmgr.DbTxnManager"
 
@@ -146,7 +152,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("hive.txn.max.open.batch", _N, "1000", low=1, high=100_000),
     Setting("hive.max.open.txns", _N, "100000", low=1),
     Setting("hive.count.open.txns.interval", _T, "1s", "s", 0, 3600),
-    Setting("hive.txn.retryable.sqlex.regex", Kind.REGEX, ""),
+    Setting("hive.txn.retryable.sqlex.regex", SettingKind.REGEX, ""),
     Setting("hive.compactor.initiator.on", _B, "true"),
     Setting("hive.compactor.worker.threads", _N, "1", low=0, high=64),
     Setting("hive.compactor.worker.timeout", _T, "86400s", "s", 0.1),
@@ -228,7 +234,7 @@ _ONE_LOOP = "one loop handles requests one at a time (P1)"
 _NO_REPLICATION = "Hive's replication is not built (P1)"
 _NO_STATS = "statistics come from the reports of writers (P8)"
 
-_ACCEPTED: tuple[tuple[str, Kind, str, str, str], ...] = (
+_ACCEPTED: tuple[tuple[str, SettingKind, str, str, str], ...] = (
     # name, kind, default, unit, why it has no effect
     ("hive.enforce.bucketing", _B, "true", "", "always enforced, as in Hive since 2.0"),
     ("hive.txn.opentxn.timeout", _T, "1000ms", "ms", _ONE_LOOP),

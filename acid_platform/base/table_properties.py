@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from acid_platform.base.config import REGISTRY, Kind, Setting, Treatment, Value
+from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
 from acid_platform.base.errors import InvalidDefinition, SettingRefused
 from acid_platform.layout.sql_text import has_half_character
 
@@ -61,13 +61,13 @@ class TableProperty:
 
 
 def _words(name: str, default: str, *choices: str) -> Setting:
-    return Setting(name, Kind.TEXT, default, choices=choices)
+    return Setting(name, SettingKind.TEXT, default, choices=choices)
 
 
 TRANSACTIONAL = TableProperty(
     Setting(
         "transactional",
-        Kind.BOOL,
+        SettingKind.BOOL,
         "true",
         reason="every table here is transactional",
         treatment=Treatment.REFUSED,
@@ -89,13 +89,13 @@ FILE_FORMAT = TableProperty(
     fixed=True,
 )
 FIELD_DELIMITER = TableProperty(
-    Setting("field.delim", Kind.TEXT, ""),
+    Setting("field.delim", SettingKind.TEXT, ""),
     "what separates fields in csv (default `,`) and text files (default `\\x01`)",
     "every write and read of csv and text",
     fixed=True,
 )
 NULL_TEXT = TableProperty(
-    Setting("serialization.null.format", Kind.TEXT, ""),
+    Setting("serialization.null.format", SettingKind.TEXT, ""),
     "NULL in csv (default: empty) and text files (default `\\N`)",
     "every write and read of csv and text",
     fixed=True,
@@ -137,7 +137,7 @@ HISTORY_RETENTION = TableProperty(
     "Cleaner, time travel, change feed",
 )
 GROUP_COMMIT = TableProperty(
-    Setting("acid.group.commit.interval", Kind.TIME, "0ms", "ms", 0, 10_000),
+    Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", "ms", 0, 10_000),
     "how long a small insert waits for others to commit with (P44)",
     "INSERT",
 )
@@ -155,12 +155,12 @@ NO_CLEANUP = TableProperty(
 )
 
 REGISTERED_FROM = TableProperty(
-    Setting("acid.registered.from", Kind.TEXT, ""),
+    Setting("acid.registered.from", SettingKind.TEXT, ""),
     "the warehouse whose table this is; set by `acid register` in another metastore",
     "`acid register`, `acid adopt`",
 )
 REGISTERED_ABORTED = TableProperty(
-    Setting("acid.registered.aborted", Kind.TEXT, ""),
+    Setting("acid.registered.aborted", SettingKind.TEXT, ""),
     "the write ids that were aborted there because they were here: after a compaction nobody here"
     " remembers them, and nothing of them is left",
     "`acid register`, `acid adopt`",
@@ -176,7 +176,7 @@ PUBLICATION_WAIT = "acid.compaction.publication.wait"
 
 def _override(prefix: str, name: str, read_by: str) -> TableProperty:
     """A property that replaces a setting of the warehouse for one table."""
-    values = REGISTRY.get(name, Setting(name, Kind.TEXT, ""))
+    values = REGISTRY.get(name, Setting(name, SettingKind.TEXT, ""))
     return TableProperty(
         replace(values, name=prefix + name), "replaces the setting for this table (C22)", read_by
     )

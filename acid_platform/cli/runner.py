@@ -19,7 +19,7 @@ from acid_platform.services.explain_services import (
     explain_initiator,
     explain_worker,
 )
-from acid_platform.services.loop import Service, pace_of, run_until
+from acid_platform.services.loop import ServiceName, pace_of, run_until
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
@@ -32,27 +32,27 @@ class Runner:
         self, warehouse: Warehouse, service: str, say_json: Callable[[Any], None] | None = None
     ) -> None:
         self._warehouse = warehouse
-        self._service = Service(service)
+        self._service = ServiceName(service)
         self._say_json = say_json
         self._looked = 0
         """The metastore's `moment` at the start of the Initiator's last cycle, which ran with
         `_settings_then` (C1)."""
         self._settings_then: dict[str, str] = {}
         self._cycles = {
-            Service.INITIATOR: self._initiate,
-            Service.WORKER: self._work,
-            Service.CLEANER: self._clean,
+            ServiceName.INITIATOR: self._initiate,
+            ServiceName.WORKER: self._work,
+            ServiceName.CLEANER: self._clean,
         }
 
     def explain(self) -> list[Section]:
         """What a cycle would do. Changes nothing."""
         metastore = self._warehouse.metastore
         match self._service:
-            case Service.INITIATOR:
+            case ServiceName.INITIATOR:
                 return explain_initiator(metastore, wall_ms())
-            case Service.WORKER:
+            case ServiceName.WORKER:
                 return explain_worker(metastore)
-            case Service.CLEANER:
+            case ServiceName.CLEANER:
                 return explain_cleaner(metastore)
 
     def once(self) -> None:
@@ -61,9 +61,9 @@ class Runner:
         self._begin()
         cycle = self._cycles[self._service]
         busy = cycle()
-        if not busy and self._service is not Service.INITIATOR:
+        if not busy and self._service is not ServiceName.INITIATOR:
             self._tell(f"nothing for the {self._service.value} to do", state="idle")
-        while busy and self._service is Service.WORKER:
+        while busy and self._service is ServiceName.WORKER:
             busy = cycle()
 
     def forever(self) -> None:
@@ -73,7 +73,7 @@ class Runner:
         SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
         """
         pace = pace_of(self._service, self._settings())
-        if self._service is Service.WORKER and self._warehouse.engines.wanted != "local":
+        if self._service is ServiceName.WORKER and self._warehouse.engines.wanted != "local":
             from acid_platform.engine.spark.session import require_java
 
             require_java()
@@ -105,7 +105,7 @@ class Runner:
         self._tell(f"{self._service.value} has stopped", state="stopped")
 
     def _begin(self) -> None:
-        if self._service is Service.WORKER:
+        if self._service is ServiceName.WORKER:
             requeued = worker.revoke_dead(self._warehouse.metastore)
             if requeued:
                 self._tell(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from acid_platform.transactions import Operation, TxnState
+from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.transactions.locks import LockType
 
 
@@ -36,10 +36,10 @@ LOCK_NUMBERS = {lock: number for number, lock in LOCK_TYPES.items()} | {LockType
 """A publication keeps other engines out, as EXCLUSIVE does."""
 
 OPERATIONS = {
-    1: Operation.SELECT,
-    2: Operation.INSERT,
-    3: Operation.UPDATE,
-    4: Operation.DELETE,
+    1: RowOperation.SELECT,
+    2: RowOperation.INSERT,
+    3: RowOperation.UPDATE,
+    4: RowOperation.DELETE,
 }
 """What a lock is for. Other numbers (5: not said, 6: no transaction) stand for no operation."""
 

@@ -32,13 +32,13 @@ from acid_platform.metastore.records import TableRecord, TouchedTable, WriteRepo
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
+from acid_platform.tables.manifests import surveyed
 from acid_platform.tables.record_layout import columns_of_record, compression
-from acid_platform.tables.table_files import surveyed
-from acid_platform.transactions import Operation, TxnState
+from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.empty_file import write_empty_file
 
 _DELETES = "delete_delta_"
-_REPLACES = {Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE}
+_REPLACES = {RowOperation.UPDATE, RowOperation.DELETE, RowOperation.OVERWRITE}
 
 
 def is_deletes(directory: str) -> bool:
@@ -175,9 +175,9 @@ def _of_entity(
     deletes = [one for one in reports if is_deletes(one.directory)]
     inserts = [one for one in reports if one not in bases and one not in deletes]
     deletes, inserts = ([one for one in some if one.files] for some in (deletes, inserts))
-    operation = Operation.INSERT
+    operation = RowOperation.INSERT
     if deletes:
-        operation = Operation.UPDATE if inserts else Operation.DELETE
+        operation = RowOperation.UPDATE if inserts else RowOperation.DELETE
     for report in (*bases, *inserts, *deletes):
         _check(files, record, where, report)
         yield replace(report, operation=operation, overwrite=report in bases)

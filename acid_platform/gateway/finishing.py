@@ -14,7 +14,7 @@ from typing import Any
 
 from acid_platform.base.errors import WriteConflict
 from acid_platform.metastore.records import LockRequest, TouchedTable
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 
 _QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)
 
@@ -22,7 +22,7 @@ _QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)
 def says_when_written(request: Any, locks: Iterable[LockRequest]) -> bool:
     """Whether a writing statement of Trino asks for the locks, going by its query id."""
     from_trino = _QUERY_OF_TRINO.fullmatch(request.agentInfo or "") is not None
-    return from_trino and any(lock.operation is not Operation.SELECT for lock in locks)
+    return from_trino and any(lock.operation is not RowOperation.SELECT for lock in locks)
 
 
 def require_finished(touched: TouchedTable) -> None:

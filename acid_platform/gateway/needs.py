@@ -15,7 +15,7 @@ from acid_platform.gateway.databases import FIELDS
 from acid_platform.gateway.external_writes import is_deletes
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.records import WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 
 
@@ -39,10 +39,10 @@ _CHANGE = (Verb.ALTER, Verb.DROP, Verb.CREATE)
 _WRITE = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
 _STATISTICS = (*_WRITE, Verb.ALTER)
 _VERBS = {
-    Operation.SELECT: (Verb.READ,),
-    Operation.INSERT: (Verb.INSERT,),
-    Operation.UPDATE: (Verb.UPDATE,),
-    Operation.DELETE: (Verb.DELETE,),
+    RowOperation.SELECT: (Verb.READ,),
+    RowOperation.INSERT: (Verb.INSERT,),
+    RowOperation.UPDATE: (Verb.UPDATE,),
+    RowOperation.DELETE: (Verb.DELETE,),
 }
 
 
@@ -186,12 +186,12 @@ def _verbs_of_lock(part: Any) -> list[tuple[Verb, ...]]:
     """The verbs of the operation, and of the lock if it is stronger than that operation's own."""
     lock, operation = LOCK_TYPES.get(part.type), OPERATIONS.get(part.operationType)
     own: list[tuple[Verb, ...]] = [_VERBS[operation]] if operation is not None else []
-    if operation in (Operation.UPDATE, Operation.DELETE):
+    if operation in (RowOperation.UPDATE, RowOperation.DELETE):
         return own  # Hive's INSERT OVERWRITE is an update that may keep all others out
     if lock is LockType.SHARED_READ:
         # Without operation and table it is a statement that works in the database.
         return own or ([SEE] if part.tablename else [])
-    if lock is LockType.SHARED_WRITE and operation is Operation.INSERT:
+    if lock is LockType.SHARED_WRITE and operation is RowOperation.INSERT:
         return own
     return [*own, _CHANGE if lock is LockType.EXCLUSIVE else (Verb.UPDATE,)]
 

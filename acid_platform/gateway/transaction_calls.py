@@ -45,10 +45,10 @@ from acid_platform.metastore.operations.foreign_transactions import (
 )
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import (
+    Abort,
     AbortMany,
-    AbortTxn,
     AllocateMany,
-    CommitTxn,
+    Commit,
     GetTxnOutcome,
     Heartbeat,
     HeartbeatLock,
@@ -57,15 +57,21 @@ from acid_platform.metastore.operations.transactions import (
     Unlock,
 )
 from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
-from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import (
+    RowOperation,
+    TxnState,
+    TxnType,
+    ValidTxnList,
+    ValidWriteIdList,
+)
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 
 _USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
 LONGEST_RANGE = 10_000
 _STATEMENTS = {
-    Operation.INSERT: Statement.INSERT,
-    Operation.UPDATE: Statement.UPDATE,
-    Operation.DELETE: Statement.DELETE,
+    RowOperation.INSERT: Statement.INSERT,
+    RowOperation.UPDATE: Statement.UPDATE,
+    RowOperation.DELETE: Statement.DELETE,
 }
 _STRENGTH = (
     LockType.SHARED_READ,
@@ -122,13 +128,13 @@ class Transactions:
                 return  # the answer to the first commit was lost
             raise
         except TxnAborted as error:
-            self._metastore.call(AbortTxn(txn, str(error)))  # if it was not aborted before
+            self._metastore.call(Abort(txn, str(error)))  # if it was not aborted before
             raise
         except AcidError as error:
-            self._metastore.call(AbortTxn(txn, f"its files can't be recorded: {error}"))
+            self._metastore.call(Abort(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            self._metastore.call(CommitTxn(txn, tuple(writes)))
+            self._metastore.call(Commit(txn, tuple(writes)))
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
@@ -136,7 +142,7 @@ class Transactions:
 
     def abort_txn(self, request: Any) -> None:
         self._locker().discard(request.txnid)
-        self._metastore.call(AbortTxn(request.txnid, "aborted by its owner"))
+        self._metastore.call(Abort(request.txnid, "aborted by its owner"))
 
     def abort_txns(self, request: Any) -> None:
         self._metastore.call(AbortMany(tuple(request.txn_ids), "aborted by its owner"))
@@ -371,25 +377,25 @@ def _lock(component: Any, settings: LockSettings) -> LockRequest:
         raise InvalidDefinition(f"there is no lock type {component.type}")
     lock = LOCK_TYPES[component.type]
     operation = OPERATIONS.get(component.operationType)
-    if component.isTransactional is False and operation is not Operation.SELECT:
+    if component.isTransactional is False and operation is not RowOperation.SELECT:
         operation = operation if operation in _STATEMENTS else None
     if operation in _STATEMENTS:
         ours, _ = lock_of(_STATEMENTS[operation], settings)
         lock = max(lock, ours, key=_STRENGTH.index)
     elif operation is None and lock in (LockType.SHARED_WRITE, LockType.EXCL_WRITE):
-        operation = Operation.UPDATE
+        operation = RowOperation.UPDATE
     table = f"{component.dbname}.{component.tablename or '*'}"
     return LockRequest(
         table,
         lock,
-        operation or Operation.SELECT,
+        operation or RowOperation.SELECT,
         component.partitionname or None,
         bool(component.isDynamicPartitionWrite),
     )
 
 
 def _of_database(component: Any) -> LockRequest:
-    return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, Operation.SELECT)
+    return LockRequest(f"{component.dbname}.*", LockType.SHARED_READ, RowOperation.SELECT)
 
 
 def _agent(text: str | None) -> str:

@@ -18,7 +18,7 @@ from acid_platform.layout.types import TIMESTAMPS
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RollBackRows(RowStatement[int]):
         written = work.run(
             record, lambda engine, target: engine.overwrite(rows, target, {}, changed), rows
         )
-        count = work.report(record, Operation.UPDATE, written, overwrite=True)
+        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
         work.count(record.name, overwritten=count)
         return count
 

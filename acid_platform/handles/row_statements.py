@@ -31,7 +31,7 @@ from acid_platform.layout.types import UNNAMED, Column
 from acid_platform.predicates.known_columns import require_columns, require_names
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.tables.record_layout import columns_of_record
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import write_truncation
 
@@ -73,7 +73,7 @@ class InsertRows(RowStatement[int]):
             lambda engine, target: engine.insert(self.rows, target, self.fixed),
             self.rows,
         )
-        count = work.report(record, Operation.INSERT, written, shares=self.shares)
+        count = work.report(record, RowOperation.INSERT, written, shares=self.shares)
         work.count(record.name, inserted=count)
         return count
 
@@ -100,7 +100,7 @@ class OverwriteRows(RowStatement[int]):
             lambda engine, target: engine.overwrite(self.rows, target, fixed, emptied),
             self.rows,
         )
-        count = work.report(record, Operation.UPDATE, written, overwrite=True)
+        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
         work.count(record.name, overwritten=count)
         return count
 
@@ -131,7 +131,7 @@ class UpdateRows(RowStatement[int]):
             lambda engine, target: engine.update(scan, target, self.assignments, self.where),
             read_bytes=scan.read_bytes,
         )
-        count = work.report(record, Operation.UPDATE, written)
+        count = work.report(record, RowOperation.UPDATE, written)
         work.count(record.name, updated=count)
         return count
 
@@ -153,7 +153,7 @@ class DeleteRows(RowStatement[int]):
             lambda engine, target: engine.delete(scan, target, self.where),
             read_bytes=scan.read_bytes,
         )
-        work.report(record, Operation.DELETE, written)
+        work.report(record, RowOperation.DELETE, written)
         count = sum(directory.rows for directory in written)
         work.count(record.name, deleted=count)
         return count
@@ -189,7 +189,7 @@ class MergeRows(RowStatement[MergeCounts]):
             self.source,
             scan.read_bytes,
         )
-        operation = Operation.INSERT if only_inserts else Operation.UPDATE
+        operation = RowOperation.INSERT if only_inserts else RowOperation.UPDATE
         work.report(record, operation, written, unmatched=counts.inserted > 0)
         work.count(
             record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
@@ -217,7 +217,7 @@ class TruncateRows(RowStatement[None]):
         work.refuse_after_overwrite(record, partitions)
         with work.begun.checked(again=False):
             written = write_truncation(work.target(record, layout), partitions)
-        work.report(record, Operation.UPDATE, written, overwrite=True)
+        work.report(record, RowOperation.UPDATE, written, overwrite=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

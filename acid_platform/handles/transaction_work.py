@@ -19,12 +19,12 @@ from acid_platform.tables.context import Context
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import compression, distributed
 from acid_platform.tables.row_reports import RowReports
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement, lock_of
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import OpenTransaction
+    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
 
 _Result = TypeVar("_Result")
 
@@ -54,7 +54,7 @@ class TransactionWork:
     def __init__(
         self,
         context: Context,
-        begun: OpenTransaction,
+        begun: MetastoreTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:
@@ -99,7 +99,7 @@ class TransactionWork:
         if statement in (Statement.UPDATE, Statement.DELETE):
             if not dynamic:
                 self._changed.begun(record, partition, operation)
-        elif operation in (Operation.UPDATE, Operation.DELETE):
+        elif operation in (RowOperation.UPDATE, RowOperation.DELETE):
             self._changed.unknown(record, partition, operation)
         request = LockRequest(record.name, lock, operation, partition, dynamic)
         if request not in self.locks:
@@ -185,7 +185,7 @@ class TransactionWork:
     def report(
         self,
         record: TableRecord,
-        operation: Operation,
+        operation: RowOperation,
         written: Sequence[WrittenDirectory],
         overwrite: bool = False,
         unmatched: bool = False,
@@ -200,7 +200,7 @@ class TransactionWork:
         """
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote
-        if not overwrite and operation is not Operation.INSERT:
+        if not overwrite and operation is not RowOperation.INSERT:
             self._changed.add(record, operation, written, unmatched)
         for published in written:
             entity = (record.name, published.partition)

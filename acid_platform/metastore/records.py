@@ -17,7 +17,7 @@ from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.pasts import Cursor, Pin, TableCommit
 from acid_platform.transactions import (
     CompactorWriteIdList,
-    Operation,
+    RowOperation,
     ValidTxnList,
     ValidWriteIdList,
 )
@@ -101,7 +101,7 @@ class LockRequest:
 
     table: str
     lock: LockType
-    operation: Operation | None = None
+    operation: RowOperation | None = None
     partition: str | None = None
     dynamic: bool = False
 
@@ -113,7 +113,7 @@ class WriteReport:
 
     table: str
     partition: str | None
-    operation: Operation
+    operation: RowOperation
     directory: str
     contents: RecordedFiles
     overwrite: bool = False
@@ -150,7 +150,7 @@ class RowReport:
 
     table: str
     partition: str | None
-    operation: Operation
+    operation: RowOperation
     rows: RowSet
 
 
@@ -163,7 +163,7 @@ class TouchedEntity:
 
     partition: str | None
     dynamic: bool
-    operation: Operation = Operation.UPDATE
+    operation: RowOperation = RowOperation.UPDATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class EntityDirectory:
             report.files,
             txn,
             False,
-            report.compacted or report.operation is Operation.COMPACT,
+            report.compacted or report.operation is RowOperation.COMPACT,
             report.versioned,
         )
         if name is None:
@@ -250,7 +250,7 @@ class HistoryRow:
     table: str
     partition: str | None
     write_id: int
-    operation: Operation
+    operation: RowOperation
     directory: str
     rows: int
     bytes: int

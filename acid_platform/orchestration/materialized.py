@@ -18,7 +18,7 @@ MOST_PARTITIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedRows:
+class RowCounts:
     """Rows changed between two write ids; an overwrite deletes all rows that it replaces."""
 
     inserted: int
@@ -68,11 +68,11 @@ class Uncommitted:
         )
 
     @property
-    def difference(self) -> ChangedRows | None:
+    def difference(self) -> RowCounts | None:
         if self.replaced is None:
             return None
         count = self.counts.get
-        return ChangedRows(
+        return RowCounts(
             count("inserted", 0) + count("overwritten", 0),
             count("updated", 0),
             count("deleted", 0) + self.replaced,

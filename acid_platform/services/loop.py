@@ -11,7 +11,7 @@ from acid_platform.base.config import Settings
 from acid_platform.base.errors import SettingRefused, Transient
 
 
-class Service(Enum):
+class ServiceName(Enum):
     INITIATOR = "initiator"
     WORKER = "worker"
     CLEANER = "cleaner"
@@ -31,19 +31,19 @@ class CyclePace:
 
 
 _SWITCHES = {
-    Service.INITIATOR: "hive.compactor.initiator.on",
-    Service.CLEANER: "hive.compactor.cleaner.on",
+    ServiceName.INITIATOR: "hive.compactor.initiator.on",
+    ServiceName.CLEANER: "hive.compactor.cleaner.on",
 }
 _INTERVALS = {
-    Service.INITIATOR: "hive.compactor.check.interval",
-    Service.CLEANER: "hive.compactor.cleaner.run.interval",
+    ServiceName.INITIATOR: "hive.compactor.check.interval",
+    ServiceName.CLEANER: "hive.compactor.cleaner.run.interval",
 }
 _THREADS = "hive.compactor.worker.threads"
 
 
-def pace_of(service: Service, settings: Settings) -> CyclePace:
+def pace_of(service: ServiceName, settings: Settings) -> CyclePace:
     """The pace that the settings ask for. Raises SettingRefused if they switch the service off."""
-    if service is Service.WORKER:
+    if service is ServiceName.WORKER:
         threads = settings.integer(_THREADS)
         if not threads:
             raise SettingRefused(f"{_THREADS} is 0, so no Worker may run; set it to 1 or more")

@@ -62,7 +62,7 @@ from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
 from acid_platform.tables.context import Context
 from acid_platform.tables.record_layout import columns_of_record, compression
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.write.publishing import WrittenDirectory
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class CompactionRun:
             WriteReport(
                 self.task.table,
                 self.task.partition,
-                Operation.COMPACT,
+                RowOperation.COMPACT,
                 published.directory,
                 published.contents,
             )

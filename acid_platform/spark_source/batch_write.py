@@ -38,7 +38,7 @@ from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened, shared_key
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import WriteTarget, staging
 from acid_platform.write.task_files import (
@@ -178,7 +178,7 @@ def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | N
             empty = sorted(layout.partitions)
         with staging(target, write.staging.rpartition("/")[2]) as staged:
             written = publish_files(target, staged, files, write.overwrite, empty)
-        operation = Operation.UPDATE if write.overwrite else Operation.INSERT
+        operation = RowOperation.UPDATE if write.overwrite else RowOperation.INSERT
         work.report(
             record, operation, written, write.overwrite, wrote=("spark", "the data source acid")
         )

@@ -14,7 +14,7 @@ from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.statements import (
-    Abort,
+    AbortTransactions,
     AddColumns,
     AddPartitions,
     ChangeColumn,
@@ -191,7 +191,7 @@ def _compact(match: Match) -> Statement:
 
 def _abort(match: Match) -> Statement:
     ids = tuple(int(number) for number in re.split("[ ,]+", match["ids"].strip()))
-    return Abort(ids, match["what"].lower() == "compactions")
+    return AbortTransactions(ids, match["what"].lower() == "compactions")
 
 
 _RULES: tuple[tuple[str, Callable[[Match], Statement]], ...] = (

@@ -33,7 +33,7 @@ from acid_platform.sql.run_shows import show
 from acid_platform.sql.script import ScriptStatement, split
 from acid_platform.sql.statements import (
     SUPPORTED,
-    Abort,
+    AbortTransactions,
     Change,
     Compact,
     Control,
@@ -150,7 +150,7 @@ class SqlSession:
                 return self._end(statement)
             case Compact():
                 return self._compact(catalog, statement)
-            case Abort():
+            case AbortTransactions():
                 return self._abort(statement)
             case Explain():
                 explained = statement.statement
@@ -275,7 +275,7 @@ class SqlSession:
             ]
         return Done("COMPACT", "\n".join(messages) or "nothing to compact", ids=ids)
 
-    def _abort(self, statement: Abort) -> Outcome:
+    def _abort(self, statement: AbortTransactions) -> Outcome:
         if not statement.compactions:
             return Done("ABORT TRANSACTIONS", self._warehouse.abort_transactions(statement.ids))
         messages = self._warehouse.metastore.call(AbortCompactions(tuple(statement.ids)))

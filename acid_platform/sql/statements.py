@@ -303,7 +303,7 @@ class Compact:
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
+class AbortTransactions:
     """ABORT TRANSACTIONS or ABORT COMPACTIONS."""
 
     ids: tuple[int, ...]
@@ -316,7 +316,16 @@ class Explain:
 
 
 Statement = (
-    Query | Show | Change | Definition | Use | SetValue | Control | Compact | Abort | Explain
+    Query
+    | Show
+    | Change
+    | Definition
+    | Use
+    | SetValue
+    | Control
+    | Compact
+    | AbortTransactions
+    | Explain
 )
 
 SUPPORTED = (

@@ -29,7 +29,7 @@ IDENTITY = "_acid_warehouse.json"
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityFile:
+class Mark:
     """What the root's file says: the identity, and where the metastore was when it was written.
 
     The place is relative to the root if it is inside.
@@ -41,15 +41,13 @@ class IdentityFile:
     """The URI of the root, without its scheme; empty on a local disk, where `mv` keeps files."""
 
     @classmethod
-    def read(cls, root: str) -> IdentityFile | None:
+    def read(cls, root: str) -> Mark | None:
         """None if the root has no such file. Raises WarehouseMismatch if it can't be parsed."""
         file = f"{root}/{IDENTITY}"
         try:
-            content = json.loads(_read(file))
+            said = json.loads(_read(file))
             return cls(
-                str(content["warehouse"]),
-                str(content.get("metastore", "")),
-                str(content.get("root", "")),
+                str(said["warehouse"]), str(said.get("metastore", "")), str(said.get("root", ""))
             )
         except FileNotFoundError:
             return None
@@ -59,11 +57,11 @@ class IdentityFile:
                 " or write it anew with `acid metastore restore` or `acid metastore rebuild`"
             ) from error
 
-    def place(self, root: str) -> IdentityFile:
+    def place(self, root: str) -> Mark:
         """Writes it unless the root has one; returns the one that the root has."""
         with suppress(FileExistsError):  # one of several processes makes the file
             self._write(root, os.link)
-        return IdentityFile.read(root) or self
+        return Mark.read(root) or self
 
     def replace(self, root: str) -> None:
         """Writes it, and replaces any other."""
@@ -71,19 +69,19 @@ class IdentityFile:
 
     def _write(self, root: str, into_place: Callable[[Path, Path], object]) -> None:
         """Raises WarehouseNotWritable, FileExistsError."""
-        fields = {"warehouse": self.identity, "metastore": self.metastore}
-        content = json.dumps(fields | ({"root": self.root} if self.root else {})).encode()
+        told = {"warehouse": self.identity, "metastore": self.metastore}
+        said = json.dumps(told | ({"root": self.root} if self.root else {})).encode()
         if is_uri(root):
             from acid_platform.storage.files import Files
 
             files, path = Files.of(root)
-            files.write(f"{path}/{IDENTITY}", content)
+            files.write(f"{path}/{IDENTITY}", said)
             return
         draft = Path(root, f"{IDENTITY}.{uuid.uuid4().hex}")
         try:
             draft.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("xb") as file:
-                file.write(content)
+                file.write(said)
                 file.flush()
                 sync_data(file.fileno())
             into_place(draft, Path(root, IDENTITY))
@@ -109,11 +107,11 @@ def _read(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def new_identity_file(place: Location) -> IdentityFile:
-    """An identity file with a new identity."""
+def new_mark(place: Location) -> Mark:
+    """A mark with a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
     home = METASTORE_DIRECTORY if place.metastore == inside else _home(place)
-    return IdentityFile(uuid.uuid4().hex, home, _uri_root(place))
+    return Mark(uuid.uuid4().hex, home, _uri_root(place))
 
 
 def _uri_root(place: Location) -> str:
@@ -131,18 +129,18 @@ def join(place: Location, empty: bool = False) -> Metastore:
 
     Raises MetastoreMissing, WarehouseMismatch, and what Metastore.connect raises.
     """
-    identity_file = IdentityFile.read(place.warehouse)
-    if identity_file is not None:
-        refuse_other_home(place, identity_file)
+    mark = Mark.read(place.warehouse)
+    if mark is not None:
+        refuse_other_home(place, mark)
     if not place.made and not empty:
-        require_new(place, identity_file)
+        require_new(place, mark)
     if not empty and rebuilding(place).exists():
         raise MetastoreMissing(
             f"a rebuild of {place.metastore} was interrupted; run `acid metastore rebuild` again"
         )
     metastore = Metastore.connect(place.metastore, root=place.warehouse)
     try:
-        identify(metastore, place, identity_file, empty)
+        identify(metastore, place, mark, empty)
     except BaseException:
         metastore.close()
         raise
@@ -154,67 +152,64 @@ def rebuilding(place: Location) -> Path:
     return Path(place.metastore, "rebuild.unfinished")
 
 
-def identify(
-    metastore: Metastore, place: Location, identity_file: IdentityFile | None, empty: bool = False
-) -> None:
+def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bool = False) -> None:
     """Checks that root and metastore have the same identity, or gives them one if both are new.
 
-    `identity_file` must have been read before. Raises MetastoreMissing, WarehouseMismatch.
+    `mark` must have been read before this call. Raises MetastoreMissing, WarehouseMismatch.
     """
     now = metastore.call(GetIdentity())
-    identity, placed = now.id, now.placed
-    if identity is None and identity_file is not None and not empty:
+    known, placed = now.id, now.placed
+    if known is None and mark is not None and not empty:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and its"
-            f" metastore is not the one in {place.metastore}, which is new: {_ways()}"
+            f"{place.warehouse} is a warehouse with the identity {mark.identity}, and its metastore"
+            f" is not the one in {place.metastore}, which is new:"
+            f" {_ways()}"
         )
-    if identity is None:
-        proposed = new_identity_file(place).identity
+    if known is None:
+        proposed = new_mark(place).identity
         now = metastore.call(Identify(proposed))
-        identity, placed = now.id or proposed, now.placed
-        if identity_file is not None:  # it names the metastore that this one replaces
-            replace(new_identity_file(place), identity=identity).replace(place.warehouse)
+        known, placed = now.id or proposed, now.placed
+        if mark is not None:  # it names the metastore that this one replaces
+            replace(new_mark(place), identity=known).replace(place.warehouse)
     # Another process may have written the file, but not yet the note in the metastore.
-    placed_file = IdentityFile.read(place.warehouse)
-    if placed_file is None and not placed:
-        placed_file = replace(new_identity_file(place), identity=identity).place(place.warehouse)
-    if placed_file is None:
+    placed_mark = Mark.read(place.warehouse)
+    if placed_mark is None and not placed:
+        placed_mark = replace(new_mark(place), identity=known).place(place.warehouse)
+    if placed_mark is None:
         raise WarehouseMismatch(
             f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
-            f" {place.metastore} has one with the identity {identity}: is a disk not mounted, or"
-            " the path of another directory given? If the file alone was lost, write it again:"
-            f" {json.dumps({'warehouse': identity})}"
+            f" {place.metastore} has one with the identity {known}: is a disk not mounted, or the"
+            " path of another directory given? If the file alone was lost, write it again:"
+            f" {json.dumps({'warehouse': known})}"
         )
-    if placed_file.identity != identity:
+    if placed_mark.identity != known:
         raise WarehouseMismatch(
-            f"{place.warehouse} is the warehouse {placed_file.identity}, and the metastore in"
-            f" {place.metastore} is that of {identity}: set ACID_WAREHOUSE and ACID_METASTORE to"
+            f"{place.warehouse} is the warehouse {placed_mark.identity}, and the metastore in"
+            f" {place.metastore} is that of {known}: set ACID_WAREHOUSE and ACID_METASTORE to"
             " directory and metastore of the same warehouse, or make the directory's metastore with"
             " `acid metastore restore FILE` or `acid metastore rebuild`"
         )
-    if placed_file.root and placed_file.root != _uri_root(place):
+    if placed_mark.root and placed_mark.root != _uri_root(place):
         raise WarehouseMismatch(
-            f"{place.warehouse} is a copy of {placed_file.root}, whose metastore is that in"
+            f"{place.warehouse} is a copy of {placed_mark.root}, whose metastore is that in"
             f" {place.metastore}: name another ACID_METASTORE and restore a backup there (`acid"
             " metastore restore FILE`). If the warehouse was moved and the original is gone, write"
-            f" {IDENTITY} again: {json.dumps({'warehouse': identity})}"
+            f" {IDENTITY} again: {json.dumps({'warehouse': known})}"
         )
     if not placed:
-        metastore.call(ReportIdentityPlaced(identity))
+        metastore.call(ReportIdentityPlaced(known))
 
 
-def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
+def refuse_other_home(place: Location, mark: Mark) -> None:
     """Raises WarehouseMismatch if the root has a metastore elsewhere.
 
     Two copies of a metastore must not serve the same root.
     """
-    if place.shared or not identity_file.metastore or identity_file.metastore.startswith("tcp://"):
+    if place.shared or not mark.metastore or mark.metastore.startswith("tcp://"):
         return
-    if identity_file.root and identity_file.root != _uri_root(
-        place
-    ):  # that of the original, not of this copy
+    if mark.root and mark.root != _uri_root(place):  # that of the original, not of this copy
         return
-    home = os.path.join(place.warehouse, identity_file.metastore)
+    home = os.path.join(place.warehouse, mark.metastore)
     if os.path.realpath(home) == os.path.realpath(place.metastore):
         return
     if Path(home, "metastore.duckdb").exists():
@@ -224,12 +219,12 @@ def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
         )
 
 
-def require_new(place: Location, identity_file: IdentityFile | None) -> None:
+def require_new(place: Location, mark: Mark | None) -> None:
     """Raises MetastoreMissing if a new metastore would not know existing tables."""
-    if identity_file is not None:
+    if mark is not None:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and"
-            f" there is no metastore in {place.metastore}: {_ways()}"
+            f"{place.warehouse} is a warehouse with the identity {mark.identity}, and there is no"
+            f" metastore in {place.metastore}: {_ways()}"
         )
     table = next(table_directories(place.warehouse), None)
     if table is not None:

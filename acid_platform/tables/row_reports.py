@@ -8,11 +8,11 @@ from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.records import RowReport, TableRecord
 from acid_platform.storage.files import Files
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.write.changed_rows import NO_ROWS, ChangedRows, deleted_rows
 from acid_platform.write.publishing import WrittenDirectory
 
-_Place = tuple[str, str | None, Operation]
+_Place = tuple[str, str | None, RowOperation]
 """Table, partition and operation."""
 
 
@@ -29,18 +29,18 @@ class RowReports:
         self._rows: dict[_Place, ChangedRows] = {}
         self._unknown: set[_Place] = set()
 
-    def begun(self, record: TableRecord, partition: str | None, operation: Operation) -> None:
+    def begun(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
         """Notes an UPDATE or DELETE that locks this entity, where it may match no row."""
         self._rows.setdefault((record.name, partition, operation), NO_ROWS)
 
-    def unknown(self, record: TableRecord, partition: str | None, operation: Operation) -> None:
+    def unknown(self, record: TableRecord, partition: str | None, operation: RowOperation) -> None:
         """Notes a change of rows that can't be named."""
         self._unknown.add((record.name, partition, operation))
 
     def add(
         self,
         record: TableRecord,
-        operation: Operation,
+        operation: RowOperation,
         written: Sequence[WrittenDirectory],
         unmatched: bool = False,
     ) -> None:
@@ -62,12 +62,12 @@ class RowReports:
 
     def reports(self) -> list[RowReport]:
         """The reports for the commit, which share `acid.conflict.rows.bytes`."""
-        counted = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
-        texts = {place: rows.row_set(self._limit) for place, rows in counted.items()}
+        known = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
+        texts = {place: rows.row_set(self._limit) for place, rows in known.items()}
         if sum(len(rows.text) if rows else self._limit for rows in texts.values()) > self._limit:
             share = self._limit // len(texts)
             texts = {
-                place: rows if rows and len(rows.text) <= share else counted[place].row_set(share)
+                place: rows if rows and len(rows.text) <= share else known[place].row_set(share)
                 for place, rows in texts.items()
             }
         return [RowReport(*place, rows) for place, rows in texts.items() if rows is not None]

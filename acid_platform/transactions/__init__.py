@@ -2,7 +2,7 @@
 
 from acid_platform.transactions.ids import (
     NONE_OPEN,
-    Operation,
+    RowOperation,
     TableId,
     TxnId,
     TxnState,
@@ -23,8 +23,8 @@ __all__ = [
     "NONE_OPEN",
     "CompactorWriteIdList",
     "MalformedList",
-    "Operation",
     "RangeResponse",
+    "RowOperation",
     "TableId",
     "TxnId",
     "TxnState",

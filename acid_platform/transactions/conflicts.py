@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acid_platform.transactions.ids import Operation
+from acid_platform.transactions.ids import RowOperation
 from acid_platform.transactions.row_sets import RowKey, RowSet
 
 
@@ -19,7 +19,7 @@ class Touched:
 
     table_id: int
     partition: str | None
-    operation: Operation
+    operation: RowOperation
     txn_id: int
     write_id: int = 0
     rows: RowSet | None = None
@@ -34,7 +34,7 @@ class WriteSetRow:
 
     table_id: int
     partition: str | None
-    operation: Operation
+    operation: RowOperation
     txn_id: int
     commit_id: int
     write_id: int = 0
@@ -42,17 +42,17 @@ class WriteSetRow:
 
 
 _S, _I, _U, _D, _O, _C = (
-    Operation.SELECT,
-    Operation.INSERT,
-    Operation.UPDATE,
-    Operation.DELETE,
-    Operation.OVERWRITE,
-    Operation.COMPACT,
+    RowOperation.SELECT,
+    RowOperation.INSERT,
+    RowOperation.UPDATE,
+    RowOperation.DELETE,
+    RowOperation.OVERWRITE,
+    RowOperation.COMPACT,
 )
 _N, _Y = False, True
 
 # fmt: off
-CONFLICTING: dict[tuple[Operation, Operation], bool] = {
+CONFLICTING: dict[tuple[RowOperation, RowOperation], bool] = {
     # (mine, theirs)
     (_S, _S): _N, (_S, _I): _N, (_S, _U): _N, (_S, _D): _N, (_S, _O): _N, (_S, _C): _N,
     (_I, _S): _N, (_I, _I): _N, (_I, _U): _N, (_I, _D): _N, (_I, _O): _N, (_I, _C): _N,
@@ -87,7 +87,7 @@ def conflicts(mine: Touched, theirs: WriteSetRow) -> str | None:
     """
     if not mine.operation.writes or not same_entity(mine, theirs):
         return None
-    overwritten = theirs.operation is Operation.OVERWRITE and mine.txn_id != theirs.txn_id
+    overwritten = theirs.operation is RowOperation.OVERWRITE and mine.txn_id != theirs.txn_id
     if overwritten and 0 < mine.write_id < theirs.write_id:
         return (
             f"write id {mine.write_id} is below write id {theirs.write_id}, with which"

@@ -27,7 +27,7 @@ class TxnType(Enum):
     COMPACTION = 4
 
 
-class Operation(Enum):
+class RowOperation(Enum):
     """What a transaction does to an entity; the letters are Hive's."""
 
     SELECT = "s"
@@ -41,9 +41,9 @@ class Operation(Enum):
 
     @property
     def writes(self) -> bool:
-        return self is Operation.INSERT or self.changes
+        return self is RowOperation.INSERT or self.changes
 
     @property
     def changes(self) -> bool:
         """Whether the operation touches existing rows."""
-        return self in (Operation.UPDATE, Operation.DELETE, Operation.OVERWRITE)
+        return self in (RowOperation.UPDATE, RowOperation.DELETE, RowOperation.OVERWRITE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from acid_platform.base.errors import InvalidDefinition
-from acid_platform.transactions.ids import Operation
+from acid_platform.transactions.ids import RowOperation
 
 
 class LockType(Enum):
@@ -45,7 +45,7 @@ class LockComponent:
     table: str | None
     partition: str | None
     lock: LockType
-    operation: Operation = Operation.SELECT
+    operation: RowOperation = RowOperation.SELECT
     foreign: bool = field(default=False, metadata={"brief": True})
     """Whether another engine asks for it, through the gateway."""
     directories: tuple[str, ...] = field(default=(), metadata={"brief": True})
@@ -138,13 +138,13 @@ class LockSettings:
     xlock_mergeinsert: bool = False
 
 
-_I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
-_O = Operation.OVERWRITE
+_I, _U, _D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE
+_O = RowOperation.OVERWRITE
 
-STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
+STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, RowOperation]] = {
     # (statement, xlock.write): lock of the target and the operation that is recorded
-    (Statement.READ, False): (_R, Operation.SELECT),
-    (Statement.READ, True): (_R, Operation.SELECT),
+    (Statement.READ, False): (_R, RowOperation.SELECT),
+    (Statement.READ, True): (_R, RowOperation.SELECT),
     (Statement.INSERT, False): (_W, _I),
     (Statement.INSERT, True): (_R, _I),
     (Statement.INSERT_OVERWRITE, False): (_X, _O),
@@ -157,10 +157,10 @@ STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, Operation]] = {
     (Statement.MERGE_INSERT, True): (_R, _I),
     (Statement.TRUNCATE, False): (_X, _O),
     (Statement.TRUNCATE, True): (_X, _O),
-    (Statement.DROP, False): (_E, Operation.SELECT),
-    (Statement.DROP, True): (_E, Operation.SELECT),
-    (Statement.COMPACT, False): (_R, Operation.COMPACT),
-    (Statement.COMPACT, True): (_R, Operation.COMPACT),
+    (Statement.DROP, False): (_E, RowOperation.SELECT),
+    (Statement.DROP, True): (_E, RowOperation.SELECT),
+    (Statement.COMPACT, False): (_R, RowOperation.COMPACT),
+    (Statement.COMPACT, True): (_R, RowOperation.COMPACT),
 }
 """Locks if the other two settings have their defaults. TRUNCATE writes an empty base and so counts
 as an overwrite."""
@@ -168,7 +168,7 @@ as an overwrite."""
 
 def lock_of(
     statement: Statement, settings: LockSettings | None = None
-) -> tuple[LockType, Operation]:
+) -> tuple[LockType, RowOperation]:
     """The lock type of a statement's target and the operation that is recorded (T34).
 
     With `xlock.iow` false, INSERT OVERWRITE always takes EXCL_WRITE. With `xlock.mergeinsert`,

@@ -212,7 +212,7 @@ RULES = (
         "SHOW COMPACTIONS lists the queue and the history with Hive's columns and the texts"
         " of its states.",
         (
-            "metastore.rules.listings",
+            "metastore.rules.shows",
             "compaction.states:CompactionState.text",
         ),
         (
@@ -223,7 +223,7 @@ RULES = (
     Rule(
         "C62",
         "An empty field of SHOW COMPACTIONS reads `None`.",
-        ("metastore.rules.listings",),
+        ("metastore.rules.shows",),
         ("test_C61_C62_show_compactions",),
     ),
 )

@@ -34,13 +34,13 @@ from acid_platform.compaction.plan import NothingToDo
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
-from acid_platform.metastore import OpenTransaction as Begun
+from acid_platform.metastore import Transaction as Begun
 from acid_platform.metastore.operations.tables import GetPartitions, RegisterPartitions
 from acid_platform.metastore.records import TableRecord
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
 from acid_platform.storage import durability
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
@@ -250,9 +250,9 @@ class Actor:
             return
         directory, contents, ids = written
         operation = {
-            "insert": Operation.INSERT,
-            "delete": Operation.DELETE,
-            "overwrite": Operation.UPDATE,
+            "insert": RowOperation.INSERT,
+            "delete": RowOperation.DELETE,
+            "overwrite": RowOperation.UPDATE,
         }[kind]
         work.report(
             record,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from acid_platform.cli.main import main
 from acid_platform.layout import schema
 from acid_platform.metastore import Metastore, WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 
 ACID = (
@@ -57,7 +57,7 @@ class Small:
     ) -> int:
         """Commits a directory of one file with these events of a write id, whatever they are."""
         with self.metastore.begin() as txn:
-            txn.lock(self.name, "SHARED_WRITE", operation=Operation.INSERT)
+            txn.lock(self.name, "SHARED_WRITE", operation=RowOperation.INSERT)
             write_id = txn.write_ids[self.name]
             name = f"{'delete_' if deletes else ''}delta_{write_id:07d}_{write_id:07d}_0000"
             rows = events(write_id)
@@ -67,7 +67,7 @@ class Small:
                     WriteReport(
                         self.name,
                         partition,
-                        Operation.INSERT,
+                        RowOperation.INSERT,
                         name,
                         contents_of(self.table / (partition or "") / name),
                     )

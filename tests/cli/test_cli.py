@@ -20,7 +20,7 @@ from acid_platform.cli.main import main
 from acid_platform.metastore import ClientInfo, WriteReport
 from acid_platform.metastore.operations.compaction import RequestErasure, TakeCompaction
 from acid_platform.metastore.operations.tables import RegisterPartitions
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.cli.small import BUCKET, Small, write_delta
 from tests.contents import counts
 from tests.metastore.processes import gone
@@ -268,7 +268,7 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     txn = metastore.begin_compaction(task, "w-1")
     base = f"base_0000001_v{txn.id:07d}"
     (small.table / base).mkdir()
-    txn.publish([WriteReport("db.t", None, Operation.COMPACT, base, counts(2, 100))])
+    txn.publish([WriteReport("db.t", None, RowOperation.COMPACT, base, counts(2, 100))])
     [held] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert held["what"] == "cleaning of db.t"
     assert "(C41)" in held["why"]

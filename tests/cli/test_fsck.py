@@ -24,8 +24,8 @@ from acid_platform.metastore.operations.tables import GetDoubtful, RegisterParti
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.tables.restoring import restore
-from acid_platform.transactions import Operation
+from acid_platform.tables.recovery import restore
+from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events
 from tests.conftest import temporary_warehouse
@@ -111,14 +111,14 @@ def wide_index(small: Small) -> None:
 def commit(small: Small, *directories: str, rows: int | None = None) -> None:
     """Commits these directories as write id 3; `rows` is the reported count of the first."""
     with small.metastore.begin() as txn:
-        txn.lock(small.name, "SHARED_WRITE", operation=Operation.INSERT)
+        txn.lock(small.name, "SHARED_WRITE", operation=RowOperation.INSERT)
         reports = []
         for directory in directories:
             (small.table / directory / "_orc_acid_version").write_bytes(b"2")
             found = contents_of(small.table / directory)
             if rows is not None:
                 found = RecordedFiles((replace(found.files[0], footer=Footer(rows, True)),))
-            reports.append(WriteReport(small.name, None, Operation.INSERT, directory, found))
+            reports.append(WriteReport(small.name, None, RowOperation.INSERT, directory, found))
         txn.commit(reports)
 
 

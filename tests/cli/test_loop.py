@@ -8,24 +8,24 @@ import pytest
 
 from acid_platform import MetastoreUnavailable, SettingRefused, Terminal, Transient
 from acid_platform.base.config import Settings
-from acid_platform.services.loop import CyclePace, Service, pace_of, run_until
+from acid_platform.services.loop import CyclePace, ServiceName, pace_of, run_until
 
 
 @pytest.mark.parametrize(
     ("service", "settings", "pace"),
     [
-        (Service.INITIATOR, {}, CyclePace(300_000, 300_000)),
-        (Service.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, CyclePace(7000, 7000)),
-        (Service.WORKER, {}, CyclePace(10_800, 320_000, True, 1)),
+        (ServiceName.INITIATOR, {}, CyclePace(300_000, 300_000)),
+        (ServiceName.CLEANER, {"hive.compactor.cleaner.run.interval": "7s"}, CyclePace(7000, 7000)),
+        (ServiceName.WORKER, {}, CyclePace(10_800, 320_000, True, 1)),
         (
-            Service.WORKER,
+            ServiceName.WORKER,
             {"hive.compactor.worker.threads": "3"},
             CyclePace(10_800, 320_000, True, 3),
         ),
     ],
 )
 def test_P9_the_pace_follows_the_settings(
-    service: Service, settings: dict[str, str], pace: CyclePace
+    service: ServiceName, settings: dict[str, str], pace: CyclePace
 ) -> None:
     assert pace_of(service, Settings.of(settings)) == pace
 
@@ -33,12 +33,12 @@ def test_P9_the_pace_follows_the_settings(
 @pytest.mark.parametrize(
     ("service", "name", "value"),
     [
-        (Service.INITIATOR, "hive.compactor.initiator.on", "false"),
-        (Service.CLEANER, "hive.compactor.cleaner.on", "false"),
-        (Service.WORKER, "hive.compactor.worker.threads", "0"),
+        (ServiceName.INITIATOR, "hive.compactor.initiator.on", "false"),
+        (ServiceName.CLEANER, "hive.compactor.cleaner.on", "false"),
+        (ServiceName.WORKER, "hive.compactor.worker.threads", "0"),
     ],
 )
-def test_P9_a_service_that_is_off_is_refused(service: Service, name: str, value: str) -> None:
+def test_P9_a_service_that_is_off_is_refused(service: ServiceName, name: str, value: str) -> None:
     with pytest.raises(SettingRefused, match=name):
         pace_of(service, Settings.of({name: value}))
 

@@ -12,8 +12,8 @@ from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.operations.tables import ResolveDoubtful
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import cleaner
-from acid_platform.tables.restoring import restore
-from acid_platform.transactions import Operation
+from acid_platform.tables.recovery import restore
+from acid_platform.transactions import RowOperation
 from tests.acid_files import AcidTable, P, contents_of
 from tests.cli.small import Small
 
@@ -41,7 +41,7 @@ def compacted(small: Small) -> None:
         current=3,
     )
     txn.publish(
-        [WriteReport("db.t", None, Operation.COMPACT, base, contents_of(small.table / base))]
+        [WriteReport("db.t", None, RowOperation.COMPACT, base, contents_of(small.table / base))]
     )
     (done,) = cleaner.run(small.metastore)
     assert len(done.removed) == 3 and not done.error

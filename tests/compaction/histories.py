@@ -32,7 +32,7 @@ from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.metastore.client.open_transaction import OpenTransaction
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import ClientInfo, TableRecord
@@ -42,7 +42,7 @@ from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import table_layout
-from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.finishing import finish
@@ -89,7 +89,7 @@ class Local:
             "spark" if self.session else "local",
         )
 
-    def layout(self, record: TableRecord, txn: OpenTransaction) -> TableLayout:
+    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
         return table_layout(self.metastore, record, txn)
 
     def info(self) -> ClientInfo:
@@ -103,7 +103,7 @@ def _bucket(key: Key) -> int:
 
 @dataclass
 class Writer:
-    txn: OpenTransaction
+    txn: Transaction
     write_id: int
     seen: ValidWriteIdList
     streams: bool = False
@@ -116,7 +116,7 @@ class Writer:
 
 @dataclass
 class Reader:
-    lease: OpenTransaction
+    lease: Transaction
     write_ids: ValidWriteIdList
     txns: ValidTxnList
     expected: list[Key]
@@ -162,7 +162,7 @@ class History:
     def layout(self) -> TableLayout:
         return table_layout(self.metastore, self.metastore.table(TABLE), None)
 
-    def layout_of(self, lease: OpenTransaction) -> TableLayout:
+    def layout_of(self, lease: Transaction) -> TableLayout:
         """As a reader with this lease has it."""
         return table_layout(self.metastore, self.metastore.table(TABLE), lease)
 
@@ -178,7 +178,7 @@ class History:
         )
 
     def found(
-        self, lease: OpenTransaction, write_ids: ValidWriteIdList, txns: ValidTxnList
+        self, lease: Transaction, write_ids: ValidWriteIdList, txns: ValidTxnList
     ) -> list[Key]:
         table = arrow_scan(self.layout_of(lease), write_ids, txns, row_id=True).table()
         keys = []
@@ -199,7 +199,7 @@ class History:
     # --- writers --------------------------------------------------------------------------------
 
     def begin(
-        self, lock: LockType = LockType.SHARED_WRITE, operation: Operation = Operation.UPDATE
+        self, lock: LockType = LockType.SHARED_WRITE, operation: RowOperation = RowOperation.UPDATE
     ) -> Writer | None:
         txn = self.metastore.begin()
         try:
@@ -222,7 +222,7 @@ class History:
         batch: list[Writer] = []
         free = MOST_WRITERS - len(self.writers)
         for _ in range(self.random.randint(0, free)):
-            one = self.begin(LockType.SHARED_READ, Operation.INSERT)
+            one = self.begin(LockType.SHARED_READ, RowOperation.INSERT)
             if one is not None:
                 batch.append(one)
         if not batch:
@@ -232,7 +232,7 @@ class History:
         self.insert(f"d{low}-{high}", keys)
         for one in batch:
             one.streams = True
-            self.report(one, f"delta_{low:07d}_{high:07d}", Operation.INSERT)
+            self.report(one, f"delta_{low:07d}_{high:07d}", RowOperation.INSERT)
         self.writers += batch
 
     def do_write(self) -> None:
@@ -251,7 +251,7 @@ class History:
             keys = [(w, bucket, row) for row in range(rows)]
             self.insert(f"d{w}.{number}", keys)
             one.rows.update(keys)
-            self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", Operation.INSERT)
+            self.report(one, f"delta_{w:07d}_{w:07d}_{number:04d}", RowOperation.INSERT)
         gone = self.random.sample(live, min(len(live), self.random.randint(0, 3)))
         if gone:
             for bucket in sorted({_bucket(key) for key in gone}):
@@ -260,7 +260,7 @@ class History:
                 self.finished(path, deletes=True)
             self.deleted += [(key, w) for key in gone]
             one.gone.update(gone)
-            self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", Operation.DELETE)
+            self.report(one, f"delete_delta_{w:07d}_{w:07d}_{number:04d}", RowOperation.DELETE)
 
     def insert(self, where: str, keys: list[Key]) -> None:
         path = f"{where}/bucket_{_bucket(keys[0]):05d}"
@@ -274,7 +274,7 @@ class History:
         where = f"{root}/{self.files.file(path).relative_to(self.files.root)}"
         finish(files, where, self.layout.columns, deletes)
 
-    def report(self, one: Writer, directory: str, operation: Operation) -> None:
+    def report(self, one: Writer, directory: str, operation: RowOperation) -> None:
         one.reports.append(
             WriteReport(TABLE, None, operation, directory, contents_of(self.root / directory))
         )
@@ -316,7 +316,7 @@ class History:
                     WriteReport(
                         TABLE,
                         None,
-                        Operation.INSERT,
+                        RowOperation.INSERT,
                         base,
                         contents_of(self.root / base),
                         overwrite=True,

@@ -18,7 +18,7 @@ from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.services.worker import CompactionRun
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.acid_files import P
 from tests.compaction.histories import TABLE, History, Local, Reader, play
 from tests.hive import hive_rows_with_ids, link_farm
@@ -156,7 +156,7 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         keys = [(writer.write_id, P, row) for row in range(3)]
         history.insert(f"d{writer.write_id}", keys)
         name = f"delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
-        history.report(writer, name, Operation.INSERT)
+        history.report(writer, name, RowOperation.INSERT)
         writer.txn.commit(writer.reports)
 
     def delete(*keys: tuple[int, int, int]) -> None:
@@ -165,7 +165,7 @@ def test_case_34_every_held_snapshot_keeps_its_rows_through_minor_major_and_clea
         history.files.deletes(f"D{writer.write_id}", list(keys), writer.write_id)
         history.deleted += [(key, writer.write_id) for key in keys]
         name = f"delete_delta_{writer.write_id:07d}_{writer.write_id:07d}_0000"
-        history.report(writer, name, Operation.DELETE)
+        history.report(writer, name, RowOperation.DELETE)
         writer.txn.commit(writer.reports)
 
     insert()

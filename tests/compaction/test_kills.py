@@ -21,7 +21,7 @@ from acid_platform.metastore import WriteReport
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun, revoke_dead
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.acid_files import B1, AcidTable, P, contents_of
 from tests.compaction.killed_worker import PHASES, work
 from tests.conftest import temporary_warehouse
@@ -37,7 +37,9 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
         deletes = write_id in (2, 4)
         with metastore.begin() as txn:
             txn.lock(
-                name, "SHARED_WRITE", operation=Operation.DELETE if deletes else Operation.INSERT
+                name,
+                "SHARED_WRITE",
+                operation=RowOperation.DELETE if deletes else RowOperation.INSERT,
             )
             assert txn.write_ids[name] == write_id
             if deletes:
@@ -52,7 +54,7 @@ def fill(warehouse: Warehouse, name: str, root: Path) -> None:
             kind = "delete_delta" if deletes else "delta"
             directory = f"{kind}_{write_id:07d}_{write_id:07d}_0000"
             files.marker(directory)
-            operation = Operation.DELETE if deletes else Operation.INSERT
+            operation = RowOperation.DELETE if deletes else RowOperation.INSERT
             txn.commit(
                 [WriteReport(name, None, operation, directory, contents_of(root / directory))]
             )

@@ -25,7 +25,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.services import cleaner
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import contents_of
 
@@ -50,7 +50,7 @@ def put(
     record = warehouse.metastore.table(table)
     begun = warehouse.metastore.begin(
         info=warehouse.info(),
-        locks=[LockRequest(table, LockType.SHARED_READ, Operation.INSERT, partition or None)],
+        locks=[LockRequest(table, LockType.SHARED_READ, RowOperation.INSERT, partition or None)],
     )
     write_id = begun.write_ids[table]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
@@ -86,7 +86,7 @@ def put(
         begun.commit(
             [
                 WriteReport(
-                    table, partition or None, Operation.INSERT, name, contents_of(Path(place))
+                    table, partition or None, RowOperation.INSERT, name, contents_of(Path(place))
                 )
             ]
         )

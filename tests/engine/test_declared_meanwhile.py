@@ -24,7 +24,7 @@ from acid_platform import (
 from acid_platform.metastore.operations.tables import DeclareView
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.services import cleaner
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
@@ -106,7 +106,7 @@ def put(warehouse: Warehouse, table: str, *ids: int, partition: str = "") -> Non
         directory = full(f"d{write_id}.0").partition("/")[0]
         txn._work.report(
             record,
-            Operation.INSERT,
+            RowOperation.INSERT,
             [
                 WrittenDirectory(
                     partition,

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.services import cleaner
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
@@ -30,20 +30,20 @@ def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
         commit(
             opened,
             files,
-            Operation.INSERT,
+            RowOperation.INSERT,
             lambda w: files.inserts(f"d{w}", [(w, P, 0, "a"), (w, P, 1, "b"), (w, P, 2, "c")]),
         )
-        commit(opened, files, Operation.DELETE, lambda w: files.deletes(f"D{w}", [(1, P, 0)], w))
+        commit(opened, files, RowOperation.DELETE, lambda w: files.deletes(f"D{w}", [(1, P, 0)], w))
         yield opened
 
 
 def commit(
     warehouse: Warehouse,
     files: AcidTable,
-    operation: Operation,
+    operation: RowOperation,
     write: Callable[[int], AcidTable],
 ) -> int:
-    kind = "delete_delta" if operation is Operation.DELETE else "delta"
+    kind = "delete_delta" if operation is RowOperation.DELETE else "delta"
     with warehouse.metastore.begin() as txn:
         txn.lock([LockRequest("db.t", LockType.SHARED_WRITE, operation)])
         w = txn.write_ids["db.t"]
@@ -134,7 +134,7 @@ def test_P26_what_no_commit_named_makes_nothing_obsolete(warehouse: Warehouse) -
     files.inserts("d1-2", [(1, P, 0, "a stranger's merged delta")])
     warehouse.metastore.set("hive.compactor.abortedtxn.threshold", "0")
     txn = warehouse.metastore.begin()
-    txn.lock([LockRequest("db.t", LockType.SHARED_WRITE, Operation.INSERT)])
+    txn.lock([LockRequest("db.t", LockType.SHARED_WRITE, RowOperation.INSERT)])
     w = txn.write_ids["db.t"]
     files.inserts(f"d{w}", [(w, P, 0, "aborted")])
     txn.abort()
@@ -157,14 +157,14 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
     table = warehouse.create_table("db.u", "v string")
     files = AcidTable(Path(table.location))
     with warehouse.metastore.begin() as txn:
-        txn.lock([LockRequest("db.u", LockType.SHARED_WRITE, Operation.INSERT)])
+        txn.lock([LockRequest("db.u", LockType.SHARED_WRITE, RowOperation.INSERT)])
         files.inserts("d1", [(1, P, number, "x") for number in range(5)])
         txn.commit(
             [
                 WriteReport(
                     "db.u",
                     None,
-                    Operation.INSERT,
+                    RowOperation.INSERT,
                     "delta_0000001_0000001_0000",
                     contents_of(files.root / "delta_0000001_0000001_0000"),
                 )

@@ -21,7 +21,7 @@ from acid_platform import (
     Warehouse,
 )
 from acid_platform.metastore.records import WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.conftest import temporary_warehouse
 from tests.contents import counts
 from tests.orchestration.local_writes import insert
@@ -82,12 +82,14 @@ def test_P6_a_commit_by_hand_that_is_refused(warehouse: Warehouse) -> None:
 def test_P6_a_report_that_is_refused(warehouse: Warehouse) -> None:
     for report, error in (
         (
-            WriteReport("db.t", None, Operation.INSERT, "delta_0000001_0000001_0000", counts(1, 1)),
+            WriteReport(
+                "db.t", None, RowOperation.INSERT, "delta_0000001_0000001_0000", counts(1, 1)
+            ),
             InvalidDefinition,
         ),
         (
             WriteReport(
-                "db.nope", None, Operation.INSERT, "delta_0000001_0000001_0000", counts(1, 1)
+                "db.nope", None, RowOperation.INSERT, "delta_0000001_0000001_0000", counts(1, 1)
             ),
             NoSuchTable,
         ),

@@ -11,7 +11,7 @@ import pytest
 
 from acid_platform import NotEnoughHistory, SnapshotExpired, UnknownColumn, Warehouse
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.transactions import NONE_OPEN, Operation
+from acid_platform.transactions import NONE_OPEN, RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import AcidTable, P, contents_of
 from tests.conftest import temporary_warehouse
@@ -30,13 +30,13 @@ def add(warehouse: Warehouse, value: str, commit: bool = True) -> int:
     """A row of a transaction of its own; returns its write id."""
     table = AcidTable(Path(warehouse.table("db.t").location))
     txn = warehouse.metastore.begin()
-    txn.lock([LockRequest("db.t", LockType.SHARED_READ, Operation.INSERT)])
+    txn.lock([LockRequest("db.t", LockType.SHARED_READ, RowOperation.INSERT)])
     write_id = txn.allocate_write_id("db.t")
     table.inserts(f"d{write_id}", [(write_id, P, 0, value)])
     name = table.file(f"d{write_id}").parent.name
     if commit:
         txn.commit(
-            [WriteReport("db.t", None, Operation.INSERT, name, contents_of(table.root / name))]
+            [WriteReport("db.t", None, RowOperation.INSERT, name, contents_of(table.root / name))]
         )
     else:
         txn.abort()

@@ -12,7 +12,7 @@ from acid_platform import Warehouse
 from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import P
 from tests.gateway.clients import (
@@ -191,7 +191,7 @@ def test_P34_a_statement_that_waited_for_a_writer_is_told_to_begin_again(
 
 def test_P34_a_lock_waits_for_our_own_writer_too(client: Any, warehouse: Warehouse) -> None:
     warehouse.create_table("db.ours", "id int, v string")
-    lock = LockRequest("db.ours", LockType.EXCLUSIVE, Operation.SELECT)
+    lock = LockRequest("db.ours", LockType.EXCLUSIVE, RowOperation.SELECT)
     with warehouse.metastore.begin(locks=[lock]) as ours:
         waiter = Statement(client)
         asked = waiter.lock("db.ours", SELECT)

@@ -25,7 +25,7 @@ from acid_platform.gateway.rates import CallRates
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.gateway.calls import named, sample
 from tests.gateway.clients import (
     COLUMNS,
@@ -200,7 +200,7 @@ def test_a_lock_needs_the_verbs_of_its_operation_and_of_its_strength(
 
 def _report(directory: str, overwrite: bool = False) -> WriteReport:
     return WriteReport(
-        "db.t", None, Operation.INSERT, directory, RecordedFiles(()), overwrite=overwrite
+        "db.t", None, RowOperation.INSERT, directory, RecordedFiles(()), overwrite=overwrite
     )
 
 

@@ -22,7 +22,7 @@ from acid_platform import (
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.client.open_transaction import OpenTransaction
+from acid_platform.metastore.client.transaction import Transaction
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
@@ -31,8 +31,8 @@ from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_metastore as restore
 from acid_platform.metastore.server.store import Store
-from acid_platform.tables.restoring import highest_of
-from acid_platform.transactions import Operation
+from acid_platform.tables.recovery import highest_of
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
@@ -41,7 +41,7 @@ from tests.metastore.processes import end, gone
 
 __all__ = ["small"]
 
-WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+WRITE = LockRequest("t", LockType.SHARED_WRITE, RowOperation.INSERT)
 
 
 def insert(metastore: Metastore) -> int:
@@ -50,10 +50,10 @@ def insert(metastore: Metastore) -> int:
     return txn.id
 
 
-def commit(txn: OpenTransaction) -> None:
+def commit(txn: Transaction) -> None:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    txn.commit([WriteReport("t", None, Operation.INSERT, name, counts(1, 10))])
+    txn.commit([WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10))])
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from acid_platform import AcidError, InvalidDefinition, Warehouse
 from acid_platform.metastore import WriteReport
 from acid_platform.services import cleaner
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import write_delta
 from tests.metastore.processes import gone, until
@@ -43,7 +43,7 @@ def stop_process(pid: int) -> None:
 
 def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str], base: bool = False) -> None:
     """Commits a delta, or an overwrite, without Spark."""
-    operation = Operation.UPDATE if base else Operation.INSERT
+    operation = RowOperation.UPDATE if base else RowOperation.INSERT
     with warehouse.metastore.begin() as txn:
         txn.lock(name, "EXCL_WRITE" if base else "SHARED_WRITE", operation=operation)
         write_id = txn.write_ids[name]

@@ -32,10 +32,10 @@ from acid_platform import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.operations.transactions import AbortTxn, Begin, CommitTxn, GetTxnStates
+from acid_platform.metastore.operations.transactions import Abort, Begin, Commit, GetTxnStates
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.metastore import fill
 from tests.contents import counts
@@ -64,14 +64,16 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
 
     def counting(link: Link, request: Any, why: str) -> Any:
         answer = recover(link, request, why)
-        work.resolved += isinstance(request.operation, Begin | CommitTxn | AbortTxn)
+        work.resolved += isinstance(request.operation, Begin | Commit | Abort)
         return answer
 
     Link._recover = counting  # type: ignore[method-assign, assignment]
     with Metastore.connect(directory) as metastore:
         while not stop.is_set():
             names = chance.sample(TABLES, 2)
-            locks = [LockRequest(table, LockType.SHARED_WRITE, Operation.INSERT) for table in names]
+            locks = [
+                LockRequest(table, LockType.SHARED_WRITE, RowOperation.INSERT) for table in names
+            ]
             try:
                 txn = metastore.begin(locks=locks)
             except (OutcomeUnknown, MetastoreUnavailable):
@@ -87,7 +89,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                         WriteReport(
                             name,
                             None,
-                            Operation.INSERT,
+                            RowOperation.INSERT,
                             f"delta_{write_id:07d}_{write_id:07d}_0000",
                             counts(1, 10),
                         )

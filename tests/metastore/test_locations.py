@@ -38,8 +38,8 @@ from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.tables import locations
 from acid_platform.tables.joining import IDENTITY
-from acid_platform.tables.restoring import restore
-from acid_platform.transactions import Operation
+from acid_platform.tables.recovery import restore
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import contents_of
 from tests.cli.small import write_delta
@@ -47,7 +47,7 @@ from tests.metastore.processes import end, gone, until
 from tests.metastore.world import World
 
 COLUMNS = [("id", "int"), ("v", "string")]
-WRITE = LockRequest("db.t", LockType.SHARED_WRITE, Operation.INSERT)
+WRITE = LockRequest("db.t", LockType.SHARED_WRITE, RowOperation.INSERT)
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def filled(root: Path, outside: Path | None = None) -> Warehouse:
 def insert(warehouse: Warehouse, name: str, *rows: tuple[int, str]) -> None:
     """Commits a delta without Spark."""
     with warehouse.metastore.begin() as txn:
-        txn.lock(name, "SHARED_WRITE", operation=Operation.INSERT)
+        txn.lock(name, "SHARED_WRITE", operation=RowOperation.INSERT)
         write_id = txn.write_ids[name]
         delta = f"delta_{write_id:07d}_{write_id:07d}_0000"
         path = Path(warehouse.table(name).location, delta)
         write_delta(path, write_id, rows)
-        txn.commit([WriteReport(name, None, Operation.INSERT, delta, contents_of(path))])
+        txn.commit([WriteReport(name, None, RowOperation.INSERT, delta, contents_of(path))])
 
 
 def ids(warehouse: Warehouse, name: str = "db.t") -> list[int]:
@@ -324,7 +324,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
     assert done.foreign == ("db.far",)
     with Warehouse.open(copy) as restored:
         assert ids(restored) == ids(restored, "db.far") == [1, 2]
-        for operation in (Operation.INSERT, Operation.DELETE):
+        for operation in (RowOperation.INSERT, RowOperation.DELETE):
             with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
                 restored.metastore.begin(
                     locks=[LockRequest("db.far", LockType.SHARED_WRITE, operation)]
@@ -399,7 +399,7 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
         assert ids(second) == ids(second, "db.far") == [1, 2]
         with pytest.raises(ForeignLocation, match=r"take-over db\.far"):
             second.metastore.begin(
-                locks=[LockRequest("db.far", LockType.SHARED_WRITE, Operation.INSERT)]
+                locks=[LockRequest("db.far", LockType.SHARED_WRITE, RowOperation.INSERT)]
             )
         second.drop_table("db.far")
         second.drop_table("db.t")

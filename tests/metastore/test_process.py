@@ -30,7 +30,7 @@ from acid_platform import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import LockRequest, Metastore, OpenTransaction, WriteReport, wire
+from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, wire
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -46,7 +46,7 @@ from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.operations.transactions import (
     Alive,
     AllocateMany,
-    CommitTxn,
+    Commit,
     GetTxnStates,
     GetValidWriteIds,
     Granted,
@@ -58,13 +58,13 @@ from acid_platform.metastore.operations.transactions import (
 )
 from acid_platform.metastore.records import ClientInfo, DropCleaning
 from acid_platform.metastore.wire import Channel
-from acid_platform.transactions import Operation, TxnType, ValidTxnList
+from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 from tests.contents import counts
 from tests.metastore.processes import gone, until
 
 FORK = multiprocessing.get_context("fork")
-WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+WRITE = LockRequest("t", LockType.SHARED_WRITE, RowOperation.INSERT)
 ALONE = LockRequest("t", LockType.EXCLUSIVE)
 
 
@@ -91,10 +91,10 @@ def kill(metastore: Metastore) -> int:
     return pid
 
 
-def report(txn: OpenTransaction) -> WriteReport:
+def report(txn: Transaction) -> WriteReport:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
-    return WriteReport("t", None, Operation.INSERT, name, counts(1, 10))
+    return WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10))
 
 
 # --- start and end -------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again.call(CommitTxn(txn.id, ()))
+        again.call(Commit(txn.id, ()))
     until(lambda: gone(pid))
 
 
@@ -286,7 +286,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
 
 def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: Path) -> None:
     holder = metastore.begin(locks=[ALONE])
-    granted: list[OpenTransaction] = []
+    granted: list[Transaction] = []
 
     def wait_for_it() -> None:
         with Metastore.connect(directory) as other:
@@ -358,7 +358,7 @@ def test_P3_the_outcome_of_a_read_is_never_unknown(
 # --- forks, threads ------------------------------------------------------------------------------
 
 
-def _child(metastore: Metastore, txn: OpenTransaction, answers: Any) -> None:
+def _child(metastore: Metastore, txn: Transaction, answers: Any) -> None:
     own = metastore.begin(locks=[WRITE])
     own.commit([report(own)])
     answers.put((own.id, sum(len(share) for share in metastore.beats._shares.values())))
@@ -452,7 +452,7 @@ def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     work = metastore.begin_compaction(task, "host-1")
     assert work.compactor_list.high_watermark == 1 and work.task.txn_id == work.id
     base = WriteReport(
-        task.table, None, Operation.COMPACT, f"base_0000001_v{work.id:07d}", counts(1, 9)
+        task.table, None, RowOperation.COMPACT, f"base_0000001_v{work.id:07d}", counts(1, 9)
     )
     work.publish([base])
     assert metastore.call(ShowCompaction(number)).done
@@ -486,10 +486,10 @@ class FakeLink:
         pass
 
 
-def _txn(link: Any, beats: Heartbeats, number: int) -> OpenTransaction:
+def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
     granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5, {})
     metastore: Any = SimpleNamespace(call=link.call, beats=beats)
-    return OpenTransaction(metastore, TxnType.DEFAULT, granted)
+    return Transaction(metastore, TxnType.DEFAULT, granted)
 
 
 def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:

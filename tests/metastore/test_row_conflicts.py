@@ -7,7 +7,7 @@ import pytest
 from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules import events
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
 
@@ -31,7 +31,7 @@ def change(
     world: World,
     txn: Txn,
     *row_ids: int,
-    operation: Operation = UPDATE,
+    operation: RowOperation = UPDATE,
     partition: str | None = None,
 ) -> None:
     """Commits a change of these rows."""
@@ -39,14 +39,16 @@ def change(
     world.commit(txn, report, changed=[RowReport("t", partition, operation, rows(*row_ids))])
 
 
-def two(world: World, first: Operation = UPDATE, second: Operation = UPDATE) -> tuple[Txn, Txn]:
+def two(
+    world: World, first: RowOperation = UPDATE, second: RowOperation = UPDATE
+) -> tuple[Txn, Txn]:
     return world.write("t", first), world.write("t", second)
 
 
 @pytest.mark.parametrize("second", [UPDATE, DELETE])
 @pytest.mark.parametrize("first", [UPDATE, DELETE])
 def test_P38_changes_of_different_rows_both_commit(
-    world: World, first: Operation, second: Operation
+    world: World, first: RowOperation, second: RowOperation
 ) -> None:
     one, other = two(world, first, second)
     change(world, one, 1, 3, operation=first)
@@ -56,7 +58,7 @@ def test_P38_changes_of_different_rows_both_commit(
 @pytest.mark.parametrize("second", [UPDATE, DELETE])
 @pytest.mark.parametrize("first", [UPDATE, DELETE])
 def test_P38_changes_of_one_row_conflict_and_the_error_names_it(
-    world: World, first: Operation, second: Operation
+    world: World, first: RowOperation, second: RowOperation
 ) -> None:
     one, other = two(world, first, second)
     change(world, one, 1, 3, operation=first)

@@ -18,7 +18,7 @@ from acid_platform import (
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 from tests.contents import counts
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, R, Txn, W, World, X
@@ -116,7 +116,7 @@ def test_T22_a_drop_removes_everything_about_the_table(world: World) -> None:
     ],
 )
 def test_T23_only_writes_are_recorded_and_with_their_lock(
-    world: World, lock: LockType, operation: Operation | None, recorded: list[Operation]
+    world: World, lock: LockType, operation: RowOperation | None, recorded: list[RowOperation]
 ) -> None:
     txn = world.begin(LockRequest("t", lock, operation))
     rows = world.state.components.get(txn.id, [])
@@ -248,7 +248,7 @@ def test_L14_requests_for_all_locks_at_once_never_deadlock(world: World) -> None
         for _ in range(8):
             names = draw.sample(["t", "u", "v"], draw.randint(1, 3))
             wishes = [
-                LockRequest(name, draw.choice([R, W, X, E]), Operation.SELECT) for name in names
+                LockRequest(name, draw.choice([R, W, X, E]), RowOperation.SELECT) for name in names
             ]
             requests[world.begin_request(*wishes, zero_wait=False)] = wishes
         for _ in range(8):

@@ -29,12 +29,12 @@ from acid_platform.metastore.client import link
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.server import connections
 from acid_platform.metastore.server.metrics import Histogram
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.metastore.processes import ask, end, gone, until
 
 KEY = "0123456789abcdef-the-key"
-WRITE = LockRequest("t", LockType.SHARED_WRITE, Operation.INSERT)
+WRITE = LockRequest("t", LockType.SHARED_WRITE, RowOperation.INSERT)
 
 
 class Service:

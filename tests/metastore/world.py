@@ -21,7 +21,7 @@ from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import (
     CompactorWriteIdList,
-    Operation,
+    RowOperation,
     TxnType,
     ValidTxnList,
     ValidWriteIdList,
@@ -32,9 +32,9 @@ from tests.contents import counts
 
 R, W = LockType.SHARED_READ, LockType.SHARED_WRITE
 X, E = LockType.EXCL_WRITE, LockType.EXCLUSIVE
-INSERT, UPDATE, DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
-OVERWRITE = Operation.OVERWRITE
-SELECT = Operation.SELECT
+INSERT, UPDATE, DELETE = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE
+OVERWRITE = RowOperation.OVERWRITE
+SELECT = RowOperation.SELECT
 
 
 class Txn:
@@ -148,7 +148,7 @@ class World:
     def write(
         self,
         table: str = "t",
-        operation: Operation = INSERT,
+        operation: RowOperation = INSERT,
         partition: str | None = None,
         lock: LockType = W,
         **more: Any,
@@ -201,7 +201,7 @@ class World:
         txn: Txn,
         table: str = "t",
         partition: str | None = None,
-        operation: Operation = INSERT,
+        operation: RowOperation = INSERT,
         statement: int = 0,
         rows: int = 1,
         overwrite: bool = False,
@@ -250,7 +250,9 @@ class World:
 
     def commit_compaction(self, task: CompactionTask, txn: int, *names: str) -> None:
         writes = [
-            encode(WriteReport(task.table, task.partition, Operation.COMPACT, name, counts(1, 10)))
+            encode(
+                WriteReport(task.table, task.partition, RowOperation.COMPACT, name, counts(1, 10))
+            )
             for name in names
         ]
         self.call("commit_compaction", **self.owner(task), txn=txn, writes=writes)

@@ -13,7 +13,7 @@ import pytest
 from acid_platform import Warehouse
 from acid_platform.metastore.operations.compaction import TakeCompaction
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from resources import WarehouseResource
 from tests.conftest import temporary_warehouse
@@ -45,11 +45,13 @@ class Place:
         metastore = self.warehouse.metastore
         for _ in range(times):
             with metastore.begin() as txn:
-                txn.lock([LockRequest(name, LockType.SHARED_WRITE, Operation.INSERT)])
+                txn.lock([LockRequest(name, LockType.SHARED_WRITE, RowOperation.INSERT)])
                 number = txn.write_ids[name]
                 directory = f"delta_{number:07}_{number:07}_0000"
                 self._directory(name, directory)
-                txn.commit([WriteReport(name, None, Operation.INSERT, directory, counts(5, 100))])
+                txn.commit(
+                    [WriteReport(name, None, RowOperation.INSERT, directory, counts(5, 100))]
+                )
 
     def compacted(self, name: str = "db.t") -> str:
         """Queues a compaction, runs a Worker, and returns the base directory."""
@@ -59,7 +61,7 @@ class Place:
         txn = metastore.begin_compaction(task, "host-1")
         base = f"base_{txn.compactor_list.high_watermark:07}_v{txn.id:07}"
         self._directory(name, base)
-        txn.publish([WriteReport(name, None, Operation.COMPACT, base, counts(15, 200))])
+        txn.publish([WriteReport(name, None, RowOperation.COMPACT, base, counts(15, 200))])
         return base
 
     def directories(self, name: str = "db.t") -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from acid_platform import Transaction
 from acid_platform.layout.names import temporary_name
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import WrittenDirectory
 from tests.acid_files import AcidTable, P, contents_of, full
@@ -48,7 +48,7 @@ def publish(staged: Staged) -> None:
     staged.staging.rmdir()
     staged.txn._work.report(
         staged.txn.table(staged.table).record,
-        Operation.INSERT,
+        RowOperation.INSERT,
         [WrittenDirectory("", staged.directory, False, contents)],
     )
 

@@ -9,8 +9,9 @@ from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
-from acid_platform.metastore.rules.state import Component, TableState
-from acid_platform.transactions import Operation, TxnType, ValidTxnList, ValidWriteIdList
+from acid_platform.metastore.rules.state import Component
+from acid_platform.metastore.rules.state import Table as StateTable
+from acid_platform.transactions import RowOperation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
 from tests.simulation.manifests import check_ends, check_files
@@ -124,7 +125,7 @@ def _overwrites(sim: Simulation) -> None:
             continue
         for table_id, partition in list(model.entities):
             if table_id in state.tables:
-                wish = Component(txn.txn_id, table_id, partition, Operation.OVERWRITE)
+                wish = Component(txn.txn_id, table_id, partition, RowOperation.OVERWRITE)
                 found = write_set.conflict(state, txn, [wish])
                 known = model.conflict(model.txns[txn.txn_id], {(table_id, partition, "o")})
                 claim("P30", bool(found) == bool(known), txn, wish, found, "not", known)
@@ -151,7 +152,7 @@ def _outcomes(sim: Simulation) -> None:
         )
 
 
-def _write_ids(sim: Simulation, table: TableState, known: Table) -> None:
+def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
     """Each write id has one owner (T18, T22), and an aborted one stays aborted (P4)."""
     claim(
         "T22",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.rules import DEFAULT
@@ -61,7 +61,7 @@ class Foreigner(Actor):
     def _wish(self) -> LockRequest:
         name = self.pick("t", "u", "v")
         partition = None if name == "t" else self.pick(None, *PARTITIONS)
-        return LockRequest(name, LockType.SHARED_READ, Operation.SELECT, partition)
+        return LockRequest(name, LockType.SHARED_READ, RowOperation.SELECT, partition)
 
     def _end(self, how: str) -> None:
         more: Json = {"writes": []} if how == "commit" else {"reason": ""}

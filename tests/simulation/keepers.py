@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import converters, decode, encode
 from acid_platform.metastore.records import CleaningTask, DropCleaning, Unpublication
-from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.checks import check_readers
 from tests.simulation.disk import Directory, Place, select, settled
@@ -105,7 +105,7 @@ class Worker(Actor):
             writes = [
                 encode(
                     report_of(
-                        directory, self.task["table"], self.task["partition"], Operation.COMPACT
+                        directory, self.task["table"], self.task["partition"], RowOperation.COMPACT
                     )
                 )
                 for _, directory in self.output

@@ -14,7 +14,7 @@ from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.transactions import GetManifest
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.simulation.claims import claim, expect, value
 from tests.simulation.disk import Directory
 from tests.simulation.rules import READ_ONLY, Table, Txn
@@ -35,10 +35,10 @@ def contents_of(one: Directory) -> RecordedFiles:
 
 
 def report_of(
-    one: Directory, table: str, partition: str | None, operation: Operation
+    one: Directory, table: str, partition: str | None, operation: RowOperation
 ) -> WriteReport:
     """The report of the actor that wrote the directory."""
-    overwrite = one.base and operation is not Operation.COMPACT
+    overwrite = one.base and operation is not RowOperation.COMPACT
     return WriteReport(table, partition, operation, one.name, contents_of(one), overwrite)
 
 

@@ -21,14 +21,14 @@ from acid_platform.metastore.rules import (
     declared,
     drops,
     events,
+    history,
     housekeeping,
-    kept_history,
     lock_requests,
     locking,
     publications,
     reading,
     snapshots,
-    table_declarations,
+    tables,
     timers,
     txns,
     write_set,
@@ -36,7 +36,7 @@ from acid_platform.metastore.rules import (
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.transactions import (
-    Operation,
+    RowOperation,
     TxnState,
     ValidTxnList,
     ValidWriteIdList,
@@ -183,7 +183,7 @@ def _every_id_is_seen(real: Any, table: Any, txns: Any) -> ValidWriteIdList:
 
 def _last_insert_alone(real: Any, state: Any, row: Any) -> None:
     real(state, row)
-    if row.operation is Operation.INSERT:
+    if row.operation is RowOperation.INSERT:
         state.inserts[row.table_id][row.partition] = [row]
 
 
@@ -217,8 +217,8 @@ _R, _W, _X, _E = (
     LockType.EXCL_WRITE,
     LockType.EXCLUSIVE,
 )
-_I, _U, _D = Operation.INSERT, Operation.UPDATE, Operation.DELETE
-_O = Operation.OVERWRITE
+_I, _U, _D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE
+_O = RowOperation.OVERWRITE
 
 # fmt: off
 _TABLES = (
@@ -327,7 +327,7 @@ _SNAPSHOTS = (
            reading._same, _always(True)),
     Faulty("P36", "a past snapshot sees the later commits", pasts.before_commits,
            lambda real, write_ids, txns, _later: real(write_ids, txns, ()), 3),
-    Faulty("P36", "a past snapshot sees the next commit", kept_history.after,
+    Faulty("P36", "a past snapshot sees the next commit", history.after,
            lambda real, *moment: real(*moment)[1:], 3),
 )
 
@@ -355,7 +355,7 @@ _CLEANING = (
            lambda _real, _state, table, _low: set(table.aborted), 7),
     Faulty("P11", "who asks after a cleaning is not told", lock_requests.may_read, _always(True)),
     Faulty("P21", "a compaction and a Cleaner work on one entity",
-           table_declarations.being_cleaned, _always(False)),
+           tables.being_cleaned, _always(False)),
     Faulty("P21", "a compaction that was taken away is published", compactions.owned,
            lambda real, state, asked: state.queue.get(asked.id) or real(state, asked), 6),
     Faulty("C26", "a compaction is taken that a lock keeps from its own",
@@ -378,10 +378,9 @@ _CLEANING = (
     Faulty("P26", "a cleaning forgets every directory", cleaning._cleaned, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning._cleaned,
            lambda real, state, at, event: real(state, at, replace(event, gone=())), 2),
-    Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
+    Faulty("P36", "the Cleaner ignores the retention", history.horizon,
            lambda _real, state, _table, _now: state.next_moment, 3),
-    Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
-           _always([]), 9),
+    Faulty("P36", "the Cleaner ignores tags and who reads the past", history.pins, _always([]), 9),
 )
 # fmt: on
 

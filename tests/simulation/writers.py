@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.records import LockRequest
-from acid_platform.transactions import Operation, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.simulation.actors import PARTITIONS, Actor, Reader, Session
 from tests.simulation.checks import check_read
@@ -156,17 +156,19 @@ class Writer(Actor):
         dynamic = table == "t" and self.chance < 0.1
         strict = self.sim.settings["hive.txn.xlock.write"] == "true"
         operation = (
-            Operation.OVERWRITE
+            RowOperation.OVERWRITE
             if chance < 0.25
-            else self.pick(Operation.INSERT, Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+            else self.pick(
+                RowOperation.INSERT, RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE
+            )
         )
         return LockRequest(table, self._lock_for(operation, strict), operation, partition, dynamic)
 
-    def _lock_for(self, operation: Operation, strict: bool) -> LockType:
+    def _lock_for(self, operation: RowOperation, strict: bool) -> LockType:
         """Like lock_of. With exclusive writes a TRUNCATE admits inserts, an OVERWRITE does not."""
-        if operation is Operation.OVERWRITE:
+        if operation is RowOperation.OVERWRITE:
             return LockType.EXCLUSIVE if strict and self.chance < 0.5 else LockType.EXCL_WRITE
-        if operation is Operation.INSERT:
+        if operation is RowOperation.INSERT:
             return LockType.SHARED_READ if strict else LockType.SHARED_WRITE
         return LockType.EXCL_WRITE if strict else LockType.SHARED_WRITE
 
@@ -281,8 +283,8 @@ class Writer(Actor):
             return None
         partitioned = plan.table != "t"
         partition = plan.partition or (chosen if partitioned else None)
-        overwrite = plan.operation is Operation.OVERWRITE
-        deletes = plan.operation is Operation.DELETE
+        overwrite = plan.operation is RowOperation.OVERWRITE
+        deletes = plan.operation is RowOperation.DELETE
         tag = (write_id, session.txn, deletes)
         one = Directory(overwrite, deletes, write_id, write_id, 0, frozenset({tag}))
         return (location, partition), one
@@ -313,7 +315,7 @@ class Writer(Actor):
                     directory,
                     names[place[0]],
                     place[1],
-                    Operation.UPDATE if directory.base else self._operation(directory),
+                    RowOperation.UPDATE if directory.base else self._operation(directory),
                 )
             )
             for place, directory in session.published
@@ -342,13 +344,13 @@ class Writer(Actor):
         places = [
             (plan.table, plan.partition, plan.operation.value)
             for plan in session.plans
-            if plan.operation in (Operation.UPDATE, Operation.DELETE)
+            if plan.operation in (RowOperation.UPDATE, RowOperation.DELETE)
             and (plan.partition is not None or (plan.table == "t" and not plan.dynamic))
         ]
         places += [
             (report["table"], report["partition"], report["operation"])
             for report in reports
-            if report["operation"] == Operation.DELETE.value
+            if report["operation"] == RowOperation.DELETE.value
         ]
         changed, taken = [], set[tuple[str, str | None, tuple[int, int]]]()
         for table, partition, operation in dict.fromkeys(places):
@@ -373,10 +375,10 @@ class Writer(Actor):
             )
         return changed
 
-    def _operation(self, one: Directory) -> Operation:
+    def _operation(self, one: Directory) -> RowOperation:
         if one.deletes:
-            return Operation.DELETE
-        return Operation.INSERT
+            return RowOperation.DELETE
+        return RowOperation.INSERT
 
     def _committed(self, reply: Json, session: Session) -> None:
         if "error" in reply:

@@ -23,7 +23,7 @@ from typing import Any
 from acid_platform import Warehouse
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from benchmarks.results import machine, save
 from tests.acid_files import AcidTable, P
 from tests.soak.actors import COLUMNS, IDS, PARTITIONS, TABLE, report
@@ -83,12 +83,12 @@ def fill(warehouse: Warehouse) -> None:
     for number in range(PARTITIONS):
         name = f"p={number}"
         with metastore.begin() as txn:
-            txn.lock(TABLE, "SHARED_WRITE", operation=Operation.INSERT, partition=name)
+            txn.lock(TABLE, "SHARED_WRITE", operation=RowOperation.INSERT, partition=name)
             w = txn.write_ids[TABLE]
             AcidTable(Path(table.location, name), COLUMNS).inserts(
                 f"d{w}", [(w, P, row, row, 0) for row in range(IDS)]
             )
-            txn.commit([report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, Operation.INSERT)])
+            txn.commit([report(name, f"delta_{w:07d}_{w:07d}_0000", IDS, RowOperation.INSERT)])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from acid_platform import Warehouse, WriteConflict
 from acid_platform.metastore import Metastore, WriteReport
 from acid_platform.scan.open import arrow_scan
 from acid_platform.tables.record_layout import table_layout
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from tests.acid_files import AcidTable, P, contents_of
 
 TABLE, COLUMNS = "db.soak", "id int, version int"
@@ -28,7 +28,7 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
     """One transaction that replaces `share` rows; 1 in 30 dies and leaves its files."""
     record = metastore.table(TABLE)
     with metastore.begin() as txn:
-        txn.lock(TABLE, "SHARED_WRITE", operation=Operation.UPDATE, partition=name)
+        txn.lock(TABLE, "SHARED_WRITE", operation=RowOperation.UPDATE, partition=name)
         w = txn.write_ids[TABLE]
         found = arrow_scan(
             table_layout(metastore, record, txn),
@@ -61,8 +61,8 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
                     contents_of(files.root / directory),
                 )
                 for kind, operation in (
-                    ("delete_delta", Operation.DELETE),
-                    ("delta", Operation.INSERT),
+                    ("delete_delta", RowOperation.DELETE),
+                    ("delta", RowOperation.INSERT),
                 )
             ]
         )

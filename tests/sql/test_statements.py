@@ -12,7 +12,7 @@ from acid_platform.sql.parse import parse
 from acid_platform.sql.run_shows import matches
 from acid_platform.sql.script import split
 from acid_platform.sql.statements import (
-    Abort,
+    AbortTransactions,
     AddColumns,
     AddPartitions,
     Assignment,
@@ -128,8 +128,8 @@ from acid_platform.sql.text import Query, expression
             "alter table t partition (m=3) compact 'minor' and wait",
             Compact("t", CompactionKind.MINOR, PartitionSpec({"m": "3"}), True),
         ),
-        ("ABORT TRANSACTIONS 1, 2 3", Abort((1, 2, 3))),
-        ("abort compactions 7", Abort((7,), True)),
+        ("ABORT TRANSACTIONS 1, 2 3", AbortTransactions((1, 2, 3))),
+        ("abort compactions 7", AbortTransactions((7,), True)),
         (
             "CREATE TABLE IF NOT EXISTS db.T (id int, v array<string>) PARTITIONED BY (m int)"
             " CLUSTERED BY (id) INTO 4 BUCKETS STORED AS ORC LOCATION '/x'"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import (
     CONFLICTING,
     Touched,
@@ -16,12 +16,12 @@ from acid_platform.transactions.conflicts import (
     same_entity,
 )
 
-I, U, D = Operation.INSERT, Operation.UPDATE, Operation.DELETE  # noqa: E741
-O = Operation.OVERWRITE  # noqa: E741
+I, U, D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE  # noqa: E741
+O = RowOperation.OVERWRITE  # noqa: E741
 
 
 def mine(
-    operation: Operation = U,
+    operation: RowOperation = U,
     txn: int = 6,
     partition: str | None = None,
     write_id: int = 9,
@@ -31,7 +31,7 @@ def mine(
 
 
 def theirs(
-    operation: Operation = U,
+    operation: RowOperation = U,
     txn: int = 17,
     commit: int = 20,
     partition: str | None = None,
@@ -40,8 +40,8 @@ def theirs(
     return WriteSetRow(1, partition, operation, txn, commit, write_id)
 
 
-@pytest.mark.parametrize(("own", "other"), list(product(Operation, repeat=2)))
-def test_T31_T34_P30_operations(own: Operation, other: Operation) -> None:
+@pytest.mark.parametrize(("own", "other"), list(product(RowOperation, repeat=2)))
+def test_T31_T34_P30_operations(own: RowOperation, other: RowOperation) -> None:
     expected = (own in (U, D, O) and other in (U, D, O)) or (own, other) == (O, I)
     assert (conflicts(mine(own), theirs(other)) is not None) is expected
     assert conflicts(mine(own, txn=21), theirs(other)) is None
@@ -49,13 +49,13 @@ def test_T31_T34_P30_operations(own: Operation, other: Operation) -> None:
 
 
 def test_P30_only_an_overwrite_conflicts_with_an_insert() -> None:
-    assert [operation for operation in Operation if CONFLICTING[operation, I]] == [O]
-    assert {operation for operation in Operation if CONFLICTING[O, operation]} == {I, U, D, O}
-    assert {operation for operation in Operation if operation.changes} == {U, D, O}
+    assert [operation for operation in RowOperation if CONFLICTING[operation, I]] == [O]
+    assert {operation for operation in RowOperation if CONFLICTING[O, operation]} == {I, U, D, O}
+    assert {operation for operation in RowOperation if operation.changes} == {U, D, O}
 
 
 def test_T31_table_is_complete() -> None:
-    assert set(CONFLICTING) == set(product(Operation, repeat=2))
+    assert set(CONFLICTING) == set(product(RowOperation, repeat=2))
 
 
 T32 = [
@@ -95,7 +95,7 @@ def test_T31_another_table_never_conflicts() -> None:
 
 
 @pytest.mark.parametrize("operation", [I, U, D, O])
-def test_P6_below_an_overwrite(operation: Operation) -> None:
+def test_P6_below_an_overwrite(operation: RowOperation) -> None:
     row = theirs(O, txn=3, commit=4, write_id=8)
     assert conflicts(mine(operation, txn=6, write_id=9), row) is None
     reason = conflicts(mine(operation, txn=6, write_id=7), row)
@@ -120,7 +120,7 @@ operations = st.sampled_from([U, D, O])
 
 @given(ids, ids, ids, ids, operations, operations)
 def test_T30_the_later_committer_conflicts_iff_it_opened_before(
-    first: int, second: int, length: int, gap: int, one: Operation, other: Operation
+    first: int, second: int, length: int, gap: int, one: RowOperation, other: RowOperation
 ) -> None:
     commit = first + length
     second = second if second != first else first + 31
@@ -142,7 +142,7 @@ touched = st.builds(
     Touched,
     st.integers(1, 2),
     st.sampled_from([None, "p=1", "p=2"]),
-    st.sampled_from(list(Operation)),
+    st.sampled_from(list(RowOperation)),
     st.integers(1, 20),
     st.integers(0, 9),
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acid_platform import InvalidDefinition
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import (
     STATEMENT_LOCKS,
     WAITS,
@@ -186,7 +186,7 @@ def test_T34_P6_statement_locks(
         (LockSettings(), default),
         (LockSettings(xlock_write=True), exclusive),
     ):
-        assert lock_of(statement, settings) == (lock, Operation(letter))
+        assert lock_of(statement, settings) == (lock, RowOperation(letter))
 
 
 def test_statement_table_is_complete() -> None:
@@ -198,14 +198,14 @@ def test_T34_merge_insert_setting() -> None:
     both = LockSettings(xlock_write=True, xlock_mergeinsert=True)
     assert lock_of(Statement.MERGE_INSERT, LockSettings(xlock_mergeinsert=True)) == (
         W,
-        Operation.UPDATE,
+        RowOperation.UPDATE,
     )
-    assert lock_of(Statement.MERGE_INSERT, both) == (X, Operation.UPDATE)
+    assert lock_of(Statement.MERGE_INSERT, both) == (X, RowOperation.UPDATE)
 
 
 def test_overwrite_without_xlock_iow_stays_excl_write() -> None:
     off = LockSettings(xlock_write=True, xlock_iow=False)
-    assert lock_of(Statement.INSERT_OVERWRITE, off) == (X, Operation.OVERWRITE)
+    assert lock_of(Statement.INSERT_OVERWRITE, off) == (X, RowOperation.OVERWRITE)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import Operation
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.records import (
     BlockedCleaning,
@@ -85,7 +85,7 @@ class Cleanings:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldService(MetastoreOperation[None]):
+class HoldService(Operation[None]):
     """Takes or renews the lease of a service (P9)."""
 
     op = "hold_service"
@@ -96,7 +96,7 @@ class HoldService(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseService(MetastoreOperation[None]):
+class ReleaseService(Operation[None]):
     op = "release_service"
     reads = True
 
@@ -105,7 +105,7 @@ class ReleaseService(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetMoment(MetastoreOperation[int]):
+class GetMoment(Operation[int]):
     """The next moment: whatever changes from now on has this moment or a later one (C1)."""
 
     op = "moment"
@@ -114,7 +114,7 @@ class GetMoment(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCandidates(MetastoreOperation[CandidatePage]):
+class GetCandidates(Operation[CandidatePage]):
     """Entities that changed since a moment (0: all), beginning after `after` (C1, C3)."""
 
     op = "candidates"
@@ -125,7 +125,7 @@ class GetCandidates(MetastoreOperation[CandidatePage]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetEntities(MetastoreOperation[list[EntityState]]):
+class GetEntities(Operation[list[EntityState]]):
     """Every entity, or those of one table, with their directories."""
 
     op = "entities"
@@ -136,7 +136,7 @@ class GetEntities(MetastoreOperation[list[EntityState]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetQueue(MetastoreOperation[list[CompactionTask]]):
+class GetQueue(Operation[list[CompactionTask]]):
     """The compactions that are initiated, working or ready for cleaning."""
 
     op = "queue"
@@ -145,7 +145,7 @@ class GetQueue(MetastoreOperation[list[CompactionTask]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetPastCompactions(MetastoreOperation[list[QueuedTask]]):
+class GetPastCompactions(Operation[list[QueuedTask]]):
     """The compactions, and the cleanings of drops, that have ended."""
 
     op = "past_compactions"
@@ -154,7 +154,7 @@ class GetPastCompactions(MetastoreOperation[list[QueuedTask]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompaction(MetastoreOperation[int]):
+class RequestCompaction(Operation[int]):
     """Adds a row to the queue and returns its id (C24)."""
 
     op = "request_compaction"
@@ -168,7 +168,7 @@ class RequestCompaction(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompactions(MetastoreOperation[list[Wished]]):
+class RequestCompactions(Operation[list[Wished]]):
     """Does `RequestCompaction` for each wish, all durable at once."""
 
     op = "request_compactions"
@@ -179,7 +179,7 @@ class RequestCompactions(MetastoreOperation[list[Wished]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordNotInitiated(MetastoreOperation[int]):
+class RecordNotInitiated(Operation[int]):
     """Adds a `did not initiate` row to the history (C9, C23)."""
 
     op = "record_not_initiated"
@@ -194,7 +194,7 @@ class RecordNotInitiated(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeCompaction(MetastoreOperation[CompactionTask | None]):
+class TakeCompaction(Operation[CompactionTask | None]):
     """Assigns the next task (of this table, if given) to the worker (C26)."""
 
     op = "take_compaction"
@@ -220,7 +220,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginCompaction(MetastoreOperation[CompactionGranted], Owned):
+class BeginCompaction(Operation[CompactionGranted], Owned):
     """Opens the COMPACTION transaction with its lock and lists (C28)."""
 
     op = "begin_compaction"
@@ -233,7 +233,7 @@ class BeginCompaction(MetastoreOperation[CompactionGranted], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class PublishCompaction(MetastoreOperation[Ticket], Owned):
+class PublishCompaction(Operation[Ticket], Owned):
     """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
 
     `directories` are the names of the output. It may wait for `wait` seconds while other engines
@@ -255,7 +255,7 @@ class PublishCompaction(MetastoreOperation[Ticket], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class GetUnpublished(MetastoreOperation[list[Unpublication]]):
+class GetUnpublished(Operation[list[Unpublication]]):
     """The output of aborted compactions that has to go before other engines read again (P46)."""
 
     op = "unpublished"
@@ -264,7 +264,7 @@ class GetUnpublished(MetastoreOperation[list[Unpublication]]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndPublication(MetastoreOperation[None]):
+class EndPublication(Operation[None]):
     """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
 
     op = "end_publication"
@@ -273,7 +273,7 @@ class EndPublication(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCompaction(MetastoreOperation[CompactionDone], Owned):
+class CommitCompaction(Operation[CompactionDone], Owned):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
     op = "commit_compaction"
@@ -286,7 +286,7 @@ class CommitCompaction(MetastoreOperation[CompactionDone], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class EndCompaction(MetastoreOperation[None], Owned):
+class EndCompaction(Operation[None], Owned):
     """Ends a task that wrote nothing: ready for cleaning, or refused (C29)."""
 
     op = "compaction_nothing_to_do"
@@ -302,7 +302,7 @@ class EndCompaction(MetastoreOperation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class FailCompaction(MetastoreOperation[None], Owned):
+class FailCompaction(Operation[None], Owned):
     """Marks the task as failed and aborts its transaction, if it has one (C32)."""
 
     op = "fail_compaction"
@@ -317,7 +317,7 @@ class FailCompaction(MetastoreOperation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions(MetastoreOperation[dict[int, str]]):
+class AbortCompactions(Operation[dict[int, str]]):
     """ABORT COMPACTIONS: a message for each id (C60)."""
 
     op = "abort_compactions"
@@ -327,7 +327,7 @@ class AbortCompactions(MetastoreOperation[dict[int, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RevokeWorkers(MetastoreOperation[list[int]]):
+class RevokeWorkers(Operation[list[int]]):
     """Returns the working rows of a host or worker, or (None) all that timed out, to the queue."""
 
     op = "revoke_workers"
@@ -340,7 +340,7 @@ class RevokeWorkers(MetastoreOperation[list[int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCleanings(MetastoreOperation[Cleanings]):
+class GetCleanings(Operation[Cleanings]):
     op = "cleaning"
     reads = True
 
@@ -363,7 +363,7 @@ class Cleaning:
 
 
 @dataclass(frozen=True, slots=True)
-class StartCleaning(MetastoreOperation[CleaningTask], Cleaning):
+class StartCleaning(Operation[CleaningTask], Cleaning):
     """Takes a cleaning, with lists of this moment."""
 
     op = "start_cleaning"
@@ -376,7 +376,7 @@ class StartCleaning(MetastoreOperation[CleaningTask], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class MarkCleaned(MetastoreOperation[None], Cleaning):
+class MarkCleaned(Operation[None], Cleaning):
     """Marks a cleaning as done (C49).
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
@@ -399,7 +399,7 @@ class MarkCleaned(MetastoreOperation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningFailed(MetastoreOperation[None], Cleaning):
+class ReportCleaningFailed(Operation[None], Cleaning):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     op = "cleaning_failed"
@@ -412,7 +412,7 @@ class ReportCleaningFailed(MetastoreOperation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningLeft(MetastoreOperation[None], Cleaning):
+class ReportCleaningLeft(Operation[None], Cleaning):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
     op = "cleaning_again"
@@ -424,7 +424,7 @@ class ReportCleaningLeft(MetastoreOperation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseCleaning(MetastoreOperation[None]):
+class RefuseCleaning(Operation[None]):
     """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
 
     op = "refuse_cleaning"
@@ -437,7 +437,7 @@ class RefuseCleaning(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestErasure(MetastoreOperation[int]):
+class RequestErasure(Operation[int]):
     """Records a request to erase rows and returns its id."""
 
     op = "request_erasure"
@@ -449,7 +449,7 @@ class RequestErasure(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerErasure(MetastoreOperation[None]):
+class AnswerErasure(Operation[None]):
     """Records the answer to a request."""
 
     op = "answer_erasure"
@@ -462,7 +462,7 @@ class AnswerErasure(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetErasures(MetastoreOperation[list[ErasureTask]]):
+class GetErasures(Operation[list[ErasureTask]]):
     op = "erasures"
     answers = "erasures"
     reads = True

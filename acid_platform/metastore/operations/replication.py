@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(MetastoreOperation[Followed]):
+class Follow(Operation[Followed]):
     """Asks for the batches after `after`, and says that all up to it are durable here.
 
     The answer comes as soon as there is a batch, or after a quarter of the lease.
@@ -56,7 +56,7 @@ class Follow(MetastoreOperation[Followed]):
 
 
 @dataclass(frozen=True, slots=True)
-class Promote(MetastoreOperation[int]):
+class Promote(Operation[int]):
     """Makes a standby the primary and returns its term."""
 
     op = "promote"
@@ -68,7 +68,7 @@ class Promote(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetStandby(MetastoreOperation[str]):
+class ForgetStandby(Operation[str]):
     """Lets the primary go on without its standby, and returns the standby's id."""
 
     op = "forget_standby"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import Answer, MetastoreOperation, Row, Values
+from acid_platform.metastore.operations.base import Answer, Operation, Row, Values
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -48,28 +48,28 @@ class BackupBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTransactions(MetastoreOperation[list[Row]]):
+class ShowTransactions(Operation[list[Row]]):
     op = "transactions"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowLocks(MetastoreOperation[list[Row]]):
+class ShowLocks(Operation[list[Row]]):
     op = "locks"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompactions(MetastoreOperation[list[Row]]):
+class ShowCompactions(Operation[list[Row]]):
     op = "compactions"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompaction(MetastoreOperation[ShownCompaction]):
+class ShowCompaction(Operation[ShownCompaction]):
     op = "compaction"
     reads = True
 
@@ -80,7 +80,7 @@ class ShowCompaction(MetastoreOperation[ShownCompaction]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOutcome(MetastoreOperation[SeenRequest]):
+class GetOutcome(Operation[SeenRequest]):
     """Asks for the fate of a request (P3)."""
 
     op = "outcome"
@@ -90,7 +90,7 @@ class GetOutcome(MetastoreOperation[SeenRequest]):
 
 
 @dataclass(frozen=True, slots=True)
-class RunQuery(MetastoreOperation[QueryResult]):
+class Query(Operation[QueryResult]):
     """One SELECT over the metastore's own tables."""
 
     op = "query"
@@ -100,7 +100,7 @@ class RunQuery(MetastoreOperation[QueryResult]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetHistory(MetastoreOperation[list[Row]]):
+class GetHistory(Operation[list[Row]]):
     """Committed directories of a table, oldest first."""
 
     op = "history"
@@ -111,13 +111,13 @@ class GetHistory(MetastoreOperation[list[Row]]):
 
 
 @dataclass(frozen=True, slots=True)
-class BeginBackup(MetastoreOperation[BackupBegun]):
+class BeginBackup(Operation[BackupBegun]):
     op = "backup_begin"
     repeatable = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetBackupPart(MetastoreOperation[str | None]):
+class GetBackupPart(Operation[str | None]):
     """Rows of a table as Arrow IPC in base64; None after the last part."""
 
     op = "backup_part"
@@ -129,7 +129,7 @@ class GetBackupPart(MetastoreOperation[str | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndBackup(MetastoreOperation[None]):
+class EndBackup(Operation[None]):
     op = "backup_end"
     repeatable = True
 
@@ -138,7 +138,7 @@ class EndBackup(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus(MetastoreOperation[Row]):
+class GetStatus(Operation[Row]):
     """Process, epoch and counters of the metastore."""
 
     op = "status"
@@ -146,7 +146,7 @@ class GetStatus(MetastoreOperation[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportGateway(MetastoreOperation[None]):
+class ReportGateway(Operation[None]):
     """What a gateway says of itself; `status` has it until the gateway is silent for a minute.
 
     `name` is the gateway's among all of this metastore. An empty `report` says that it ends.
@@ -160,7 +160,7 @@ class ReportGateway(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(MetastoreOperation[int]):
+class Stop(Operation[int]):
     """Stops the metastore process and returns its process id."""
 
     op = "stop"

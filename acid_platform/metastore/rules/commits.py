@@ -15,11 +15,11 @@ from acid_platform.base.errors import (
     WriteConflict,
 )
 from acid_platform.metastore.operations.transactions import (
+    Abort,
     AbortedMany,
     AbortMany,
-    AbortTxn,
+    Commit,
     CommitDone,
-    CommitTxn,
     Drop,
 )
 from acid_platform.metastore.pasts import Cursor, Sink
@@ -33,7 +33,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules import (
     change_feed,
     events,
-    kept_history,
+    history,
     lock_index,
     locking,
     stream_sinks,
@@ -50,16 +50,16 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.table_declarations import normal_partition, register_partitions
+from acid_platform.metastore.rules.tables import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.scan.shadowing import shadows
-from acid_platform.transactions import Operation, TxnState, TxnType
-from acid_platform.transactions.conflicts import WriteSetRow
+from acid_platform.transactions import RowOperation, TxnState, TxnType
+from acid_platform.transactions.conflicts import WriteSetRow as WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
-def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
+def commit(turn: Turn, operation: Commit) -> CommitDone:
     """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
     (T10).
 
@@ -208,7 +208,7 @@ def _touched(
                 f"{table.record.name}: {report.directory} has {report.rows} rows, and the inserts"
                 f" that share it report {sum(report.shares)}"
             )
-        operation = Operation.OVERWRITE if report.overwrite else report.operation
+        operation = RowOperation.OVERWRITE if report.overwrite else report.operation
         written = Component(txn.txn_id, table_id, partition, operation, cover[0].write_id)
         if written not in final:
             final.append(written)
@@ -226,7 +226,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     A table that was dropped, renamed or altered meanwhile is left out: a write of it was refused
     before, and an UPDATE that matched no row of it may commit. Raises MalformedRows.
     """
-    changed: dict[tuple[int, str | None, Operation], RowSet] = {}
+    changed: dict[tuple[int, str | None, RowOperation], RowSet] = {}
     for report in reports:
         try:
             table = unchanged(state, txn, report.table)
@@ -235,7 +235,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
         table_id, partition = table.record.table_id, report.partition
         if table.record.partitioned:
             partition = normal_partition(table, partition or "")
-        if write_set.by_row(state, table_id) and report.operation is not Operation.OVERWRITE:
+        if write_set.by_row(state, table_id) and report.operation is not RowOperation.OVERWRITE:
             changed[table_id, partition, report.operation] = report.rows.checked()
     return changed
 
@@ -258,10 +258,10 @@ def _kept(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
 def _as_done(component: Component, overwritten: set[Entity]) -> Component:
     """A lock for an overwrite that did not happen counts as an update (T38)."""
     if (
-        component.operation is Operation.OVERWRITE
+        component.operation is RowOperation.OVERWRITE
         and (component.table_id, component.partition) not in overwritten
     ):
-        return replace(component, operation=Operation.UPDATE)
+        return replace(component, operation=RowOperation.UPDATE)
     return component
 
 
@@ -276,7 +276,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
             )
 
 
-def abort(turn: Turn, operation: AbortTxn) -> str:
+def abort(turn: Turn, operation: Abort) -> str:
     """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
@@ -324,14 +324,14 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
         place(state, at, (table_id, partition), directory, contents)
     for row in event.written:
         state.written.append(row)
-        if row.operation is Operation.INSERT and not row.overwrite:
+        if row.operation is RowOperation.INSERT and not row.overwrite:
             # Not in `write_set`, so that an insert adds no more to the journal than before.
             write_set.add(
                 state,
                 WriteSetRow(
                     row.table_id,
                     row.partition,
-                    Operation.INSERT,
+                    RowOperation.INSERT,
                     txn_id,
                     event.commit_id,
                     row.write_id,
@@ -347,7 +347,7 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
     for table_id in wrote:
         if table_id in state.tables:
             table = state.tables[table_id]
-            kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
+            history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
 
 
 def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str) -> None:
@@ -463,8 +463,8 @@ APPLY: Effects = {
 }
 
 HANDLERS: Handlers = {
-    CommitTxn: commit,
-    AbortTxn: abort,
+    Commit: commit,
+    Abort: abort,
     AbortMany: abort_many,
     Drop: drop_and_commit,
 }

@@ -17,13 +17,13 @@ from acid_platform.metastore.operations.compaction import (
     Owned,
 )
 from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest, QueuedTask
-from acid_platform.metastore.rules import events, kept_history, locking
+from acid_platform.metastore.rules import events, history, locking
 from acid_platform.metastore.rules.commits import close, end, place
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
-from acid_platform.transactions import Operation, TxnState, TxnType, ValidTxnList
+from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 
 _W, _R = CompactionState.WORKING, CompactionState.READY_FOR_CLEANING
@@ -59,7 +59,7 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
         raise CompactionLost(f"compaction {row.id} has transaction {row.txn_id} open already")
     txn = open_txn(turn, TxnType.COMPACTION, operation.info, False)
     name = turn.state.name_of(row.table_id)
-    wish = LockRequest(name, LockType.SHARED_READ, Operation.COMPACT, row.partition)
+    wish = LockRequest(name, LockType.SHARED_READ, RowOperation.COMPACT, row.partition)
     try:
         locking.enqueue(turn, txn, (wish,), 0, True, begun=False)
     except AcidError as error:
@@ -172,7 +172,7 @@ def _compacting(state: State, _at: int, event: events.CompactionBegun) -> None:
     row = state.compaction(event.id)
     state.queue[row.id] = replace(row, txn_id=event.txn, highest_write_id=event.highest)
     state.components[event.txn] = [
-        Component(event.txn, row.table_id, row.partition, Operation.COMPACT, event.highest)
+        Component(event.txn, row.table_id, row.partition, RowOperation.COMPACT, event.highest)
     ]
 
 
@@ -183,7 +183,7 @@ def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None
     state.components.pop(event.txn, None)
     moment = close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
     if row.table_id in state.tables:
-        kept_history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
+        history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
     if event.again:
         state.changed[entity_of(row)] = state.next_moment
     done = replace(

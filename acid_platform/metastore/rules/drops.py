@@ -10,9 +10,9 @@ from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import events, lock_index, write_set
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import Component, State
-from acid_platform.metastore.rules.table_declarations import normal_partition
+from acid_platform.metastore.rules.tables import normal_partition
 from acid_platform.metastore.rules.turn import Effects, Turn
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockType
 
@@ -91,7 +91,7 @@ def _dropped(state: State, _at: int, event: events.Dropped) -> None:
             WriteSetRow(
                 row.table_id,
                 row.partition,
-                Operation.OVERWRITE,
+                RowOperation.OVERWRITE,
                 row.txn_id,
                 event.commit_id,
                 row.highest_write_id,
@@ -131,7 +131,7 @@ def _of(component: Component, row: DropTask) -> bool:
     return (
         same
         and (whole or component.partition == row.partition)
-        and (component.operation is not Operation.COMPACT or whole)
+        and (component.operation is not RowOperation.COMPACT or whole)
     )
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from acid_platform.base.errors import ForeignLocation
-from acid_platform.metastore.rules.state import TableState
+from acid_platform.metastore.rules.state import Table
 
 
-def refuse_foreign(table: TableState, what: str) -> None:
+def refuse_foreign(table: Table, what: str) -> None:
     """Raises ForeignLocation."""
     if table.record.foreign:
         raise ForeignLocation(f"{table.record.name}: {what} is refused, {why(table)}")
 
 
-def why(table: TableState) -> str:
+def why(table: Table) -> str:
     """The reason for an error text, with the next step."""
     return (
         f"as {table.record.location} may belong to the warehouse that this one was copied from;"

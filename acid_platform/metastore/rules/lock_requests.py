@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
-from acid_platform.metastore.rules.state import Component, State, TableState, Txn
-from acid_platform.metastore.rules.table_declarations import normal_partition
-from acid_platform.metastore.table_names import table_name
-from acid_platform.transactions import Operation, TxnType
+from acid_platform.metastore.rules.state import Component, State, Table, Txn
+from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.transactions import RowOperation, TxnType
 from acid_platform.transactions.locks import LockComponent, LockType
 
 _STRICTEST = {
-    LockType.SHARED_READ: Operation.SELECT,
-    LockType.SHARED_WRITE: Operation.UPDATE,
-    LockType.EXCL_WRITE: Operation.UPDATE,
-    LockType.EXCLUSIVE: Operation.SELECT,
+    LockType.SHARED_READ: RowOperation.SELECT,
+    LockType.SHARED_WRITE: RowOperation.UPDATE,
+    LockType.EXCL_WRITE: RowOperation.UPDATE,
+    LockType.EXCLUSIVE: RowOperation.SELECT,
 }
 """The operation of a request that names none (T27). EXCLUSIVE without an operation is for DDL."""
 
@@ -32,7 +32,7 @@ def resolve(
     if not requests:
         raise InvalidDefinition(f"transaction {txn.txn_id} asks for no lock; name a table")
     components: list[LockComponent] = []
-    touches: dict[tuple[int, str | None, Operation | None], Component] = {}
+    touches: dict[tuple[int, str | None, RowOperation | None], Component] = {}
     for request in requests:
         if request.lock is LockType.PUBLICATION:
             raise InvalidDefinition(
@@ -52,7 +52,7 @@ def resolve(
                 f"transaction {txn.txn_id} is {txn.kind.name}, but {operation.name} of"
                 f" {table.record.name} needs a transaction that writes"
             )
-        if operation is not Operation.INSERT and request.lock is not LockType.EXCLUSIVE:
+        if operation is not RowOperation.INSERT and request.lock is not LockType.EXCLUSIVE:
             check_files(txn, table)
         if operation.writes:
             refuse_foreign(table, operation.name)
@@ -64,11 +64,11 @@ def resolve(
 
 
 def _touch(
-    touches: dict[tuple[int, str | None, Operation | None], Component],
+    touches: dict[tuple[int, str | None, RowOperation | None], Component],
     txn: Txn,
-    table: TableState,
+    table: Table,
     request: LockRequest,
-    operation: Operation,
+    operation: RowOperation,
 ) -> None:
     table_id = table.record.table_id
     dynamic = request.partition is None and (table.record.partitioned or request.dynamic)
@@ -79,10 +79,10 @@ def _touch(
     # The whole table gets one row, with the strictest operation (T26).
     known = touches.get((table_id, None, None))
     asked = {operation, known.operation if known else operation}
-    if Operation.OVERWRITE in asked:
-        component = replace(component, operation=Operation.OVERWRITE)
+    if RowOperation.OVERWRITE in asked:
+        component = replace(component, operation=RowOperation.OVERWRITE)
     elif any(other.changes for other in asked):
-        component = replace(component, operation=Operation.UPDATE)
+        component = replace(component, operation=RowOperation.UPDATE)
     touches[table_id, None, None] = component
 
 
@@ -91,13 +91,13 @@ def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
     return {table_name(name): state.table(name).record.table_id for name in named}
 
 
-def may_read(txn: Txn, table: TableState) -> bool:
+def may_read(txn: Txn, table: Table) -> bool:
     """Whether the Cleaner has kept all files that the transaction's snapshot may need (P11)."""
     asked = txn.all_tables or table.record.table_id in txn.needs.values()
     return asked or txn.txn_id >= table.cleaned_upto
 
 
-def check_files(txn: Txn, table: TableState) -> None:
+def check_files(txn: Txn, table: Table) -> None:
     """Raises SnapshotExpired if the transaction first asks for the table after a cleaning (P11)."""
     if not may_read(txn, table):
         raise SnapshotExpired(

@@ -37,7 +37,7 @@ from acid_platform.metastore.rules.lock_requests import may_read, resolve, table
 from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
 from acid_platform.metastore.rules.timers import dead, patience, touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn, error_reply
-from acid_platform.transactions import Operation, TxnState, TxnType
+from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.locks import (
     WAITS,
     LockComponent,
@@ -156,7 +156,7 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
 def held_up(state: State, row: CompactionTask) -> Block | None:
     """What keeps a compaction from the lock with which it begins (C28)."""
     db, _, short = state.name_of(row.table_id).partition(".")
-    asked = LockComponent(db, short, row.partition, LockType.SHARED_READ, Operation.COMPACT)
+    asked = LockComponent(db, short, row.partition, LockType.SHARED_READ, RowOperation.COMPACT)
     entry = LockEntry(state.next_lock, state.next_txn, False, (asked,), (), "", False, 0, 0, {})
     return first_block(state, entry)
 
@@ -340,7 +340,7 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
     sure = [
         touched
         for touched in entry.touches
-        if touched.operation is Operation.OVERWRITE and not touched.dynamic
+        if touched.operation is RowOperation.OVERWRITE and not touched.dynamic
     ]
     conflict = write_set.conflict(state, txn, sure)
     return write_set.describe(state, *conflict) if conflict else ""

@@ -24,7 +24,7 @@ from acid_platform.metastore.rules.compactions import owned
 from acid_platform.metastore.rules.state import LockEntry
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
@@ -50,7 +50,7 @@ def _entry(turn: Turn, row: CompactionTask, operation: PublishCompaction) -> Loc
         table,
         row.partition,
         LockType.PUBLICATION,
-        Operation.COMPACT,
+        RowOperation.COMPACT,
         directories=operation.directories,
     )
     return LockEntry(

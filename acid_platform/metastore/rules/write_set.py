@@ -16,11 +16,11 @@ from operator import attrgetter
 from acid_platform.base.table_properties import CONFLICT_DETECTION
 from acid_platform.metastore.rules.snapshots import snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
-from acid_platform.transactions import Operation, ValidTxnList
+from acid_platform.transactions import RowOperation, ValidTxnList
 from acid_platform.transactions.conflicts import Touched, WriteSetRow, conflicts
 from acid_platform.transactions.row_sets import RowSet
 
-Changed = Mapping[tuple[int, str | None, Operation], RowSet]
+Changed = Mapping[tuple[int, str | None, RowOperation], RowSet]
 """The rows that a transaction changed, by table id, partition and operation (P38)."""
 
 _BY_COMMIT = attrgetter("commit_id")
@@ -52,7 +52,7 @@ def conflict(
             reason = conflicts(mine, theirs)
             if reason is None:
                 continue
-            if serial or touched.operation is Operation.OVERWRITE:
+            if serial or touched.operation is RowOperation.OVERWRITE:
                 seen = seen or snapshot(state, txn)
                 if seen is not None and seen.is_valid(theirs.txn_id):
                     continue
@@ -103,7 +103,7 @@ def every_row(state: State) -> Iterator[WriteSetRow]:
 
 def restore(state: State, row: WriteSetRow) -> None:
     """Adds a row that a fold wrote."""
-    by_table = state.inserts if row.operation is Operation.INSERT else state.write_set
+    by_table = state.inserts if row.operation is RowOperation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
     state.row_bytes += _size(row)
 
@@ -115,7 +115,7 @@ def add(state: State, row: WriteSetRow) -> None:
     snapshot that sees both sees all of them: an insert that it misses was committed after the
     snapshot was taken, or has a higher transaction id than the snapshot's (S2).
     """
-    if row.operation is Operation.INSERT:
+    if row.operation is RowOperation.INSERT:
         by_partition = state.inserts.setdefault(row.table_id, {})
         above = [
             insert for insert in by_partition.get(row.partition, ()) if insert.txn_id > row.txn_id

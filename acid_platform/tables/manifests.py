@@ -21,18 +21,18 @@ from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
 from acid_platform.scan.source_files import flush_length
 from acid_platform.storage.files import Files, in_threads
-from acid_platform.transactions import Operation
+from acid_platform.transactions import RowOperation
 from acid_platform.write.file_records import recorded_file
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import OpenTransaction
+    from acid_platform.metastore.client.metastore import Transaction
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done and the total."""
 
 
 def recorded_listings(
-    record: TableRecord, txn: OpenTransaction
+    record: TableRecord, txn: Transaction
 ) -> Callable[[Sequence[str]], list[EntityListing]]:
     """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
 
@@ -43,14 +43,14 @@ def recorded_listings(
         entities = txn.manifest(record.name, [partition or None for partition in partitions])
         _, root = Files.of(record.location)
         return [
-            entity_listing(f"{root}/{name}".rstrip("/"), recorded)
-            for name, recorded in zip(partitions, entities, strict=True)
+            entity_listing(f"{root}/{name}".rstrip("/"), known)
+            for name, known in zip(partitions, entities, strict=True)
         ]
 
     return listings
 
 
-def entity_listing(location: str, directories: Sequence[RecordedDirectory]) -> EntityListing:
+def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityListing:
     """The recorded files of one entity. Raises CorruptFile."""
     return EntityListing(location, ()).joined(
         directory_listing(
@@ -61,7 +61,7 @@ def entity_listing(location: str, directories: Sequence[RecordedDirectory]) -> E
             recorded.directory.versioned,
             adopted=not recorded.directory.txn,
         )
-        for recorded in directories
+        for recorded in known
     )
 
 
@@ -107,7 +107,7 @@ def surveyed(
             WriteReport(
                 record.name,
                 partition,
-                Operation.INSERT,
+                RowOperation.INSERT,
                 name,
                 contents,
                 compacted=listing.data_formats.get(name) == "compacted",
@@ -172,9 +172,9 @@ def _looked_into(
 
     def look(entry: FileEntry) -> FileEntry:
         path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
-        is_data = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
-        if not entry.size or not is_data:  # readers of the directory refuse an unknown name
-            return FileEntry(name, entry.size, Footer(0, not plain and bool(is_data)))
+        known = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
+        if not entry.size or not known:  # readers of the directory refuse an unknown name
+            return FileEntry(name, entry.size, Footer(0, not plain and bool(known)))
         side = sides.get(entry.path)
         length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))
         if plain and stored.name not in ("orc", "parquet"):

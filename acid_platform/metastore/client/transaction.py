@@ -20,6 +20,7 @@ from acid_platform.base.errors import (
     Terminal,
     TxnAborted,
 )
+from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
 from acid_platform.metastore.operations.history import GetChanges, GetPast
 from acid_platform.metastore.operations.tables import (
@@ -28,9 +29,9 @@ from acid_platform.metastore.operations.tables import (
     GetViews,
 )
 from acid_platform.metastore.operations.transactions import (
-    AbortTxn,
+    Abort,
     Allocate,
-    CommitTxn,
+    Commit,
     Describe,
     GetManifest,
     GetValidWriteIds,
@@ -52,10 +53,9 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
-from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import (
     CompactorWriteIdList,
-    Operation,
+    RowOperation,
     TxnType,
     ValidTxnList,
     ValidWriteIdList,
@@ -69,7 +69,7 @@ UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
 """Errors that leave a transaction open: its commit was not decided."""
 
 
-class OpenTransaction:
+class Transaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
     `valid_txns` is its snapshot, which never changes (S4). `write_ids` are its write ids by table.
@@ -110,7 +110,7 @@ class OpenTransaction:
         requests: Sequence[LockRequest] | str,
         lock: LockType | str = LockType.SHARED_READ,
         *,
-        operation: Operation | None = None,
+        operation: RowOperation | None = None,
         partition: str | None = None,
         wait: float = 60.0,
         zero_wait: bool | None = False,
@@ -295,7 +295,7 @@ class OpenTransaction:
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
             self._metastore.call(
-                CommitTxn(
+                Commit(
                     self.id,
                     tuple(writes),
                     added,
@@ -317,7 +317,7 @@ class OpenTransaction:
         """Aborts it. An aborted transaction is no error; raises NoSuchTxn if it was committed
         (T12)."""
         self.forget()
-        self._metastore.call(AbortTxn(self.id, reason))
+        self._metastore.call(Abort(self.id, reason))
 
     def forget(self) -> None:
         """Stops the heartbeats without ending the transaction in the metastore."""
@@ -366,7 +366,7 @@ class OpenTransaction:
         return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
 
 
-class CompactionTransaction(OpenTransaction):
+class CompactionTransaction(Transaction):
     """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
     def __init__(self, metastore: Metastore, begun: CompactionGranted) -> None:
