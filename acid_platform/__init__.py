@@ -35,6 +35,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")
-    return getattr(import_module(f"acid_platform.{_MODULES.get(name, 'base.errors')}"), name)
+    if not name.startswith("__"):
+        module = import_module(f"acid_platform.{_MODULES.get(name, 'base.errors')}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")

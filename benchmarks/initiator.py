@@ -28,7 +28,7 @@ from acid_platform.metastore import Metastore
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.records import EntityDirectory, TableRecord
-from acid_platform.metastore.rules.state import State, Table
+from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
 from benchmarks.results import machine, save
@@ -49,7 +49,7 @@ def warehouse(tables: int, deltas: int, above: int) -> State:
             (("id", "bigint"),),
             properties={} if number <= above else quiet,
         )
-        state.tables[number] = Table(record, next_write_id=deltas + 2, purged=deltas + 1)
+        state.tables[number] = TableState(record, next_write_id=deltas + 2, purged=deltas + 1)
         state.names[name] = number
         base = EntityDirectory("base_0000001", 1, 1, False, True, 10**7, BASE_BYTES, 1, 1)
         known = {base.name: base}

@@ -35,7 +35,7 @@ from acid_platform.base.clock import Moment
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.tables import DeclareTable
-from acid_platform.metastore.operations.transactions import Begin, Commit
+from acid_platform.metastore.operations.transactions import Begin, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.orc.writer import AcidWriter, acid_schema
@@ -173,7 +173,7 @@ def journal_bytes(table: Table) -> int:
     machine.handle(DeclareTable(record, if_not_exists=False), "1", at)
     who = ClientInfo("somebody", "somewhere")
     machine.handle(Begin(0, (lock,), 1, None, who, tables=()), "2", at)
-    done = machine.handle(Commit(1, (report,)), "3", at)
+    done = machine.handle(CommitTxn(1, (report,)), "3", at)
     return sum(len(json.dumps(event.as_json(), separators=(",", ":"))) for event in done.events)
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from acid_platform import Warehouse
 
 if TYPE_CHECKING:
-    from acid_platform.handles.warehouse import GivenSession
+    from acid_platform.handles.warehouse import SparkOrStart
 
 DEFAULT_PATH = "var/warehouse"
 
@@ -36,7 +36,7 @@ class WarehouseResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="auto, spark or local; default: ACID_ENGINE, else auto.",
     )
 
-    def open(self, run_id: str = "", spark: GivenSession = None) -> Warehouse:
+    def open(self, run_id: str = "", spark: SparkOrStart = None) -> Warehouse:
         """Open a handle whose transactions and leases carry the run id; the caller closes it.
 
         Spark starts, or is asked of a function, only when an operation needs it. Raises

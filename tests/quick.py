@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent
-RULES = {"compaction", "layout", "metastore", "simulation", "snapshot", "storage", "transactions"}
+RULES = {"compaction", "layout", "metastore", "orc", "scan", "storage", "transactions", "write"}
 """Rooms whose modules count if they start no process."""
 HANDLES = {"handles"}
 """Rooms whose tests open warehouses, each with a metastore in a process of its own."""
@@ -19,6 +21,13 @@ HANDLES = {"handles"}
 _STARTS_A_PROCESS = re.compile(
     r"subprocess|multiprocessing|temporary_warehouse|Warehouse\.open|Metastore\.connect|processes"
 )
+
+
+def pytest_configure() -> None:
+    """Raises UsageError if a room was renamed: its tests would be left out unnoticed."""
+    gone = [room for room in sorted(RULES | HANDLES) if not (ROOT / room).is_dir()]
+    if gone:
+        raise pytest.UsageError(f"tests/quick.py names {', '.join(gone)}, which tests/ lacks")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -87,7 +87,7 @@ def start(session: CommandSession, listen: str | None, empty: bool) -> None:
             " where there is none"
         )
     if not session.place.made and not empty:
-        joining.require_new(session.place, joining.Mark.read(session.place.warehouse))
+        joining.require_new(session.place, joining.IdentityFile.read(session.place.warehouse))
     if listen:
         start_process(Home(Path(session.place.metastore).resolve()), listen)
     with joining.join(session.place, empty=empty) as client:

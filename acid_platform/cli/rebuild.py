@@ -21,7 +21,7 @@ from acid_platform.layout.partition_names import partition_segment
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Survey, survey
 from acid_platform.tables.joining import (
-    Mark,
+    IdentityFile,
     join,
     rebuilding,
     refuse_other_home,
@@ -64,9 +64,9 @@ def rebuild(
 
     Raises RebuildRefused if there is a metastore, WarehouseMismatch if it is elsewhere.
     """
-    mark = Mark.read(place.warehouse)
-    if mark is not None:
-        refuse_other_home(place, mark)
+    identity_file = IdentityFile.read(place.warehouse)
+    if identity_file is not None:
+        refuse_other_home(place, identity_file)
     unfinished = rebuilding(place)
     if place.made and not unfinished.exists():
         raise RebuildRefused(

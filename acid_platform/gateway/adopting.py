@@ -26,8 +26,8 @@ from acid_platform.gateway.registering import ABORTED, FROM, QUIET
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import GetLastWriteId
+from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.files import Files
 from acid_platform.tables.adoption import Adopted, adopt
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList

@@ -20,9 +20,9 @@ from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import counts_of
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 

@@ -21,10 +21,10 @@ from acid_platform.gateway.statistics_calls import keep_counts
 from acid_platform.gateway.truncating import truncate
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.foreign_transactions import FinishWrite
 from acid_platform.metastore.operations.tables import DropView, RemoveDatabase
 from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.creation import create

@@ -32,8 +32,8 @@ from acid_platform.metastore.records import TableRecord, TouchedTable, WriteRepo
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
-from acid_platform.tables.manifests import surveyed
 from acid_platform.tables.record_layout import columns_of_record, compression
+from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.empty_file import write_empty_file
 

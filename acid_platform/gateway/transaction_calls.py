@@ -45,10 +45,10 @@ from acid_platform.metastore.operations.foreign_transactions import (
 )
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import (
-    Abort,
     AbortMany,
+    AbortTxn,
     AllocateMany,
-    Commit,
+    CommitTxn,
     GetTxnOutcome,
     Heartbeat,
     HeartbeatLock,
@@ -128,13 +128,13 @@ class Transactions:
                 return  # the answer to the first commit was lost
             raise
         except TxnAborted as error:
-            self._metastore.call(Abort(txn, str(error)))  # if it was not aborted before
+            self._metastore.call(AbortTxn(txn, str(error)))  # if it was not aborted before
             raise
         except AcidError as error:
-            self._metastore.call(Abort(txn, f"its files can't be recorded: {error}"))
+            self._metastore.call(AbortTxn(txn, f"its files can't be recorded: {error}"))
             raise TxnAborted(f"transaction {txn} was aborted: {error}") from error
         try:
-            self._metastore.call(Commit(txn, tuple(writes)))
+            self._metastore.call(CommitTxn(txn, tuple(writes)))
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
@@ -142,7 +142,7 @@ class Transactions:
 
     def abort_txn(self, request: Any) -> None:
         self._locker().discard(request.txnid)
-        self._metastore.call(Abort(request.txnid, "aborted by its owner"))
+        self._metastore.call(AbortTxn(request.txnid, "aborted by its owner"))
 
     def abort_txns(self, request: Any) -> None:
         self._metastore.call(AbortMany(tuple(request.txn_ids), "aborted by its owner"))

@@ -12,14 +12,14 @@ from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.handles.leases import HeldLease, LeaseView
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.snapshot_view import SnapshotView
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.tables.context import Context
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TableSnapshot:
 class Snapshot:
     """A snapshot of all tables; its frames are valid until the block ends."""
 
-    def __init__(self, context: Context, lease: Lease) -> None:
+    def __init__(self, context: Context, lease: OpenTransaction) -> None:
         self._context = context
         self._lease = lease
         self._view = LeaseView(context.layout, HeldLease(lease))

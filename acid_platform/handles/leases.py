@@ -18,14 +18,14 @@ from acid_platform.base.errors import (
 from acid_platform.base.recent import Recent
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.open import require_files
 from acid_platform.tables.context import Layouts, ScanRequest
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as Lease
+    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.scan.scans import Scan
 
@@ -39,7 +39,7 @@ MOST_SCANS = 16
 class HeldLease:
     """A lease, and what was opened under it."""
 
-    def __init__(self, lease: Lease, tables: frozenset[str] = frozenset()) -> None:
+    def __init__(self, lease: OpenTransaction, tables: frozenset[str] = frozenset()) -> None:
         self.lease = lease
         """It may become a newer lease that protects the same files."""
         self.tables = tables
@@ -65,7 +65,7 @@ class LeaseView(SnapshotView):
         self._held = held
 
     @property
-    def transaction(self) -> Lease:
+    def transaction(self) -> OpenTransaction:
         return self._held.lease
 
     @property
@@ -162,7 +162,7 @@ class Leases:
         for held in ended:
             _end(held.lease)
 
-    def _open(self, *tables: str) -> Lease:
+    def _open(self, *tables: str) -> OpenTransaction:
         return self._metastore.open_snapshot(tables, self._info())
 
     def _newest(self, tables: Sequence[str]) -> HeldLease | None:
@@ -193,14 +193,14 @@ class Leases:
             _end(lease)
 
 
-def _end(lease: Lease) -> None:
+def _end(lease: OpenTransaction) -> None:
     """Ends a lease that is not needed any more; its reads were checked before."""
     with suppress(SnapshotExpired, MetastoreUnavailable, OutcomeUnknown):
         lease.commit()
 
 
 @contextmanager
-def _ended_on_error(lease: Lease) -> Iterator[None]:
+def _ended_on_error(lease: OpenTransaction) -> Iterator[None]:
     try:
         yield
     except BaseException:

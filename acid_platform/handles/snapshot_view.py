@@ -22,11 +22,11 @@ from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.context import Layouts, ScanRequest
-from acid_platform.tables.manifests import directory_listing
+from acid_platform.tables.table_files import directory_listing
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.scan.change_scan import ChangeScan
 
 
@@ -37,13 +37,13 @@ class SnapshotView:
     looks files up inside `checked`. All methods raise SnapshotExpired or TxnAborted once it is not.
     """
 
-    def __init__(self, layouts: Layouts, transaction: MetastoreTransaction) -> None:
+    def __init__(self, layouts: Layouts, transaction: OpenTransaction) -> None:
         self._layouts = layouts
         self._transaction = transaction
         self._records: dict[str, TableRecord] = {}
 
     @property
-    def transaction(self) -> MetastoreTransaction:
+    def transaction(self) -> OpenTransaction:
         """The metastore's transaction that holds the snapshot."""
         return self._transaction
 
@@ -142,7 +142,7 @@ class TransactionView(SnapshotView):
     `scans` and `changes` check that the transaction is open after they have opened files.
     """
 
-    def __init__(self, layouts: Layouts, transaction: MetastoreTransaction) -> None:
+    def __init__(self, layouts: Layouts, transaction: OpenTransaction) -> None:
         super().__init__(layouts, transaction)
         self.reports: list[WriteReport] = []
         """What the transaction has published so far."""

@@ -27,11 +27,11 @@ from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.types import parse_columns
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import RequestErasure
 from acid_platform.metastore.operations.history import PlaceTag, RemoveTag
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
+from acid_platform.metastore.table_names import table_name
 from acid_platform.tables.declaration import change_column, check_columns, widened
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType

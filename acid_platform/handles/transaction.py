@@ -16,12 +16,12 @@ from acid_platform.handles.row_statements import RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.write_verbs import Writes
-from acid_platform.metastore.client.transaction import UNDECIDED
+from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.tables.context import Context
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 _Result = TypeVar("_Result")
 
@@ -41,7 +41,7 @@ class Transaction:
     def __init__(
         self,
         context: Context,
-        begun: MetastoreTransaction,
+        begun: OpenTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:

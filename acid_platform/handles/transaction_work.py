@@ -24,7 +24,7 @@ from acid_platform.transactions.locks import Statement, lock_of
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 _Result = TypeVar("_Result")
 
@@ -54,7 +54,7 @@ class TransactionWork:
     def __init__(
         self,
         context: Context,
-        begun: MetastoreTransaction,
+        begun: OpenTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:

@@ -28,7 +28,6 @@ from acid_platform.handles.transaction import Transaction
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import AnswerErasure
 from acid_platform.metastore.operations.shows import ShowCompaction
 from acid_platform.metastore.operations.transactions import AbortMany
@@ -40,6 +39,7 @@ from acid_platform.metastore.records import (
     TableRecord,
 )
 from acid_platform.metastore.shown import Shown
+from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.durability import make_root
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client.metastore import Transaction as MetastoreTransaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.sql import Answer, SqlSession
 
-    GivenSession = SparkSession | Callable[[], SparkSession] | None
+    SparkOrStart = SparkSession | Callable[[], SparkSession] | None
 
 
 class Warehouse:
@@ -71,7 +71,7 @@ class Warehouse:
         self,
         location: str,
         metastore: Metastore,
-        spark: GivenSession = None,
+        spark: SparkOrStart = None,
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
@@ -92,7 +92,7 @@ class Warehouse:
     def open(
         cls,
         location: str | os.PathLike[str] | None = None,
-        spark: GivenSession = None,
+        spark: SparkOrStart = None,
         metastore: str | None = None,
         run_id: str = "",
         settings: Mapping[str, str] | None = None,
@@ -251,7 +251,7 @@ class Warehouse:
     def layout(
         self,
         record: TableRecord,
-        txn: MetastoreTransaction,
+        txn: OpenTransaction,
         partitions: Sequence[PartitionRecord] | None = None,
     ) -> TableLayout:
         """Where a table is, and the partitions and files that the transaction sees.

@@ -1,7 +1,7 @@
 """The metastore: transactions, write ids, locks and declarations, kept in DuckDB by one process."""
 
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.records import (
     BlockedCleaning,
     CleaningTask,
@@ -30,8 +30,8 @@ __all__ = [
     "Holder",
     "LockRequest",
     "Metastore",
+    "OpenTransaction",
     "PartitionRecord",
     "TableRecord",
-    "Transaction",
     "WriteReport",
 ]

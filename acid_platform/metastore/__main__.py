@@ -25,7 +25,7 @@ from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.server.reception import Service
+    from acid_platform.metastore.server.reception import ListeningService
 
 
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
@@ -72,16 +72,16 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
                 return 1
 
 
-def _service(home: Home, listen: str) -> Service:
+def _service(home: Home, listen: str) -> ListeningService:
     """Raises MetastoreRefused for a key or a certificate that can't be used."""
-    from acid_platform.metastore.server.reception import Service
+    from acid_platform.metastore.server.reception import ListeningService
 
     certificate = None
     if home.tls.exists() or os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
         from acid_platform.metastore.tls import Served
 
         certificate = Served.found(home.tls, os.environ)
-    return Service(listen, given_key(os.environ) or home.authkey(), certificate)
+    return ListeningService(listen, given_key(os.environ) or home.authkey(), certificate)
 
 
 def tell(ready: int | None, message: object) -> None:

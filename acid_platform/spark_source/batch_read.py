@@ -18,7 +18,7 @@ from acid_platform.base.errors import AcidError, CorruptFile, NoSuchTxn, Snapsho
 from acid_platform.base.location import Location
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
-from acid_platform.metastore.client.metastore import Transaction
+from acid_platform.metastore.client.metastore import OpenTransaction
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.decode import Predicate
@@ -115,7 +115,7 @@ def parts(given: Options, names: Sequence[str], lease: int | None) -> list[ScanP
 
 
 @contextmanager
-def _resumed(given: Options, lease: int) -> Iterator[Transaction]:
+def _resumed(given: Options, lease: int) -> Iterator[OpenTransaction]:
     try:
         held = opened(given.place).metastore.resume(lease, read_only=True)
     except (NoSuchTxn, SnapshotExpired, TxnAborted):
@@ -129,7 +129,7 @@ def _resumed(given: Options, lease: int) -> Iterator[Transaction]:
         held.forget()
 
 
-def _scan(given: Options, lease: Transaction) -> Scan:
+def _scan(given: Options, lease: OpenTransaction) -> Scan:
     warehouse = opened(given.place)
     if given.as_of is not None:
         past = lease.past(given.table, given.as_of)

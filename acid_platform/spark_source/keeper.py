@@ -35,7 +35,7 @@ from acid_platform.base.errors import (
 )
 from acid_platform.base.location import Location
 from acid_platform.metastore.address import absolute_files
-from acid_platform.metastore.client.metastore import Metastore, Transaction
+from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 
 if TYPE_CHECKING:
     import psutil
@@ -177,7 +177,7 @@ class Keeper:
     def __init__(self, directory: Path, place: Location) -> None:
         self._directory, self._place = directory, place
         self._known: Metastore | None = None
-        self._held: dict[int, tuple[KeptTransaction, Transaction]] = {}
+        self._held: dict[int, tuple[KeptTransaction, OpenTransaction]] = {}
 
     def tick(self) -> bool:
         """Takes what is new, forgets what is gone or over; returns whether there is anything."""

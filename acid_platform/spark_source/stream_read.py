@@ -25,7 +25,7 @@ from acid_platform.base.errors import (
 )
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import TableChanges
 from acid_platform.scan.change_rows import (
@@ -110,7 +110,7 @@ class TableStream:
 
     def __init__(self, given: Options) -> None:
         self._given = given
-        self._lease: Transaction | None = None
+        self._lease: OpenTransaction | None = None
         self._leased_at = 0.0
         self._idle_at: int | None = None
         """The moment after which the lease has seen no commit."""
@@ -215,11 +215,11 @@ class TableStream:
 
     # --- lease ---------------------------------------------------------------------------------
 
-    def _fresh(self) -> Transaction:
+    def _fresh(self) -> OpenTransaction:
         warehouse = opened(self._given.place)
         return warehouse.metastore.open_snapshot([self._given.table], warehouse.info())
 
-    def _hold(self, lease: Transaction) -> None:
+    def _hold(self, lease: OpenTransaction) -> None:
         """Holds the lease instead of the one before it, which has kept the files until now."""
         before, self._lease = self._lease, lease
         self._leased_at, self._idle_at = elapsed_seconds(), None
@@ -231,7 +231,7 @@ class TableStream:
         _end(before)
 
 
-def _end(lease: Transaction | None) -> None:
+def _end(lease: OpenTransaction | None) -> None:
     if lease is not None:
         with suppress(AcidError):
             lease.commit()

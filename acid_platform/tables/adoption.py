@@ -22,7 +22,7 @@ from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
 from acid_platform.tables.declared_char import require_declared_char
 from acid_platform.tables.locations import require_place
-from acid_platform.tables.manifests import Progress, surveyed
+from acid_platform.tables.table_files import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def survey(
                     f"{listing.location}/{first.below(report.directory).path}" if first else sample
                 )
     partitions = tuple(names) if depth else ()
-    from acid_platform.tables.recovery import highest_ids
+    from acid_platform.tables.restoring import highest_ids
 
     highest = highest_ids(location, depth)
     return Survey(
@@ -140,14 +140,14 @@ def adopt(
         table, columns, partitioned_by, clustered_by, properties, written_before=True
     )
     keys = [column.name for column in declared.partition_columns]
-    known = None if partitions is None else {parse_partition(one, keys) for one in partitions}
+    expected = None if partitions is None else {parse_partition(one, keys) for one in partitions}
     for partition in surveyed.partitions:
         values = parse_partition(partition, keys)
         if values is None:
             raise InvalidDefinition(
                 f"{table}: {root}/{partition} is no partition of {', '.join(keys)}"
             )
-        if known is not None and values not in known:
+        if expected is not None and values not in expected:
             raise InvalidDefinition(
                 f"{table}: {root}/{partition} is not registered as a partition; register it there"
                 " (MSCK REPAIR TABLE), or move it away"
@@ -174,16 +174,16 @@ def _without_unseen(surveyed: Survey, txns: ValidTxnList | None) -> tuple[Survey
     if txns is None:
         return surveyed, ()
 
-    def seen(report: WriteReport) -> bool:
+    def is_visible(report: WriteReport) -> bool:
         name = parse_directory(report.directory) if report.directory else None
         return name is None or txns.is_valid(name.visibility)
 
     left_out = tuple(
         f"{report.partition or ''}/{report.directory}".lstrip("/")
         for report in surveyed.directories
-        if not seen(report)
+        if not is_visible(report)
     )
-    return replace(surveyed, directories=tuple(filter(seen, surveyed.directories))), left_out
+    return replace(surveyed, directories=tuple(filter(is_visible, surveyed.directories))), left_out
 
 
 def data_files(adopted: Survey) -> Iterator[str]:
@@ -228,9 +228,9 @@ def require_readable(
             cleaning=True,
             insert_only=is_insert_only(dict(properties or {})),
         )
-        known = recorded.get(partition, {})
-        footers = {path: one.footer for path, one in known.items() if one.footer}
-        lengths = {path: one.length for path, one in known.items() if one.length is not None}
+        entries = recorded.get(partition, {})
+        footers = {path: one.footer for path, one in entries.items() if one.footer}
+        lengths = {path: one.length for path, one in entries.items() if one.length is not None}
         sources = entity_sources(directory, footers, lengths)
         for source in (*sources.inserts, *sources.deletes):
             path = source.path.removeprefix(f"{listing.location}/")

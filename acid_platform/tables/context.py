@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from acid_platform.engine.choice import Engines
-    from acid_platform.metastore.client.metastore import Metastore, Transaction
+    from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 
 
 class Layouts(Protocol):
@@ -27,7 +27,7 @@ class Layouts(Protocol):
     def __call__(
         self,
         record: TableRecord,
-        txn: Transaction,
+        txn: OpenTransaction,
         partitions: Sequence[PartitionRecord] | None = None,
     ) -> TableLayout: ...
 

@@ -60,22 +60,22 @@ class Declaration:
         `written_before`: the table has files, so types that can only be read are allowed too.
         Raises InvalidDefinition.
         """
-        given = {"transactional": "true", **(properties or {})}
+        all_properties = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
         names = tuple(name.lower() for name in clustered)
         keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
-        _check_properties(table, given)
-        FileFormat.of(given).refuse(columns)
+        _check_properties(table, all_properties)
+        FileFormat.of(all_properties).refuse(columns)
         check_columns(table, columns, keys, written_before)
         if names:
-            if written_before and BUCKETING_VERSION.name not in given:
+            if written_before and BUCKETING_VERSION.name not in all_properties:
                 raise InvalidDefinition(
                     f"{table}: give properties={{{BUCKETING_VERSION.name!r}: '1' or '2'}} as the"
                     " table has it in Hive: otherwise rows would go to other buckets"
                 )
-            given.setdefault(BUCKETING_VERSION.name, "2")
+            all_properties.setdefault(BUCKETING_VERSION.name, "2")
             _check_buckets(table, columns, names)
-        return cls(columns, keys, given, names, buckets)
+        return cls(columns, keys, all_properties, names, buckets)
 
 
 NEW_CODEC = "ZSTD"
@@ -89,10 +89,10 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
 
     Raises InvalidDefinition.
     """
-    given = dict(properties or {})
-    if FileFormat.of(given) == ORC and LAYOUT.text(given) != "hive3":
-        given.setdefault(CODEC.name, NEW_CODEC)
-    return given
+    all_properties = dict(properties or {})
+    if FileFormat.of(all_properties) == ORC and LAYOUT.text(all_properties) != "hive3":
+        all_properties.setdefault(CODEC.name, NEW_CODEC)
+    return all_properties
 
 
 def widened(record: TableRecord, columns: str) -> TableRecord:
@@ -100,25 +100,25 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
 
     Raises UnknownColumn for a column that exists already.
     """
-    known = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
+    types = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
     new = []
-    given = parse_columns(columns)
-    check_columns(record.name, given)
-    FileFormat.of(record.properties).refuse(given)
-    for column in given:
-        if column.name in known:
+    parsed = parse_columns(columns)
+    check_columns(record.name, parsed)
+    FileFormat.of(record.properties).refuse(parsed)
+    for column in parsed:
+        if column.name in types:
             raise UnknownColumn(
-                f"{record.name} has a column {column.name!r} {known[column.name]} already"
+                f"{record.name} has a column {column.name!r} {types[column.name]} already"
             )
         new.append((column.name, str(column.type)))
     return replace(record, columns=(*record.columns, *new))
 
 
-def _check_properties(table: str, given: Mapping[str, str]) -> None:
-    table_properties.check(table, given)
-    if not is_insert_only(given) and FileFormat.of(given) != ORC:
+def _check_properties(table: str, properties: Mapping[str, str]) -> None:
+    table_properties.check(table, properties)
+    if not is_insert_only(properties) and FileFormat.of(properties) != ORC:
         raise InvalidDefinition(
-            f"{table}: {FileFormat.of(given).name} files hold no row identities; set"
+            f"{table}: {FileFormat.of(properties).name} files hold no row identities; set"
             " transactional_properties=insert_only, or store the table as orc"
         )
 
@@ -167,9 +167,9 @@ def _check_siblings(table: str, names: Sequence[str]) -> None:
                 f"{table}: {name!r} can't be declared: in lower case 'İ' has two characters, which"
                 " Spark does not take for it; use another letter"
             )
-    seen: dict[str, str] = {}
+    by_folded: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(folded(name), name)
+        other = by_folded.setdefault(folded(name), name)
         if other != name:
             raise InvalidDefinition(
                 f"{table}: {other!r} and {name!r} can't both be declared, because Spark takes them"
@@ -212,13 +212,13 @@ def change_column(
         raise unknown_column(old, record.name, given_columns)
     if new.name != old and new.name in {*columns, *dict(record.partition_columns)}:
         raise InvalidDefinition(f"{record.name} has a column {new.name!r} already")
-    given = parse_type(columns[old])
-    if new.type != given and not wider(given, new.type):
+    old_type = parse_type(columns[old])
+    if new.type != old_type and not wider(old_type, new.type):
         raise InvalidDefinition(
-            f"{record.name}: {old} {given} can't become {new.type}: existing rows may not"
+            f"{record.name}: {old} {old_type} can't become {new.type}: existing rows may not"
             " fit; CREATE TABLE … AS SELECT with a CAST"
         )
-    if old in record.bucket_columns and (new.name, new.type) != (old, given):
+    if old in record.bucket_columns and (new.name, new.type) != (old, old_type):
         raise InvalidDefinition(
             f"{record.name}: {old} decides the bucket of each row and stays as it is"
         )
@@ -236,11 +236,11 @@ def change_column(
     return changed
 
 
-def wider(given: HiveType, wanted: HiveType) -> bool:
+def wider(old: HiveType, new: HiveType) -> bool:
     """Whether every reader converts values of the first type into the second (F18)."""
-    if given.kind == wanted.kind == "decimal":
-        (precision, scale), (digits, places) = given.sizes, wanted.sizes
+    if old.kind == new.kind == "decimal":
+        (precision, scale), (digits, places) = old.sizes, new.sizes
         return places >= scale and digits - places >= precision - scale
-    if given.kind == wanted.kind and given.kind in CHAR_TYPES:
-        return wanted.sizes >= given.sizes
-    return wanted.kind in _WIDER.get(given.kind, ())
+    if old.kind == new.kind and old.kind in CHAR_TYPES:
+        return new.sizes >= old.sizes
+    return new.kind in _WIDER.get(old.kind, ())

@@ -29,7 +29,7 @@ IDENTITY = "_acid_warehouse.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class IdentityFile:
     """What the root's file says: the identity, and where the metastore was when it was written.
 
     The place is relative to the root if it is inside.
@@ -41,13 +41,15 @@ class Mark:
     """The URI of the root, without its scheme; empty on a local disk, where `mv` keeps files."""
 
     @classmethod
-    def read(cls, root: str) -> Mark | None:
+    def read(cls, root: str) -> IdentityFile | None:
         """None if the root has no such file. Raises WarehouseMismatch if it can't be parsed."""
         file = f"{root}/{IDENTITY}"
         try:
-            said = json.loads(_read(file))
+            content = json.loads(_read(file))
             return cls(
-                str(said["warehouse"]), str(said.get("metastore", "")), str(said.get("root", ""))
+                str(content["warehouse"]),
+                str(content.get("metastore", "")),
+                str(content.get("root", "")),
             )
         except FileNotFoundError:
             return None
@@ -57,11 +59,11 @@ class Mark:
                 " or write it anew with `acid metastore restore` or `acid metastore rebuild`"
             ) from error
 
-    def place(self, root: str) -> Mark:
+    def place(self, root: str) -> IdentityFile:
         """Writes it unless the root has one; returns the one that the root has."""
         with suppress(FileExistsError):  # one of several processes makes the file
             self._write(root, os.link)
-        return Mark.read(root) or self
+        return IdentityFile.read(root) or self
 
     def replace(self, root: str) -> None:
         """Writes it, and replaces any other."""
@@ -69,19 +71,19 @@ class Mark:
 
     def _write(self, root: str, into_place: Callable[[Path, Path], object]) -> None:
         """Raises WarehouseNotWritable, FileExistsError."""
-        told = {"warehouse": self.identity, "metastore": self.metastore}
-        said = json.dumps(told | ({"root": self.root} if self.root else {})).encode()
+        fields = {"warehouse": self.identity, "metastore": self.metastore}
+        content = json.dumps(fields | ({"root": self.root} if self.root else {})).encode()
         if is_uri(root):
             from acid_platform.storage.files import Files
 
             files, path = Files.of(root)
-            files.write(f"{path}/{IDENTITY}", said)
+            files.write(f"{path}/{IDENTITY}", content)
             return
         draft = Path(root, f"{IDENTITY}.{uuid.uuid4().hex}")
         try:
             draft.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("xb") as file:
-                file.write(said)
+                file.write(content)
                 file.flush()
                 sync_data(file.fileno())
             into_place(draft, Path(root, IDENTITY))
@@ -107,11 +109,11 @@ def _read(file: str) -> bytes:
     return Path(file).read_bytes()
 
 
-def new_mark(place: Location) -> Mark:
-    """A mark with a new identity."""
+def new_identity_file(place: Location) -> IdentityFile:
+    """An identity file with a new identity."""
     inside = f"{place.warehouse}/{METASTORE_DIRECTORY}"
     home = METASTORE_DIRECTORY if place.metastore == inside else _home(place)
-    return Mark(uuid.uuid4().hex, home, _uri_root(place))
+    return IdentityFile(uuid.uuid4().hex, home, _uri_root(place))
 
 
 def _uri_root(place: Location) -> str:
@@ -129,18 +131,18 @@ def join(place: Location, empty: bool = False) -> Metastore:
 
     Raises MetastoreMissing, WarehouseMismatch, and what Metastore.connect raises.
     """
-    mark = Mark.read(place.warehouse)
-    if mark is not None:
-        refuse_other_home(place, mark)
+    identity_file = IdentityFile.read(place.warehouse)
+    if identity_file is not None:
+        refuse_other_home(place, identity_file)
     if not place.made and not empty:
-        require_new(place, mark)
+        require_new(place, identity_file)
     if not empty and rebuilding(place).exists():
         raise MetastoreMissing(
             f"a rebuild of {place.metastore} was interrupted; run `acid metastore rebuild` again"
         )
     metastore = Metastore.connect(place.metastore, root=place.warehouse)
     try:
-        identify(metastore, place, mark, empty)
+        identify(metastore, place, identity_file, empty)
     except BaseException:
         metastore.close()
         raise
@@ -152,64 +154,67 @@ def rebuilding(place: Location) -> Path:
     return Path(place.metastore, "rebuild.unfinished")
 
 
-def identify(metastore: Metastore, place: Location, mark: Mark | None, empty: bool = False) -> None:
+def identify(
+    metastore: Metastore, place: Location, identity_file: IdentityFile | None, empty: bool = False
+) -> None:
     """Checks that root and metastore have the same identity, or gives them one if both are new.
 
-    `mark` must have been read before this call. Raises MetastoreMissing, WarehouseMismatch.
+    `identity_file` must have been read before. Raises MetastoreMissing, WarehouseMismatch.
     """
     now = metastore.call(GetIdentity())
-    known, placed = now.id, now.placed
-    if known is None and mark is not None and not empty:
+    identity, placed = now.id, now.placed
+    if identity is None and identity_file is not None and not empty:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {mark.identity}, and its metastore"
-            f" is not the one in {place.metastore}, which is new:"
-            f" {_ways()}"
+            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and its"
+            f" metastore is not the one in {place.metastore}, which is new: {_ways()}"
         )
-    if known is None:
-        proposed = new_mark(place).identity
+    if identity is None:
+        proposed = new_identity_file(place).identity
         now = metastore.call(Identify(proposed))
-        known, placed = now.id or proposed, now.placed
-        if mark is not None:  # it names the metastore that this one replaces
-            replace(new_mark(place), identity=known).replace(place.warehouse)
+        identity, placed = now.id or proposed, now.placed
+        if identity_file is not None:  # it names the metastore that this one replaces
+            replace(new_identity_file(place), identity=identity).replace(place.warehouse)
     # Another process may have written the file, but not yet the note in the metastore.
-    placed_mark = Mark.read(place.warehouse)
-    if placed_mark is None and not placed:
-        placed_mark = replace(new_mark(place), identity=known).place(place.warehouse)
-    if placed_mark is None:
+    placed_file = IdentityFile.read(place.warehouse)
+    if placed_file is None and not placed:
+        placed_file = replace(new_identity_file(place), identity=identity).place(place.warehouse)
+    if placed_file is None:
         raise WarehouseMismatch(
             f"{place.warehouse} has no {IDENTITY}, and the warehouse of the metastore in"
-            f" {place.metastore} has one with the identity {known}: is a disk not mounted, or the"
-            " path of another directory given? If the file alone was lost, write it again:"
-            f" {json.dumps({'warehouse': known})}"
+            f" {place.metastore} has one with the identity {identity}: is a disk not mounted, or"
+            " the path of another directory given? If the file alone was lost, write it again:"
+            f" {json.dumps({'warehouse': identity})}"
         )
-    if placed_mark.identity != known:
+    if placed_file.identity != identity:
         raise WarehouseMismatch(
-            f"{place.warehouse} is the warehouse {placed_mark.identity}, and the metastore in"
-            f" {place.metastore} is that of {known}: set ACID_WAREHOUSE and ACID_METASTORE to"
+            f"{place.warehouse} is the warehouse {placed_file.identity}, and the metastore in"
+            f" {place.metastore} is that of {identity}: set ACID_WAREHOUSE and ACID_METASTORE to"
             " directory and metastore of the same warehouse, or make the directory's metastore with"
             " `acid metastore restore FILE` or `acid metastore rebuild`"
         )
-    if placed_mark.root and placed_mark.root != _uri_root(place):
+    if placed_file.root and placed_file.root != _uri_root(place):
         raise WarehouseMismatch(
-            f"{place.warehouse} is a copy of {placed_mark.root}, whose metastore is that in"
+            f"{place.warehouse} is a copy of {placed_file.root}, whose metastore is that in"
             f" {place.metastore}: name another ACID_METASTORE and restore a backup there (`acid"
             " metastore restore FILE`). If the warehouse was moved and the original is gone, write"
-            f" {IDENTITY} again: {json.dumps({'warehouse': known})}"
+            f" {IDENTITY} again: {json.dumps({'warehouse': identity})}"
         )
     if not placed:
-        metastore.call(ReportIdentityPlaced(known))
+        metastore.call(ReportIdentityPlaced(identity))
 
 
-def refuse_other_home(place: Location, mark: Mark) -> None:
+def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
     """Raises WarehouseMismatch if the root has a metastore elsewhere.
 
     Two copies of a metastore must not serve the same root.
     """
-    if place.shared or not mark.metastore or mark.metastore.startswith("tcp://"):
+    if place.shared or not identity_file.metastore or identity_file.metastore.startswith("tcp://"):
         return
-    if mark.root and mark.root != _uri_root(place):  # that of the original, not of this copy
+    if identity_file.root and identity_file.root != _uri_root(
+        place
+    ):  # that of the original, not of this copy
         return
-    home = os.path.join(place.warehouse, mark.metastore)
+    home = os.path.join(place.warehouse, identity_file.metastore)
     if os.path.realpath(home) == os.path.realpath(place.metastore):
         return
     if Path(home, "metastore.duckdb").exists():
@@ -219,12 +224,12 @@ def refuse_other_home(place: Location, mark: Mark) -> None:
         )
 
 
-def require_new(place: Location, mark: Mark | None) -> None:
+def require_new(place: Location, identity_file: IdentityFile | None) -> None:
     """Raises MetastoreMissing if a new metastore would not know existing tables."""
-    if mark is not None:
+    if identity_file is not None:
         raise MetastoreMissing(
-            f"{place.warehouse} is a warehouse with the identity {mark.identity}, and there is no"
-            f" metastore in {place.metastore}: {_ways()}"
+            f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and"
+            f" there is no metastore in {place.metastore}: {_ways()}"
         )
     table = next(table_directories(place.warehouse), None)
     if table is not None:

@@ -23,8 +23,8 @@ _ARCHIVE = "acid.metastore.archive"
 _REMOTE = (*SCHEMES, "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
-def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
-    """The location of a new table: `wanted`, or the first of `db.db/t`, `db.db/t_2`, `db.db/t_3`, …
+def new_location(metastore: Metastore, table: str, address: str | None) -> str:
+    """The location of a new table: `address`, or the first of `db.db/t`, `db.db/t_2` and so on
     that no table uses.
 
     Raises InvalidDefinition unless it is empty, apart from what a dropped table left there for the
@@ -33,7 +33,7 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
     places = {record.name: record.location for record in metastore.tables()}
     if table in places:  # the metastore refuses it, or returns the existing table
         return places[table]
-    if wanted is None:
+    if address is None:
         database, _, short = table.partition(".")
         default = f"{metastore.places.root}/{database}.db/{short}"
         taken = set(places.values())
@@ -41,7 +41,7 @@ def new_location(metastore: Metastore, table: str, wanted: str | None) -> str:
         where = next(location for location in names if location not in taken)
         refuse_overlap(metastore, table, where)
     else:
-        where = require_place(metastore, table, wanted)
+        where = require_place(metastore, table, address)
     there = _somebodys(metastore, where)
     if there is None or table in (record.name for record in metastore.tables()):  # made meanwhile
         return where
@@ -68,13 +68,13 @@ def _somebodys(metastore: Metastore, where: str) -> str | None:
     return foreign(files, path, None if dropped is None else _Leftovers(write_id=dropped))
 
 
-def require_place(metastore: Metastore, table: str, wanted: str) -> str:
+def require_place(metastore: Metastore, table: str, address: str) -> str:
     """The path or URI of a location that somebody asks for.
 
     Raises InvalidDefinition if it names no place that this platform can use, or one that overlaps
     the warehouse's own directories, the place of another database, or another table.
     """
-    where = _spelt(table, wanted)
+    where = _spelt(table, address)
     root = metastore.places.root
     inside = path_from(root, where) if root else None
     if inside:
@@ -89,22 +89,22 @@ def require_place(metastore: Metastore, table: str, wanted: str) -> str:
     return where
 
 
-def _spelt(table: str, wanted: str) -> str:
+def _spelt(table: str, address: str) -> str:
     """Raises InvalidDefinition."""
-    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in wanted):
-        raise InvalidDefinition(f"{table}: the location {wanted!r} has a control character")
-    where = absolute(wanted)
+    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in address):
+        raise InvalidDefinition(f"{table}: the location {address!r} has a control character")
+    where = absolute(address)
     if not is_uri(where):
         return where
     scheme, _, rest = where.partition("://")
     host, *parts = rest.split("/")
     if scheme not in _REMOTE or not host:
         raise InvalidDefinition(
-            f"{table}: {wanted} is in no file system that is known; write a path, or s3://bucket/…"
+            f"{table}: {address} is in no file system that is known; write a path, or s3://bucket/…"
         )
     if {"", ".", ".."} & {*parts} or not parts or set("?#") & {*rest}:
         raise InvalidDefinition(
-            f"{table}: {wanted} is not the plain address of a directory; write"
+            f"{table}: {address} is not the plain address of a directory; write"
             " s3://bucket/directory without `..`, empty parts, `?` and `#`"
         )
     return where
@@ -211,7 +211,7 @@ class _Place:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

@@ -42,10 +42,10 @@ from acid_platform.scan.table_layout import TableLayout
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 
-def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
+def open_changes(layout: TableLayout, changes: TableChanges) -> ChangeScan:
     """The files that the changes are read from; delete events are read here.
 
-    `layout`: with the partitions of `found.entities`. Raises NotEnoughHistory, CorruptFile,
+    `layout`: with the partitions of `changes.entities`. Raises NotEnoughHistory, CorruptFile,
     UnsupportedLayout, InvalidDefinition if the table has a column with a name of CHANGE_COLUMNS.
     """
     every = (*layout.columns, *layout.partition_columns)
@@ -55,9 +55,9 @@ def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
             f"{layout.name} has the column {', '.join(sorted(taken))}, which its changes add;"
             " they can't be read with both"
         )
-    commits = [commit for commit in found.commits if found.before is None or commit.write_id]
-    names = sorted({partition.name for partition in found.entities})
-    opening = _Opening(layout, found)
+    commits = [commit for commit in changes.commits if changes.before is None or commit.write_id]
+    names = sorted({partition.name for partition in changes.entities})
+    opening = _Opening(layout, changes)
     entities = tuple(
         opening.entity(name, listing)
         for name, listing in zip(names, layout.listings(names), strict=True)
@@ -66,7 +66,7 @@ def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
         layout.files,
         layout.columns,
         layout.partition_columns,
-        _stamps(commits, found.same_time),
+        _stamps(commits, changes.same_time),
         tuple(column.name for column in (*every, *CHANGE_COLUMNS)),
         layout.format,
     )
@@ -74,8 +74,8 @@ def open_changes(layout: TableLayout, found: TableChanges) -> ChangeScan:
         layout.name,
         reader,
         tuple(each for each in entities if each.parts),
-        found.after.moment,
-        found.cursor.moment if found.cursor else 0,
+        changes.after.moment,
+        changes.cursor.moment if changes.cursor else 0,
     )
 
 
@@ -95,17 +95,17 @@ def _stamps(commits: Sequence[TableCommit], same_time: int) -> tuple[Stamp, ...]
 @dataclass(slots=True)
 class _Opening:
     layout: TableLayout
-    found: TableChanges
+    changes: TableChanges
 
     def entity(self, name: str, listing: EntityListing) -> EntityParts:
         """What a partition ('' for an unpartitioned table) has of the changes."""
-        own = [partition for partition in self.found.entities if partition.name == name]
-        before = self.found.before
+        own = [partition for partition in self.changes.entities if partition.name == name]
+        before = self.changes.before
         if before is None:
             parts = [
                 part
                 for partition in own
-                if partition.there_at(self.found.after.moment)
+                if partition.there_at(self.changes.after.moment)
                 for part in self.live(listing, partition, self.lists(), 0, INSERT)
             ]
             return EntityParts(name, self.layout.values(name), tuple(parts))
@@ -114,7 +114,7 @@ class _Opening:
 
     def lists(self, later: Sequence[TableCommit] = ()) -> tuple[ValidWriteIdList, ValidTxnList]:
         """Those of a snapshot before some of the commits."""
-        after = self.found.after
+        after = self.changes.after
         return before_commits(after.write_ids, after.txns, later)
 
     def live(
@@ -155,12 +155,12 @@ class _EntityWork:
     replaced: list[LiveRows] = field(default_factory=list)
 
     def parts(self, name: str) -> EntityParts:
-        found = self.opening.found
-        assert found.before is not None
+        changes = self.opening.changes
+        assert changes.before is not None
         own = self._own_listings()
         dropped = self._drops()
         stamp = -1
-        for place, commit in enumerate(found.commits):
+        for place, commit in enumerate(changes.commits):
             if not commit.write_id:
                 continue
             stamp += 1
@@ -169,7 +169,7 @@ class _EntityWork:
             if gone is None and mine is not None and _overwrites(mine):
                 gone = self._there(commit)
             if gone is not None:
-                lists = self.opening.lists(found.commits[place:])
+                lists = self.opening.lists(changes.commits[place:])
                 self.replaced += self.opening.live(self.listing, gone, lists, stamp, DELETE)
             if mine is not None:
                 self._write(mine, commit.write_id, stamp)
@@ -191,7 +191,7 @@ class _EntityWork:
 
     def _drops(self) -> dict[int, PartitionRecord]:
         """The partition that each commit has dropped, by the place of the commit."""
-        commits = self.opening.found.commits
+        commits = self.opening.changes.commits
         moments = [commit.moment for commit in commits]
         drops = {}
         for partition in self.incarnations:
@@ -204,7 +204,7 @@ class _EntityWork:
 
     def _own_listings(self) -> Mapping[int, EntityListing]:
         """The directories that each write id itself has published."""
-        writes = {commit.write_id for commit in self.opening.found.commits if commit.write_id}
+        writes = {commit.write_id for commit in self.opening.changes.commits if commit.write_id}
         children: dict[str, int] = {}
         for child in {
             *self.listing.directories,
@@ -246,7 +246,7 @@ class _EntityWork:
     def _write(self, listing: EntityListing, write_id: int, stamp: int) -> None:
         """The rows that a write id has added, and the keys of those that it removed."""
         layout = self.opening.layout
-        lists = ValidWriteIdList.of(layout.name, write_id), self.opening.found.after.txns
+        lists = ValidWriteIdList.of(layout.name, write_id), self.opening.changes.after.txns
         directory = select(listing, *lists, insert_only=layout.insert_only)
         sources, _ = open_entity(
             layout.files, directory, lists[0], layout.name, load=lambda *_: NO_DELETES
@@ -260,9 +260,9 @@ class _EntityWork:
 
     def _images(self, keys: MarkedKeys) -> tuple[MarkedKeys, list[RemovedRows]]:
         """The keys of rows that were there at first or were added since, and where they are."""
-        found = self.opening.found
-        assert found.before is not None
-        pin = found.before
+        changes = self.opening.changes
+        assert changes.before is not None
+        pin = changes.before
         sources: list[tuple[SourceFile, ValidWriteIdList]] = []
         for partition in self.incarnations:
             if not partition.there_at(pin.moment):

@@ -14,10 +14,10 @@ from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import PartitionRecord, TableRecord
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import recorded_listings
+from acid_platform.tables.table_files import recorded_listings
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Metastore, Transaction
+    from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 
 
 def compression(record: TableRecord) -> str:
@@ -42,7 +42,7 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
 def table_layout(
     metastore: Metastore,
     record: TableRecord,
-    txn: Transaction | None,
+    txn: OpenTransaction | None,
     partitions: Sequence[PartitionRecord] | None = None,
 ) -> TableLayout:
     """Where a table is, and the partitions (P22, P28) and files (P26) that `txn` sees.

@@ -62,12 +62,12 @@ class RowReports:
 
     def reports(self) -> list[RowReport]:
         """The reports for the commit, which share `acid.conflict.rows.bytes`."""
-        known = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
-        texts = {place: rows.row_set(self._limit) for place, rows in known.items()}
+        counted = {place: rows for place, rows in self._rows.items() if place not in self._unknown}
+        texts = {place: rows.row_set(self._limit) for place, rows in counted.items()}
         if sum(len(rows.text) if rows else self._limit for rows in texts.values()) > self._limit:
             share = self._limit // len(texts)
             texts = {
-                place: rows if rows and len(rows.text) <= share else known[place].row_set(share)
+                place: rows if rows and len(rows.text) <= share else counted[place].row_set(share)
                 for place, rows in texts.items()
             }
         return [RowReport(*place, rows) for place, rows in texts.items() if rows is not None]

@@ -212,7 +212,7 @@ RULES = (
         "SHOW COMPACTIONS lists the queue and the history with Hive's columns and the texts"
         " of its states.",
         (
-            "metastore.rules.shows",
+            "metastore.rules.listings",
             "compaction.states:CompactionState.text",
         ),
         (
@@ -223,7 +223,7 @@ RULES = (
     Rule(
         "C62",
         "An empty field of SHOW COMPACTIONS reads `None`.",
-        ("metastore.rules.shows",),
+        ("metastore.rules.listings",),
         ("test_C61_C62_show_compactions",),
     ),
 )

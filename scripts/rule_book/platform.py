@@ -298,7 +298,7 @@ GROUP = Group(
             " go when nobody needs them, and one that is made again under its name sees none of"
             " them.",
             (
-                "metastore.rules.tables",
+                "metastore.rules.table_declarations",
                 "scan.selection",
             ),
             (
@@ -350,8 +350,8 @@ GROUP = Group(
             " or was changed is an error that names it, and one that no commit named is not"
             " there.",
             (
-                "tables.manifests",
-                "metastore.rules.manifests",
+                "tables.table_files",
+                "metastore.rules.offered_files",
                 "write.file_records",
             ),
             (
@@ -453,7 +453,7 @@ GROUP = Group(
             "P34",
             "Other engines commit through the gateway as ours do: with locks, conflict check, a"
             " record of each file from its footer, and history; their readers hold leases.",
-            ("gateway.external_writes", "metastore.rules.foreign_transactions"),
+            ("gateway.external_writes", "metastore.rules.foreign_requests"),
             (
                 "test_P34_inserts_updates_and_deletes_are_committed_like_ours",
                 "test_P34_the_second_of_two_updates_of_a_row_conflicts",
@@ -468,8 +468,8 @@ GROUP = Group(
             " is kept. The Cleaner keeps what the retention, tags and open readers of the past"
             " need.",
             (
-                "metastore.rules.history",
-                "metastore.rules.time_travel",
+                "metastore.rules.kept_history",
+                "metastore.rules.past_snapshots",
                 "metastore.rules.cleaning_survey",
                 "handles.rollback",
             ),
@@ -658,7 +658,7 @@ GROUP = Group(
             " its transaction.",
             (
                 "gateway.finishing",
-                "metastore.rules.foreign_transactions:finish_write",
+                "metastore.rules.foreign_requests:finish_write",
             ),
             (
                 "test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused",

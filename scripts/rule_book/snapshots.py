@@ -112,7 +112,7 @@ GROUP = Group(
             "S15",
             "Where a directory mixes valid and invalid write ids, each of its rows is judged by"
             " its own write id.",
-            ("scan.selection", "scan.source_files"),
+            ("scan.acid_directory", "scan.source_files"),
             ("test_S15_rows_are_tested_unless_the_whole_range_is_valid",),
         ),
         Rule(

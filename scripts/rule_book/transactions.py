@@ -179,7 +179,7 @@ GROUP = Group(
             "T24",
             "Names of databases, tables and partition columns are in lower case wherever they are"
             " recorded; partition values keep their case.",
-            ("metastore.rules.tables",),
+            ("metastore.rules.table_declarations",),
             ("test_T24_partitions",),
         ),
         Rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acid_platform.metastore import Transaction
+from acid_platform.metastore import OpenTransaction
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.storage.files import Files
 from acid_platform.tables import record_layout
@@ -28,7 +28,7 @@ def partitions_of_today() -> None:
     def today(self: Any, name: str) -> Any:
         return self._metastore.call(GetPartitions(name))
 
-    Transaction.partition_records = today  # type: ignore[method-assign]
+    OpenTransaction.partition_records = today  # type: ignore[method-assign]
 
 
 MUTATIONS: dict[str, Callable[[], None]] = {

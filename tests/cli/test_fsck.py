@@ -24,7 +24,7 @@ from acid_platform.metastore.operations.tables import GetDoubtful, RegisterParti
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.tables.recovery import restore
+from acid_platform.tables.restoring import restore
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events
@@ -615,7 +615,7 @@ def test_fsck_prints_findings_with_next_steps_and_fails_for_damage(small: Small)
 # --- healthy warehouses ---------------------------------------------------------------------
 
 
-def assert_healthy(warehouse: Warehouse) -> fsck.Report:
+def assert_healthy(warehouse: Warehouse) -> fsck.FsckReport:
     report = fsck.examine(warehouse.metastore, warehouse=warehouse.path)
     assert report.healthy, [str(finding) for finding in report.findings]
     assert {finding.severity for finding in report.findings} <= {NOTE}

@@ -13,7 +13,7 @@ from acid_platform import Warehouse
 from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetCleanings, GetEntities
-from acid_platform.metastore.operations.shows import Query
+from acid_platform.metastore.operations.shows import RunQuery
 from acid_platform.metastore.operations.tables import (
     GetDatabases,
     GetDoubtful,
@@ -33,7 +33,7 @@ ASKED = (
     GetRecorded,
     GetDoubtful,
     GetCleanings,
-    Query,
+    RunQuery,
     GetDatabases,
 )
 
@@ -57,7 +57,7 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         answer = call(self, operation)
         if isinstance(operation, ASKED):
             records: Any = answer
-            if isinstance(operation, Query):
+            if isinstance(operation, RunQuery):
                 records = answer.rows
             elif isinstance(operation, GetCleanings):
                 records = [*answer.ready, *answer.blocked]

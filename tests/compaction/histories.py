@@ -32,7 +32,7 @@ from acid_platform.compaction import execution as compaction
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.engine.choice import Engines
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany
 from acid_platform.metastore.records import ClientInfo, TableRecord
@@ -89,7 +89,7 @@ class Local:
             "spark" if self.session else "local",
         )
 
-    def layout(self, record: TableRecord, txn: Transaction) -> TableLayout:
+    def layout(self, record: TableRecord, txn: OpenTransaction) -> TableLayout:
         return table_layout(self.metastore, record, txn)
 
     def info(self) -> ClientInfo:
@@ -103,7 +103,7 @@ def _bucket(key: Key) -> int:
 
 @dataclass
 class Writer:
-    txn: Transaction
+    txn: OpenTransaction
     write_id: int
     seen: ValidWriteIdList
     streams: bool = False
@@ -116,7 +116,7 @@ class Writer:
 
 @dataclass
 class Reader:
-    lease: Transaction
+    lease: OpenTransaction
     write_ids: ValidWriteIdList
     txns: ValidTxnList
     expected: list[Key]
@@ -162,7 +162,7 @@ class History:
     def layout(self) -> TableLayout:
         return table_layout(self.metastore, self.metastore.table(TABLE), None)
 
-    def layout_of(self, lease: Transaction) -> TableLayout:
+    def layout_of(self, lease: OpenTransaction) -> TableLayout:
         """As a reader with this lease has it."""
         return table_layout(self.metastore, self.metastore.table(TABLE), lease)
 
@@ -178,7 +178,7 @@ class History:
         )
 
     def found(
-        self, lease: Transaction, write_ids: ValidWriteIdList, txns: ValidTxnList
+        self, lease: OpenTransaction, write_ids: ValidWriteIdList, txns: ValidTxnList
     ) -> list[Key]:
         table = arrow_scan(self.layout_of(lease), write_ids, txns, row_id=True).table()
         keys = []

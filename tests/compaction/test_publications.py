@@ -14,7 +14,7 @@ from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.operations.compaction import GetMoment, GetUnpublished
 from acid_platform.metastore.operations.foreign_transactions import CheckLock, RequestLock
-from acid_platform.metastore.operations.transactions import Commit, OpenBatch
+from acid_platform.metastore.operations.transactions import CommitTxn, OpenBatch
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator
 from acid_platform.services.worker import CompactionOutcome, revoke_dead, work_once
@@ -62,7 +62,7 @@ class Foreigner:
         return self.metastore.call(CheckLock(self.asked.ext)).acquired
 
     def ends(self) -> None:
-        self.metastore.call(Commit(self.txn, ()))
+        self.metastore.call(CommitTxn(self.txn, ()))
 
 
 def directories(table: Table) -> list[str]:

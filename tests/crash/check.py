@@ -22,7 +22,7 @@ from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.endpoint import Endpoint, Home
 from acid_platform.metastore.operations import (
-    Operation,
+    MetastoreOperation,
     arguments,
     read_answer,
     read_operation,
@@ -44,7 +44,7 @@ class _Link:
     def __init__(self, commits: GroupCommit) -> None:
         self.commits, self._numbers = commits, itertools.count()
 
-    def call(self, operation: Operation[A]) -> A:
+    def call(self, operation: MetastoreOperation[A]) -> A:
         args = json.loads(json.dumps(arguments(operation)))
         received = read_operation(operation.op, args)
         request = Request(f"after-{next(self._numbers)}", received)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import click
 import dagster as dg
@@ -223,13 +222,6 @@ def test_the_rooms_of_the_page_are_the_rooms_of_the_library() -> None:
     assert {name for name in ours if not found(name)} == set()
     assert len(ours) > 5
     assert wings - named <= {"metastore/operations"}
-
-
-def test_the_picture_says_in_words_what_it_shows_and_has_colours_for_dark_pages() -> None:
-    root = ElementTree.parse(ROOT / "docs" / "images" / "architecture.svg").getroot()
-    texts = {child.tag.partition("}")[2]: child.text or "" for child in root}
-    assert texts["title"] and "metastore" in texts["desc"]
-    assert "prefers-color-scheme: dark" in texts["style"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any
 
 from acid_platform import AcidError, Warehouse
-from acid_platform.metastore import Transaction
+from acid_platform.metastore import OpenTransaction
 from acid_platform.scan.arrow_scan import ArrowScan
 
 MODES = (
@@ -69,7 +69,7 @@ def main(location: str, table: str, mode: str) -> None:
     if mode == "late":
         stop_once(ArrowScan, "table", before=True)
     else:
-        stop_once(Transaction, "valid_write_ids", before=False)
+        stop_once(OpenTransaction, "valid_write_ids", before=False)
     with Warehouse.open(location) as warehouse:
         try:
             print(f"{rows(warehouse, table, mode)} rows")

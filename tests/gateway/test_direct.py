@@ -26,7 +26,7 @@ from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import GetTouched, GetWriteIdsUnder
 from acid_platform.metastore.operations.tables import DeclareTable
-from acid_platform.metastore.operations.transactions import Commit, GetLocks
+from acid_platform.metastore.operations.transactions import CommitTxn, GetLocks
 from acid_platform.services import cleaner
 from acid_platform.tables.declaration import Declaration
 from acid_platform.transactions import ValidWriteIdList
@@ -73,7 +73,7 @@ class AsHive(Gateway):
         """Hive does not look at the files: it takes what it is told."""
         names = [one.table for one in self._metastore.call(GetTouched(request.txnid))]
         if any(registering.FROM in self._metastore.table(name).properties for name in names):
-            self._metastore.call(Commit(request.txnid, ()))
+            self._metastore.call(CommitTxn(request.txnid, ()))
         else:
             super().commit_txn(request)
 

@@ -6,7 +6,7 @@ import json
 from typing import TypeVar
 
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.operations import Operation, arguments, read_answer
+from acid_platform.metastore.operations import MetastoreOperation, arguments, read_answer
 from tests.metastore.world import World
 
 A = TypeVar("A")
@@ -19,7 +19,7 @@ class LocalLink:
         self.world = world
         self.calls: list[str] = []
 
-    def call(self, operation: Operation[A]) -> A:
+    def call(self, operation: MetastoreOperation[A]) -> A:
         self.calls.append(operation.op)
         args = json.loads(json.dumps(arguments(operation)))
         answer = json.loads(json.dumps(self.world.call(operation.op, **args)))

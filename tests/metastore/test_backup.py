@@ -22,7 +22,7 @@ from acid_platform import (
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
@@ -31,7 +31,7 @@ from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_metastore as restore
 from acid_platform.metastore.server.store import Store
-from acid_platform.tables.recovery import highest_of
+from acid_platform.tables.restoring import highest_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
@@ -50,7 +50,7 @@ def insert(metastore: Metastore) -> int:
     return txn.id
 
 
-def commit(txn: Transaction) -> None:
+def commit(txn: OpenTransaction) -> None:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
     txn.commit([WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10))])

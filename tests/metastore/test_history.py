@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform.base import errors
 from acid_platform.metastore.records import CleaningCause, DropCleaning, LockRequest
-from acid_platform.metastore.rules import history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import World
 
@@ -87,9 +87,9 @@ def test_P36_without_a_retention_the_past_ends_at_the_cleaning(world: World) -> 
 
 
 def test_P36_without_a_retention_some_commits_are_remembered(world: World) -> None:
-    for _ in range(history.MOST_WITHOUT_RETENTION + 20):
+    for _ in range(kept_history.MOST_WITHOUT_RETENTION + 20):
         world.insert()
-    assert len(world.state.table("t").commits) <= history.MOST_WITHOUT_RETENTION
+    assert len(world.state.table("t").commits) <= kept_history.MOST_WITHOUT_RETENTION
     oldest = world.state.table("t").since_write
     assert 20 <= oldest <= 22 and lists(world, write_id=oldest).startswith(f"default.t:{oldest}:")
     with pytest.raises(errors.NotEnoughHistory):

@@ -32,7 +32,7 @@ from acid_platform import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.operations.transactions import Abort, Begin, Commit, GetTxnStates
+from acid_platform.metastore.operations.transactions import AbortTxn, Begin, CommitTxn, GetTxnStates
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import RowOperation
@@ -64,7 +64,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
 
     def counting(link: Link, request: Any, why: str) -> Any:
         answer = recover(link, request, why)
-        work.resolved += isinstance(request.operation, Begin | Commit | Abort)
+        work.resolved += isinstance(request.operation, Begin | CommitTxn | AbortTxn)
         return answer
 
     Link._recover = counting  # type: ignore[method-assign, assignment]

@@ -12,7 +12,7 @@ import pytest
 
 from acid_platform import NoSuchTable
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.operations import OPERATIONS, Operation, answer_type
+from acid_platform.metastore.operations import OPERATIONS, MetastoreOperation, answer_type
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns
@@ -39,7 +39,7 @@ def test_each_operation_has_one_handler_and_each_handler_its_operation() -> None
 
 @pytest.mark.parametrize("kind", OPERATIONS.values(), ids=lambda kind: kind.op)
 def test_a_handler_takes_and_answers_what_its_operation_declares(
-    kind: type[Operation[Any]],
+    kind: type[MetastoreOperation[Any]],
 ) -> None:
     handler = next(handlers[kind] for handlers in HANDLERS if kind in handlers)
     whole = machine.EXPAND.get(kind)

@@ -30,7 +30,7 @@ from acid_platform import (
     OutcomeUnknown,
     TxnAborted,
 )
-from acid_platform.metastore import LockRequest, Metastore, Transaction, WriteReport, wire
+from acid_platform.metastore import LockRequest, Metastore, OpenTransaction, WriteReport, wire
 from acid_platform.metastore.client import link, start
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.endpoint import Endpoint, Home
@@ -46,7 +46,7 @@ from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.operations.transactions import (
     Alive,
     AllocateMany,
-    Commit,
+    CommitTxn,
     GetTxnStates,
     GetValidWriteIds,
     Granted,
@@ -91,7 +91,7 @@ def kill(metastore: Metastore) -> int:
     return pid
 
 
-def report(txn: Transaction) -> WriteReport:
+def report(txn: OpenTransaction) -> WriteReport:
     write_id = txn.write_ids["default.t"]
     name = f"delta_{write_id:07d}_{write_id:07d}_0000"
     return WriteReport("t", None, RowOperation.INSERT, name, counts(1, 10))
@@ -233,7 +233,7 @@ def test_idle_exit_waits_for_clients_and_open_transactions(
     time.sleep(0.3)
     assert not gone(pid)
     with Metastore.connect(directory, autostart=False) as again:
-        again.call(Commit(txn.id, ()))
+        again.call(CommitTxn(txn.id, ()))
     until(lambda: gone(pid))
 
 
@@ -286,7 +286,7 @@ def test_P3_a_kill_between_two_calls_goes_unnoticed(metastore: Metastore) -> Non
 
 def test_P3_a_waiting_request_survives_a_kill(metastore: Metastore, directory: Path) -> None:
     holder = metastore.begin(locks=[ALONE])
-    granted: list[Transaction] = []
+    granted: list[OpenTransaction] = []
 
     def wait_for_it() -> None:
         with Metastore.connect(directory) as other:
@@ -358,7 +358,7 @@ def test_P3_the_outcome_of_a_read_is_never_unknown(
 # --- forks, threads ------------------------------------------------------------------------------
 
 
-def _child(metastore: Metastore, txn: Transaction, answers: Any) -> None:
+def _child(metastore: Metastore, txn: OpenTransaction, answers: Any) -> None:
     own = metastore.begin(locks=[WRITE])
     own.commit([report(own)])
     answers.put((own.id, sum(len(share) for share in metastore.beats._shares.values())))
@@ -486,10 +486,10 @@ class FakeLink:
         pass
 
 
-def _txn(link: Any, beats: Heartbeats, number: int) -> Transaction:
+def _txn(link: Any, beats: Heartbeats, number: int) -> OpenTransaction:
     granted = Granted(number, ValidTxnList.parse("9:9::"), {}, {}, False, "", 5, {})
     metastore: Any = SimpleNamespace(call=link.call, beats=beats)
-    return Transaction(metastore, TxnType.DEFAULT, granted)
+    return OpenTransaction(metastore, TxnType.DEFAULT, granted)
 
 
 def test_T9_P7_heartbeats_of_the_transactions_that_somebody_holds() -> None:

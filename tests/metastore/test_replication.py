@@ -10,10 +10,10 @@ from acid_platform.base.config import Settings
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.replication import Follow, Followed
-from acid_platform.metastore.server import replication as module
+from acid_platform.metastore.server import journal_shipping as module
 from acid_platform.metastore.server.journal import Record
+from acid_platform.metastore.server.journal_shipping import Replication
 from acid_platform.metastore.server.membership import Membership
-from acid_platform.metastore.server.replication import Replication
 
 
 class Pair:

@@ -12,7 +12,7 @@ import pytest
 from acid_platform import CompactionLost, LeaseHeld, LockTimeout, TooManyOpenTxns
 from acid_platform.base.clock import MAX_STEP_MS, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.operations.shows import GetOutcome
@@ -401,7 +401,7 @@ def test_P29_a_shorter_interval_brings_the_next_heartbeat_forward() -> None:
     beats = Heartbeats(link)
     granted = Granted(1, ValidTxnList.parse("9:9::"), {}, {}, False, "", 60_000, {})
     metastore: Any = SimpleNamespace(call=link.call, beats=beats)
-    txn = Transaction(metastore, TxnType.DEFAULT, granted)
+    txn = OpenTransaction(metastore, TxnType.DEFAULT, granted)
     until(lambda: beats._shares)
     beats.learn(1)
     until(lambda: link.beats == 1)

@@ -9,8 +9,7 @@ from acid_platform.metastore.operations import read_answer
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import directories, seen_partitions
-from acid_platform.metastore.rules.state import Component
-from acid_platform.metastore.rules.state import Table as StateTable
+from acid_platform.metastore.rules.state import Component, TableState
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList, ValidWriteIdList
 from tests.simulation.claims import claim
 from tests.simulation.disk import settled
@@ -152,7 +151,7 @@ def _outcomes(sim: Simulation) -> None:
         )
 
 
-def _write_ids(sim: Simulation, table: StateTable, known: Table) -> None:
+def _write_ids(sim: Simulation, table: TableState, known: Table) -> None:
     """Each write id has one owner (T18, T22), and an aborted one stays aborted (P4)."""
     claim(
         "T22",

@@ -21,14 +21,14 @@ from acid_platform.metastore.rules import (
     declared,
     drops,
     events,
-    history,
     housekeeping,
+    kept_history,
     lock_requests,
     locking,
     publications,
     reading,
     snapshots,
-    tables,
+    table_declarations,
     timers,
     txns,
     write_set,
@@ -327,7 +327,7 @@ _SNAPSHOTS = (
            reading._same, _always(True)),
     Faulty("P36", "a past snapshot sees the later commits", pasts.before_commits,
            lambda real, write_ids, txns, _later: real(write_ids, txns, ()), 3),
-    Faulty("P36", "a past snapshot sees the next commit", history.after,
+    Faulty("P36", "a past snapshot sees the next commit", kept_history.after,
            lambda real, *moment: real(*moment)[1:], 3),
 )
 
@@ -355,7 +355,7 @@ _CLEANING = (
            lambda _real, _state, table, _low: set(table.aborted), 7),
     Faulty("P11", "who asks after a cleaning is not told", lock_requests.may_read, _always(True)),
     Faulty("P21", "a compaction and a Cleaner work on one entity",
-           tables.being_cleaned, _always(False)),
+           table_declarations.being_cleaned, _always(False)),
     Faulty("P21", "a compaction that was taken away is published", compactions.owned,
            lambda real, state, asked: state.queue.get(asked.id) or real(state, asked), 6),
     Faulty("C26", "a compaction is taken that a lock keeps from its own",
@@ -378,9 +378,10 @@ _CLEANING = (
     Faulty("P26", "a cleaning forgets every directory", cleaning._cleaned, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning._cleaned,
            lambda real, state, at, event: real(state, at, replace(event, gone=())), 2),
-    Faulty("P36", "the Cleaner ignores the retention", history.horizon,
+    Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
            lambda _real, state, _table, _now: state.next_moment, 3),
-    Faulty("P36", "the Cleaner ignores tags and who reads the past", history.pins, _always([]), 9),
+    Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
+           _always([]), 9),
 )
 # fmt: on
 

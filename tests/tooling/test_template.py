@@ -12,7 +12,6 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -126,14 +125,9 @@ def test_an_existing_table_is_kept(tmp_path: Path) -> None:
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def _steps_of_workflows() -> list[dict[str, Any]]:
-    jobs = [yaml.safe_load(path.read_text())["jobs"] for path in WORKFLOWS]
-    return [step for each in jobs for job in each.values() for step in job["steps"]]
-
-
 def _commands_of_workflows() -> list[str]:
-    steps = _steps_of_workflows()
-    assert all(("run" in step) != ("uses" in step) for step in steps), steps
+    jobs = [yaml.safe_load(path.read_text())["jobs"] for path in WORKFLOWS]
+    steps = [step for each in jobs for job in each.values() for step in job["steps"]]
     return [step["run"] for step in steps if "run" in step]
 
 
@@ -190,35 +184,9 @@ def test_every_target_that_ci_and_containers_call_is_one_of_make(
     assert called and called <= targets
 
 
-def test_actions_are_pinned_by_their_major_version() -> None:
-    used = [step["uses"] for step in _steps_of_workflows() if "uses" in step]
-    assert used and [name for name in used if not re.fullmatch(r"[\w./-]+@v\d+", name)] == []
-
-
 def test_the_hooks_are_the_targets_of_make_check() -> None:
     [targets] = re.findall(r"^check: (.*?) ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert _commands_of_pre_commit() == [f"make {target}" for target in targets.split()]
-
-
-def test_issue_forms_have_what_the_site_requires() -> None:
-    forms = [
-        yaml.safe_load(path.read_text())
-        for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")
-        if path.name != "config.yml"
-    ]
-    assert len(forms) == 2
-    for form in forms:
-        assert form["name"] and form["description"]
-        asked = [part for part in form["body"] if part["type"] != "markdown"]
-        assert asked and all(part["attributes"]["label"] for part in asked)
-        assert len({part["id"] for part in asked}) == len(asked)
-
-
-def test_dependabot_watches_what_is_there() -> None:
-    settings = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())
-    assert settings["version"] == 2
-    watched = {update["package-ecosystem"] for update in settings["updates"]}
-    assert watched == {"github-actions", "pip", "docker"}
 
 
 def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None:
@@ -235,19 +203,6 @@ def test_pythons_of_ci_and_containers_are_those_that_the_project_takes() -> None
 
 def test_what_the_dockerfile_copies_and_starts_is_there() -> None:
     instructions = _instructions()
-    assert {word for word, _ in instructions} <= {
-        "FROM",
-        "SHELL",
-        "RUN",
-        "USER",
-        "WORKDIR",
-        "COPY",
-        "ENV",
-        "EXPOSE",
-        "VOLUME",
-        "ENTRYPOINT",
-        "CMD",
-    }
     copied = [
         name
         for word, rest in instructions

@@ -12,7 +12,7 @@ from acid_platform.metastore.operations.transactions import Heartbeat
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.link import Link
-    from acid_platform.metastore.client.transaction import Transaction
+    from acid_platform.metastore.client.open_transaction import OpenTransaction
 
 
 class Heartbeats:
@@ -34,7 +34,7 @@ class Heartbeats:
         """Forgets all transactions; needed after a fork, where they belong to the parent."""
         self._guard = threading.Condition()
         """Guards the attributes below; notified when the interval changes, and at the end."""
-        self._shares: dict[int, weakref.WeakValueDictionary[int, Transaction]] = {}
+        self._shares: dict[int, weakref.WeakValueDictionary[int, OpenTransaction]] = {}
         self._threads: list[threading.Thread] = []
         self._closed = False
 
@@ -45,7 +45,7 @@ class Heartbeats:
                 self.interval = milliseconds / 1000
                 self._guard.notify_all()
 
-    def add(self, txn: Transaction) -> None:
+    def add(self, txn: OpenTransaction) -> None:
         slot = txn.id % self.threads
         with self._guard:
             share = self._shares.get(slot)
@@ -58,7 +58,7 @@ class Heartbeats:
                 thread.start()
             share[txn.id] = txn
 
-    def remove(self, txn: Transaction) -> None:
+    def remove(self, txn: OpenTransaction) -> None:
         with self._guard:
             for share in self._shares.values():
                 share.pop(txn.id, None)

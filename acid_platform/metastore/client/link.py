@@ -30,7 +30,7 @@ from acid_platform.base.errors import (
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
 from acid_platform.metastore.codec import JsonObject
-from acid_platform.metastore.operations import Answer, Operation, arguments, read_answer
+from acid_platform.metastore.operations import Answer, MetastoreOperation, arguments, read_answer
 from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 
@@ -51,11 +51,11 @@ class _Request:
     """A message that may be sent again under the same id."""
 
     id: str
-    operation: Operation[object]
+    operation: MetastoreOperation[object]
     message: bytes
 
     @classmethod
-    def of(cls, operation: Operation[object]) -> _Request:
+    def of(cls, operation: MetastoreOperation[object]) -> _Request:
         """Raises InvalidDefinition for a text that no file can hold."""
         request_id = secrets.token_hex(8)
         request = {"id": request_id, "op": operation.op, "args": arguments(operation)}
@@ -76,7 +76,7 @@ class Link:
         self.target = target
         self._per_thread = threading.local()
 
-    def call(self, operation: Operation[A]) -> A:
+    def call(self, operation: MetastoreOperation[A]) -> A:
         """Sends the operation and returns its answer.
 
         Raises the error that the metastore answered, MetastoreUnavailable, OutcomeUnknown,
@@ -162,7 +162,7 @@ class Link:
             time.sleep(pause)
             pause = min(2 * pause, 0.5)
 
-    def _lost(self, operation: Operation[object], why: str) -> AcidError:
+    def _lost(self, operation: MetastoreOperation[object], why: str) -> AcidError:
         if operation.repeatable:
             return MetastoreUnavailable(f"the metastore of {self.target} is gone: {why}")
         return OutcomeUnknown(

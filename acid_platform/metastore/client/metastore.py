@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
+from acid_platform.metastore.client.open_transaction import CompactionTransaction, OpenTransaction
 from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
-from acid_platform.metastore.client.transaction import CompactionTransaction, Transaction
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations import Operation, Row, Values
+from acid_platform.metastore.operations import MetastoreOperation, Row, Values
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     GetCandidates,
@@ -36,7 +36,7 @@ from acid_platform.metastore.operations.shows import (
     GetHistory,
     GetOutcome,
     GetStatus,
-    Query,
+    RunQuery,
     ShowCompaction,
     ShowCompactions,
     ShowLocks,
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 Info = ClientInfo | Mapping[str, str]
 
-__all__ = ["CompactionTransaction", "Metastore", "Transaction"]
+__all__ = ["CompactionTransaction", "Metastore", "OpenTransaction"]
 
 _handles: weakref.WeakSet[Metastore]
 
@@ -120,7 +120,7 @@ class Metastore:
                 handle.set(name, value)
         return handle
 
-    def call(self, operation: Operation[A]) -> A:
+    def call(self, operation: MetastoreOperation[A]) -> A:
         """Does an operation (acid_platform.metastore.operations) and returns its answer, in which
         locations are whole paths or URIs.
 
@@ -281,7 +281,7 @@ class Metastore:
         zero_wait: bool | None = None,
         info: Info | None = None,
         read_only: bool = False,
-    ) -> Transaction:
+    ) -> OpenTransaction:
         """Opens, locks, allocates write ids and takes the snapshot in one message (P6, S4).
 
         Waits up to `wait` seconds, then raises LockTimeout and aborts the transaction. `zero_wait`
@@ -290,24 +290,24 @@ class Metastore:
         """
         chosen = TxnType.READ_ONLY if read_only else kind
         begin = Begin(chosen.value, tuple(locks), wait, zero_wait, client_info(info), tables=())
-        return Transaction(self, chosen, self.call(begin))
+        return OpenTransaction(self, chosen, self.call(begin))
 
     def open_snapshot(
         self, tables: Sequence[str] | None = None, info: Info | None = None
-    ) -> Transaction:
+    ) -> OpenTransaction:
         """Opens a read lease: a journaled READ_ONLY transaction for these tables, None for all
         (P12)."""
         kind, asked = TxnType.READ_ONLY, None if tables is None else tuple(tables)
         begin = Begin(kind.value, (), 0, None, client_info(info), asked)
-        return Transaction(self, kind, self.call(begin))
+        return OpenTransaction(self, kind, self.call(begin))
 
-    def resume(self, txn_id: int, read_only: bool = False) -> Transaction:
+    def resume(self, txn_id: int, read_only: bool = False) -> OpenTransaction:
         """An open transaction that another process has begun; this one keeps it alive from now on.
 
         `read_only`: it is a read lease. Raises NoSuchTxn, TxnAborted, SnapshotExpired.
         """
         kind = TxnType.READ_ONLY if read_only else TxnType.DEFAULT
-        return Transaction(self, kind, self.call(GetGranted(txn_id)))
+        return OpenTransaction(self, kind, self.call(GetGranted(txn_id)))
 
     def outcome(self, txn_id: int | None = None, request_id: str | None = None) -> Row:
         """How a transaction ended (`state` o, c or a), or the answer to a request (P3).
@@ -405,7 +405,7 @@ class Metastore:
 
     def query(self, sql: str) -> tuple[list[str], Values]:
         """Columns and rows of one SELECT over the metastore's own tables."""
-        result = self.call(Query(sql))
+        result = self.call(RunQuery(sql))
         return result.columns, result.rows
 
     def backup(self, file: str | os.PathLike[str]) -> Backup:

@@ -26,7 +26,7 @@ class Answer(TypedDict, total=False):
     transient: bool
 
 
-class Operation(Generic[A_co]):
+class MetastoreOperation(Generic[A_co]):
     """A message to the metastore, with its arguments as fields and the type of its answer.
 
     A subclass is a frozen dataclass with slots. A handler for it must exist in the rules
@@ -57,7 +57,7 @@ class Operation(Generic[A_co]):
         return 0.0
 
 
-class Locking(Operation[A_co]):
+class Locking(MetastoreOperation[A_co]):
     """An operation that requests locks and may have to wait for them."""
 
     __slots__ = ()
@@ -70,15 +70,15 @@ class Locking(Operation[A_co]):
         return float(self.wait or 0)
 
 
-OPERATIONS: dict[str, type[Operation[Any]]] = {}
+OPERATIONS: dict[str, type[MetastoreOperation[Any]]] = {}
 """All operations by their names."""
 
 
-def arguments(operation: Operation[Any]) -> JsonObject:
+def arguments(operation: MetastoreOperation[Any]) -> JsonObject:
     return encode(operation)
 
 
-def read_operation(op: str, args: JsonObject) -> Operation[Any]:
+def read_operation(op: str, args: JsonObject) -> MetastoreOperation[Any]:
     """Raises UnsupportedStatement for an unknown name, and whatever `codec.decode` raises."""
     kind = OPERATIONS.get(op)
     if kind is None:
@@ -86,32 +86,32 @@ def read_operation(op: str, args: JsonObject) -> Operation[Any]:
     return decode(kind, args)
 
 
-def answer_type(kind: type[Operation[Any]]) -> Any:
+def answer_type(kind: type[MetastoreOperation[Any]]) -> Any:
     """The annotation of the answer."""
     return get_args(kind.__orig_bases__[0])[0]  # type: ignore[attr-defined]
 
 
-def write_answer(kind: type[Operation[A]], answer: A) -> JsonObject:
+def write_answer(kind: type[MetastoreOperation[A]], answer: A) -> JsonObject:
     written: JsonObject = _answer(kind)[0](answer)
     return written
 
 
-def read_answer(kind: type[Operation[A]], value: JsonObject) -> A:
+def read_answer(kind: type[MetastoreOperation[A]], value: JsonObject) -> A:
     answer: A = _answer(kind)[1](value)
     return answer
 
 
-_converters: dict[type[Operation[Any]], tuple[Convert, Convert]] = {}
+_converters: dict[type[MetastoreOperation[Any]], tuple[Convert, Convert]] = {}
 
 
-def _answer(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
+def _answer(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     known = _converters.get(kind)
     if known is None:
         known = _converters[kind] = _answer_converters(kind)
     return known
 
 
-def _answer_converters(kind: type[Operation[Any]]) -> tuple[Convert, Convert]:
+def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
         return lambda _answer: {}, lambda _value: None

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.records import (
     BlockedCleaning,
@@ -85,7 +85,7 @@ class Cleanings:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldService(Operation[None]):
+class HoldService(MetastoreOperation[None]):
     """Takes or renews the lease of a service (P9)."""
 
     op = "hold_service"
@@ -96,7 +96,7 @@ class HoldService(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseService(Operation[None]):
+class ReleaseService(MetastoreOperation[None]):
     op = "release_service"
     reads = True
 
@@ -105,7 +105,7 @@ class ReleaseService(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetMoment(Operation[int]):
+class GetMoment(MetastoreOperation[int]):
     """The next moment: whatever changes from now on has this moment or a later one (C1)."""
 
     op = "moment"
@@ -114,7 +114,7 @@ class GetMoment(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCandidates(Operation[CandidatePage]):
+class GetCandidates(MetastoreOperation[CandidatePage]):
     """Entities that changed since a moment (0: all), beginning after `after` (C1, C3)."""
 
     op = "candidates"
@@ -125,7 +125,7 @@ class GetCandidates(Operation[CandidatePage]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetEntities(Operation[list[EntityState]]):
+class GetEntities(MetastoreOperation[list[EntityState]]):
     """Every entity, or those of one table, with their directories."""
 
     op = "entities"
@@ -136,7 +136,7 @@ class GetEntities(Operation[list[EntityState]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetQueue(Operation[list[CompactionTask]]):
+class GetQueue(MetastoreOperation[list[CompactionTask]]):
     """The compactions that are initiated, working or ready for cleaning."""
 
     op = "queue"
@@ -145,7 +145,7 @@ class GetQueue(Operation[list[CompactionTask]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetPastCompactions(Operation[list[QueuedTask]]):
+class GetPastCompactions(MetastoreOperation[list[QueuedTask]]):
     """The compactions, and the cleanings of drops, that have ended."""
 
     op = "past_compactions"
@@ -154,7 +154,7 @@ class GetPastCompactions(Operation[list[QueuedTask]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompaction(Operation[int]):
+class RequestCompaction(MetastoreOperation[int]):
     """Adds a row to the queue and returns its id (C24)."""
 
     op = "request_compaction"
@@ -168,7 +168,7 @@ class RequestCompaction(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompactions(Operation[list[Wished]]):
+class RequestCompactions(MetastoreOperation[list[Wished]]):
     """Does `RequestCompaction` for each wish, all durable at once."""
 
     op = "request_compactions"
@@ -179,7 +179,7 @@ class RequestCompactions(Operation[list[Wished]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RecordNotInitiated(Operation[int]):
+class RecordNotInitiated(MetastoreOperation[int]):
     """Adds a `did not initiate` row to the history (C9, C23)."""
 
     op = "record_not_initiated"
@@ -194,7 +194,7 @@ class RecordNotInitiated(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeCompaction(Operation[CompactionTask | None]):
+class TakeCompaction(MetastoreOperation[CompactionTask | None]):
     """Assigns the next task (of this table, if given) to the worker (C26)."""
 
     op = "take_compaction"
@@ -220,7 +220,7 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
-class BeginCompaction(Operation[CompactionGranted], Owned):
+class BeginCompaction(MetastoreOperation[CompactionGranted], Owned):
     """Opens the COMPACTION transaction with its lock and lists (C28)."""
 
     op = "begin_compaction"
@@ -233,7 +233,7 @@ class BeginCompaction(Operation[CompactionGranted], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class PublishCompaction(Operation[Ticket], Owned):
+class PublishCompaction(MetastoreOperation[Ticket], Owned):
     """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
 
     `directories` are the names of the output. It may wait for `wait` seconds while other engines
@@ -255,7 +255,7 @@ class PublishCompaction(Operation[Ticket], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class GetUnpublished(Operation[list[Unpublication]]):
+class GetUnpublished(MetastoreOperation[list[Unpublication]]):
     """The output of aborted compactions that has to go before other engines read again (P46)."""
 
     op = "unpublished"
@@ -264,7 +264,7 @@ class GetUnpublished(Operation[list[Unpublication]]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndPublication(Operation[None]):
+class EndPublication(MetastoreOperation[None]):
     """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
 
     op = "end_publication"
@@ -273,7 +273,7 @@ class EndPublication(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCompaction(Operation[CompactionDone], Owned):
+class CommitCompaction(MetastoreOperation[CompactionDone], Owned):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
     op = "commit_compaction"
@@ -286,7 +286,7 @@ class CommitCompaction(Operation[CompactionDone], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class EndCompaction(Operation[None], Owned):
+class EndCompaction(MetastoreOperation[None], Owned):
     """Ends a task that wrote nothing: ready for cleaning, or refused (C29)."""
 
     op = "compaction_nothing_to_do"
@@ -302,7 +302,7 @@ class EndCompaction(Operation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class FailCompaction(Operation[None], Owned):
+class FailCompaction(MetastoreOperation[None], Owned):
     """Marks the task as failed and aborts its transaction, if it has one (C32)."""
 
     op = "fail_compaction"
@@ -317,7 +317,7 @@ class FailCompaction(Operation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions(Operation[dict[int, str]]):
+class AbortCompactions(MetastoreOperation[dict[int, str]]):
     """ABORT COMPACTIONS: a message for each id (C60)."""
 
     op = "abort_compactions"
@@ -327,7 +327,7 @@ class AbortCompactions(Operation[dict[int, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class RevokeWorkers(Operation[list[int]]):
+class RevokeWorkers(MetastoreOperation[list[int]]):
     """Returns the working rows of a host or worker, or (None) all that timed out, to the queue."""
 
     op = "revoke_workers"
@@ -340,7 +340,7 @@ class RevokeWorkers(Operation[list[int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCleanings(Operation[Cleanings]):
+class GetCleanings(MetastoreOperation[Cleanings]):
     op = "cleaning"
     reads = True
 
@@ -363,7 +363,7 @@ class Cleaning:
 
 
 @dataclass(frozen=True, slots=True)
-class StartCleaning(Operation[CleaningTask], Cleaning):
+class StartCleaning(MetastoreOperation[CleaningTask], Cleaning):
     """Takes a cleaning, with lists of this moment."""
 
     op = "start_cleaning"
@@ -376,7 +376,7 @@ class StartCleaning(Operation[CleaningTask], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class MarkCleaned(Operation[None], Cleaning):
+class MarkCleaned(MetastoreOperation[None], Cleaning):
     """Marks a cleaning as done (C49).
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
@@ -399,7 +399,7 @@ class MarkCleaned(Operation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningFailed(Operation[None], Cleaning):
+class ReportCleaningFailed(MetastoreOperation[None], Cleaning):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     op = "cleaning_failed"
@@ -412,7 +412,7 @@ class ReportCleaningFailed(Operation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningLeft(Operation[None], Cleaning):
+class ReportCleaningLeft(MetastoreOperation[None], Cleaning):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
     op = "cleaning_again"
@@ -424,7 +424,7 @@ class ReportCleaningLeft(Operation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseCleaning(Operation[None]):
+class RefuseCleaning(MetastoreOperation[None]):
     """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
 
     op = "refuse_cleaning"
@@ -437,7 +437,7 @@ class RefuseCleaning(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestErasure(Operation[int]):
+class RequestErasure(MetastoreOperation[int]):
     """Records a request to erase rows and returns its id."""
 
     op = "request_erasure"
@@ -449,7 +449,7 @@ class RequestErasure(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerErasure(Operation[None]):
+class AnswerErasure(MetastoreOperation[None]):
     """Records the answer to a request."""
 
     op = "answer_erasure"
@@ -462,7 +462,7 @@ class AnswerErasure(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetErasures(Operation[list[ErasureTask]]):
+class GetErasures(MetastoreOperation[list[ErasureTask]]):
     op = "erasures"
     answers = "erasures"
     reads = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.records import LockRequest, TouchedTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -27,7 +27,7 @@ class LockProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestLock(Operation[LockProgress]):
+class RequestLock(MetastoreOperation[LockProgress]):
     """Asks for locks, all or none, and answers at once. `txn` 0: no transaction holds them.
 
     A request that waits goes on waiting after the answer; `CheckLock` tells how it stands.
@@ -43,7 +43,7 @@ class RequestLock(Operation[LockProgress]):
 
 
 @dataclass(frozen=True, slots=True)
-class FinishWrite(Operation[bool]):
+class FinishWrite(MetastoreOperation[bool]):
     """The engine has written all files of this write id; False if that was not awaited.
 
     `txns`: the transactions of whoever says so; None: any transaction may be meant.
@@ -58,7 +58,7 @@ class FinishWrite(Operation[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckLock(Operation[LockProgress]):
+class CheckLock(MetastoreOperation[LockProgress]):
     """How a lock request stands; keeps it and its transaction alive (L12)."""
 
     op = "check_lock"
@@ -68,7 +68,7 @@ class CheckLock(Operation[LockProgress]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTxnList(Operation[ValidTxnList]):
+class GetTxnList(MetastoreOperation[ValidTxnList]):
     """The transactions as a snapshot of this moment sees them, without a lease (S1)."""
 
     op = "txn_list"
@@ -77,7 +77,7 @@ class GetTxnList(Operation[ValidTxnList]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetWriteIdsUnder(Operation[list[ValidWriteIdList]]):
+class GetWriteIdsUnder(MetastoreOperation[list[ValidWriteIdList]]):
     """What a snapshot with this transaction list sees of each table (S7 to S9).
 
     Its files are kept for it only if an open transaction has a lock of the table (P34). With
@@ -95,7 +95,7 @@ class GetWriteIdsUnder(Operation[list[ValidWriteIdList]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTouched(Operation[list[TouchedTable]]):
+class GetTouched(MetastoreOperation[list[TouchedTable]]):
     """The tables in which an open transaction has a write id or a lock of a write."""
 
     op = "touched"
@@ -106,7 +106,7 @@ class GetTouched(Operation[list[TouchedTable]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetConflict(Operation[str]):
+class GetConflict(MetastoreOperation[str]):
     """Why an open transaction can no longer commit what its locks say that it writes; else ""."""
 
     op = "conflict"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 from acid_platform.metastore.records import PastTable, TableChanges
 
 
 @dataclass(frozen=True, slots=True)
-class GetPast(Operation[PastTable]):
+class GetPast(MetastoreOperation[PastTable]):
     """A table as it was. Until the transaction ends, the Cleaner keeps the files of then."""
 
     op = "past"
@@ -22,7 +22,7 @@ class GetPast(Operation[PastTable]):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceTag(Operation[Tag]):
+class PlaceTag(MetastoreOperation[Tag]):
     """Names a snapshot of a table, the present one without `as_of`; `expires`: milliseconds UTC, 0
     means never."""
 
@@ -36,7 +36,7 @@ class PlaceTag(Operation[Tag]):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTag(Operation[None]):
+class RemoveTag(MetastoreOperation[None]):
     op = "drop_tag"
 
     table: str
@@ -44,7 +44,7 @@ class RemoveTag(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetKept(Operation[list[KeptHistory]]):
+class GetKept(MetastoreOperation[list[KeptHistory]]):
     """Since when the history of a table, or of all (None), is kept, and what that costs."""
 
     op = "kept"
@@ -55,7 +55,7 @@ class GetKept(Operation[list[KeptHistory]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetChanges(Operation[TableChanges]):
+class GetChanges(MetastoreOperation[TableChanges]):
     """What the changes of a table are read from, up to the transaction's snapshot or `until`.
 
     Without `since`, all rows are new. Until the transaction ends, the Cleaner keeps everything that
@@ -72,7 +72,7 @@ class GetChanges(Operation[TableChanges]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCursors(Operation[list[CursorRow]]):
+class GetCursors(MetastoreOperation[list[CursorRow]]):
     """How far the consumers of changes have come, of one table or of all (None)."""
 
     op = "cursors"
@@ -83,7 +83,7 @@ class GetCursors(Operation[list[CursorRow]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetCursor(Operation[None]):
+class ForgetCursor(MetastoreOperation[None]):
     """The next run of the consumer begins with all rows of the table."""
 
     op = "forget_cursor"
@@ -93,7 +93,7 @@ class ForgetCursor(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetSinks(Operation[list[SinkRow]]):
+class GetSinks(MetastoreOperation[list[SinkRow]]):
     """How far streaming queries have written one table, or all (None)."""
 
     op = "sinks"
@@ -104,7 +104,7 @@ class GetSinks(Operation[list[SinkRow]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSink(Operation[None]):
+class ForgetSink(MetastoreOperation[None]):
     """The name of the sink may be used by a new query."""
 
     op = "forget_sink"

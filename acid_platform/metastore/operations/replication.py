@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.base import MetastoreOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow(Operation[Followed]):
+class Follow(MetastoreOperation[Followed]):
     """Asks for the batches after `after`, and says that all up to it are durable here.
 
     The answer comes as soon as there is a batch, or after a quarter of the lease.
@@ -56,7 +56,7 @@ class Follow(Operation[Followed]):
 
 
 @dataclass(frozen=True, slots=True)
-class Promote(Operation[int]):
+class Promote(MetastoreOperation[int]):
     """Makes a standby the primary and returns its term."""
 
     op = "promote"
@@ -68,7 +68,7 @@ class Promote(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetStandby(Operation[str]):
+class ForgetStandby(MetastoreOperation[str]):
     """Lets the primary go on without its standby, and returns the standby's id."""
 
     op = "forget_standby"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import Answer, Operation, Row, Values
+from acid_platform.metastore.operations.base import Answer, MetastoreOperation, Row, Values
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -48,28 +48,28 @@ class BackupBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTransactions(Operation[list[Row]]):
+class ShowTransactions(MetastoreOperation[list[Row]]):
     op = "transactions"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowLocks(Operation[list[Row]]):
+class ShowLocks(MetastoreOperation[list[Row]]):
     op = "locks"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompactions(Operation[list[Row]]):
+class ShowCompactions(MetastoreOperation[list[Row]]):
     op = "compactions"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompaction(Operation[ShownCompaction]):
+class ShowCompaction(MetastoreOperation[ShownCompaction]):
     op = "compaction"
     reads = True
 
@@ -80,7 +80,7 @@ class ShowCompaction(Operation[ShownCompaction]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOutcome(Operation[SeenRequest]):
+class GetOutcome(MetastoreOperation[SeenRequest]):
     """Asks for the fate of a request (P3)."""
 
     op = "outcome"
@@ -90,7 +90,7 @@ class GetOutcome(Operation[SeenRequest]):
 
 
 @dataclass(frozen=True, slots=True)
-class Query(Operation[QueryResult]):
+class RunQuery(MetastoreOperation[QueryResult]):
     """One SELECT over the metastore's own tables."""
 
     op = "query"
@@ -100,7 +100,7 @@ class Query(Operation[QueryResult]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetHistory(Operation[list[Row]]):
+class GetHistory(MetastoreOperation[list[Row]]):
     """Committed directories of a table, oldest first."""
 
     op = "history"
@@ -111,13 +111,13 @@ class GetHistory(Operation[list[Row]]):
 
 
 @dataclass(frozen=True, slots=True)
-class BeginBackup(Operation[BackupBegun]):
+class BeginBackup(MetastoreOperation[BackupBegun]):
     op = "backup_begin"
     repeatable = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetBackupPart(Operation[str | None]):
+class GetBackupPart(MetastoreOperation[str | None]):
     """Rows of a table as Arrow IPC in base64; None after the last part."""
 
     op = "backup_part"
@@ -129,7 +129,7 @@ class GetBackupPart(Operation[str | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndBackup(Operation[None]):
+class EndBackup(MetastoreOperation[None]):
     op = "backup_end"
     repeatable = True
 
@@ -138,7 +138,7 @@ class EndBackup(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus(Operation[Row]):
+class GetStatus(MetastoreOperation[Row]):
     """Process, epoch and counters of the metastore."""
 
     op = "status"
@@ -146,7 +146,7 @@ class GetStatus(Operation[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportGateway(Operation[None]):
+class ReportGateway(MetastoreOperation[None]):
     """What a gateway says of itself; `status` has it until the gateway is silent for a minute.
 
     `name` is the gateway's among all of this metastore. An empty `report` says that it ends.
@@ -160,7 +160,7 @@ class ReportGateway(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(Operation[int]):
+class Stop(MetastoreOperation[int]):
     """Stops the metastore process and returns its process id."""
 
     op = "stop"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import Operation
+from acid_platform.metastore.operations.base import MetastoreOperation
 from acid_platform.metastore.records import (
     PartitionRecord,
     RecordedDirectory,
@@ -38,7 +38,7 @@ class IdentityNow:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSetting(Operation[int]):
+class ChangeSetting(MetastoreOperation[int]):
     """Changes a setting and returns the new interval of heartbeats."""
 
     op = "set"
@@ -49,7 +49,7 @@ class ChangeSetting(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetSettings(Operation[SettingsNow]):
+class GetSettings(MetastoreOperation[SettingsNow]):
     op = "settings"
     reads = True
 
@@ -58,7 +58,7 @@ class GetSettings(Operation[SettingsNow]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareDatabase(Operation[None]):
+class DeclareDatabase(MetastoreOperation[None]):
     op = "create_database"
 
     name: str
@@ -66,21 +66,21 @@ class DeclareDatabase(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDatabase(Operation[None]):
+class RemoveDatabase(MetastoreOperation[None]):
     op = "drop_database"
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetDatabases(Operation[list[str]]):
+class GetDatabases(MetastoreOperation[list[str]]):
     op = "databases"
     answers = "databases"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareTable(Operation[TableRecord]):
+class DeclareTable(MetastoreOperation[TableRecord]):
     op = "create_table"
     answers = "table"
 
@@ -89,7 +89,7 @@ class DeclareTable(Operation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptTable(Operation[TableRecord]):
+class AdoptTable(MetastoreOperation[TableRecord]):
     """Registers a directory with files (P24).
 
     `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
@@ -108,7 +108,7 @@ class AdoptTable(Operation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTable(Operation[TableRecord]):
+class AlterTable(MetastoreOperation[TableRecord]):
     """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
     version that the change is based on (P28)."""
 
@@ -123,14 +123,14 @@ class AlterTable(Operation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTables(Operation[list[TableRecord]]):
+class GetTables(MetastoreOperation[list[TableRecord]]):
     op = "tables"
     answers = "tables"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetTable(Operation[TableRecord]):
+class GetTable(MetastoreOperation[TableRecord]):
     """The declaration of a table, now or as the snapshot of `txn` sees it (P28)."""
 
     op = "table"
@@ -142,7 +142,7 @@ class GetTable(Operation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterPartitions(Operation[list[str]]):
+class RegisterPartitions(MetastoreOperation[list[str]]):
     """Registers partitions and returns those that are new."""
 
     op = "add_partitions"
@@ -153,7 +153,7 @@ class RegisterPartitions(Operation[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetLastWriteId(Operation[int]):
+class GetLastWriteId(MetastoreOperation[int]):
     """The highest write id of a table that was allocated to a transaction; 0 if there is none."""
 
     op = "last_write_id"
@@ -164,7 +164,7 @@ class GetLastWriteId(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetPartitions(Operation[list[PartitionRecord]]):
+class GetPartitions(MetastoreOperation[list[PartitionRecord]]):
     """The present partitions, or those that the snapshot of `txn` sees (P28)."""
 
     op = "partitions"
@@ -179,7 +179,7 @@ class GetPartitions(Operation[list[PartitionRecord]]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareView(Operation[None]):
+class DeclareView(MetastoreOperation[None]):
     op = "create_view"
 
     view: ViewRecord
@@ -188,14 +188,14 @@ class DeclareView(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class DropView(Operation[None]):
+class DropView(MetastoreOperation[None]):
     op = "drop_view"
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetViews(Operation[list[ViewRecord]]):
+class GetViews(MetastoreOperation[list[ViewRecord]]):
     """The present views, or those that the snapshot of `txn` sees (P28)."""
 
     op = "views"
@@ -209,7 +209,7 @@ class GetViews(Operation[list[ViewRecord]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetRecorded(Operation[list[list[RecordedDirectory]]]):
+class GetRecorded(MetastoreOperation[list[list[RecordedDirectory]]]):
     """The recorded directories of each partition, for services that maintain tables (P26)."""
 
     op = "recorded_now"
@@ -223,7 +223,7 @@ class GetRecorded(Operation[list[list[RecordedDirectory]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetDoubtful(Operation[dict[str, list[tuple[int, int]]]]):
+class GetDoubtful(MetastoreOperation[dict[str, list[tuple[int, int]]]]):
     """Ranges of doubtful write ids by table (P24)."""
 
     op = "doubtful"
@@ -232,7 +232,7 @@ class GetDoubtful(Operation[dict[str, list[tuple[int, int]]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveDoubtful(Operation[list[tuple[int, int]]]):
+class ResolveDoubtful(MetastoreOperation[list[tuple[int, int]]]):
     """Decides doubtful write ids and returns the ranges that are left (P24)."""
 
     op = "resolve_doubtful"
@@ -247,13 +247,13 @@ class ResolveDoubtful(Operation[list[tuple[int, int]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetIdentity(Operation[IdentityNow]):
+class GetIdentity(MetastoreOperation[IdentityNow]):
     op = "identity"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class Identify(Operation[IdentityNow]):
+class Identify(MetastoreOperation[IdentityNow]):
     """Gives this identity to a metastore that has none."""
 
     op = "identify"
@@ -263,7 +263,7 @@ class Identify(Operation[IdentityNow]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportIdentityPlaced(Operation[None]):
+class ReportIdentityPlaced(MetastoreOperation[None]):
     """Reports that the warehouse's root carries the identity now."""
 
     op = "placed"
@@ -273,7 +273,7 @@ class ReportIdentityPlaced(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver(Operation[list[str]]):
+class TakeOver(MetastoreOperation[list[str]]):
     """Makes a foreign table, or all of them (None), writable again and returns which."""
 
     op = "take_over"
@@ -283,7 +283,7 @@ class TakeOver(Operation[list[str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetDropped(Operation[int | None]):
+class GetDropped(MetastoreOperation[int | None]):
     """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
 
     op = "location"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acid_platform.metastore.operations.base import Locking, Operation
+from acid_platform.metastore.operations.base import Locking, MetastoreOperation
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     ClientInfo,
@@ -125,7 +125,7 @@ class Begin(Locking[Granted]):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenBatch(Operation[list[int]]):
+class OpenBatch(MetastoreOperation[list[int]]):
     """Opens several transactions, at most `hive.txn.max.open.batch` (T1)."""
 
     op = "open_batch"
@@ -150,7 +150,7 @@ class Lock(Locking[Granted]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetGranted(Operation[Granted]):
+class GetGranted(MetastoreOperation[Granted]):
     """The answer of `Begin` again, for an open transaction."""
 
     op = "granted"
@@ -160,7 +160,7 @@ class GetGranted(Operation[Granted]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetValidWriteIds(Operation[SeenWrites]):
+class GetValidWriteIds(MetastoreOperation[SeenWrites]):
     """What the transaction sees of a table; from then on the Cleaner keeps its files (P12)."""
 
     op = "valid_write_ids"
@@ -171,7 +171,7 @@ class GetValidWriteIds(Operation[SeenWrites]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetManifest(Operation[list[list[RecordedDirectory]]]):
+class GetManifest(MetastoreOperation[list[list[RecordedDirectory]]]):
     """The recorded directories of each partition, while the transaction is open (P26, P29)."""
 
     op = "manifest"
@@ -184,7 +184,7 @@ class GetManifest(Operation[list[list[RecordedDirectory]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Describe(Operation[dict[str, SeenTable]]):
+class Describe(MetastoreOperation[dict[str, SeenTable]]):
     """What the transaction sees of some tables, while it is open (P26, P28, P29)."""
 
     op = "describe"
@@ -196,7 +196,7 @@ class Describe(Operation[dict[str, SeenTable]]):
 
 
 @dataclass(frozen=True, slots=True)
-class IsNewest(Operation[bool]):
+class IsNewest(MetastoreOperation[bool]):
     """Whether a new snapshot would see the same of the tables, and the same views, as this lease,
     which is renewed then.
 
@@ -212,7 +212,7 @@ class IsNewest(Operation[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class Allocate(Operation[int]):
+class Allocate(MetastoreOperation[int]):
     """The transaction's write id in a table, the same at each call (T17 to T19)."""
 
     op = "allocate"
@@ -224,7 +224,7 @@ class Allocate(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMany(Operation[list[tuple[int, int]]]):
+class AllocateMany(MetastoreOperation[list[tuple[int, int]]]):
     """Pairs of transaction and write id in a table, in ascending order (T17 to T19)."""
 
     op = "allocate_many"
@@ -235,7 +235,7 @@ class AllocateMany(Operation[list[tuple[int, int]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(Operation[Alive]):
+class Heartbeat(MetastoreOperation[Alive]):
     """Keeps transactions alive (T8)."""
 
     op = "heartbeat"
@@ -245,7 +245,7 @@ class Heartbeat(Operation[Alive]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatOne(Operation[int]):
+class HeartbeatOne(MetastoreOperation[int]):
     """Keeps a transaction alive, with `read` its read lease too; returns the interval (T7, P12)."""
 
     op = "heartbeat_one"
@@ -257,7 +257,7 @@ class HeartbeatOne(Operation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit(Operation[CommitDone]):
+class CommitTxn(MetastoreOperation[CommitDone]):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
     `changed`: the updated and deleted rows, where the transaction knows them (P38). `cursors`: how
@@ -276,7 +276,7 @@ class Commit(Operation[CommitDone]):
 
 
 @dataclass(frozen=True, slots=True)
-class Abort(Operation[str]):
+class AbortTxn(MetastoreOperation[str]):
     op = "abort"
     answers = "state"
 
@@ -285,7 +285,7 @@ class Abort(Operation[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortMany(Operation[AbortedMany]):
+class AbortMany(MetastoreOperation[AbortedMany]):
     """ABORT TRANSACTIONS (T12)."""
 
     op = "abort_many"
@@ -295,7 +295,7 @@ class AbortMany(Operation[AbortedMany]):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(Operation[CommitDone]):
+class Drop(MetastoreOperation[CommitDone]):
     """Drops a table, or one partition of it, and commits the transaction (P22)."""
 
     op = "drop"
@@ -306,14 +306,14 @@ class Drop(Operation[CommitDone]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOpenTxns(Operation[list[Holder]]):
+class GetOpenTxns(MetastoreOperation[list[Holder]]):
     op = "open_txns"
     answers = "rows"
     reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetLocks(Operation[list[LockState]]):
+class GetLocks(MetastoreOperation[list[LockState]]):
     """The locks that are held or waiting."""
 
     op = "lock_states"
@@ -322,7 +322,7 @@ class GetLocks(Operation[list[LockState]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTxnStates(Operation[dict[int, str]]):
+class GetTxnStates(MetastoreOperation[dict[int, str]]):
     """`o`, `c`, `a`, or `u` for unknown."""
 
     op = "txn_states"
@@ -333,7 +333,7 @@ class GetTxnStates(Operation[dict[int, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTxnOutcome(Operation[TxnOutcome]):
+class GetTxnOutcome(MetastoreOperation[TxnOutcome]):
     """How a transaction ended, if it has (P3)."""
 
     op = "outcome_of_txn"
@@ -356,7 +356,7 @@ class LockAlone(Locking[Ticket]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatLock(Operation[None]):
+class HeartbeatLock(MetastoreOperation[None]):
     """Keeps a lock without a transaction alive (L12)."""
 
     op = "heartbeat_lock"
@@ -366,7 +366,7 @@ class HeartbeatLock(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Unlock(Operation[None]):
+class Unlock(MetastoreOperation[None]):
     """Releases a lock without a transaction, or withdraws a waiting request (L15)."""
 
     op = "unlock"

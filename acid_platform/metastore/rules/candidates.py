@@ -24,7 +24,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules.cleaning_survey import aborted_rows
 from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, Table
+from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.transactions import CompactorWriteIdList
@@ -102,7 +102,7 @@ def _key(entity: Entity) -> tuple[int, str]:
 
 def _entities(
     state: State, aborted: Collection[Entity], first: int
-) -> Iterator[tuple[Table, Entity]]:
+) -> Iterator[tuple[TableState, Entity]]:
     """The entities of tables from this id on, in a fixed order, without dropped partitions (C4,
     C10)."""
     for table_id in sorted(number for number in state.tables if number >= first):
@@ -124,7 +124,7 @@ def _asked(state: State, entity: Entity, since: int, aborted: bool) -> bool:
 
 def _counters(
     state: State,
-    table: Table,
+    table: TableState,
     entity: Entity,
     write_ids: CompactorWriteIdList,
     aborted: Collection[Component],

@@ -23,16 +23,16 @@ from acid_platform.metastore.pasts import (
     utc_text,
 )
 from acid_platform.metastore.records import PartitionRecord, TableChanges
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.declared import directories, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files
-from acid_platform.metastore.rules.state import State, Table, Txn
-from acid_platform.metastore.rules.time_travel import (
+from acid_platform.metastore.rules.past_snapshots import (
     last_commit,
     record_at,
     resolve,
     since_text,
 )
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -56,7 +56,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     check_files(txn, table)
     now = txn.taken or state.next_moment - 1
     after = (
-        history.pin_at(state, table, now)
+        kept_history.pin_at(state, table, now)
         if operation.until is None
         else resolve(turn, table, operation.until)
     )
@@ -87,7 +87,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
 
 
 def _require_kept(
-    state: State, table: Table, before: Pin, after: Pin, since: AsOf, until: AsOf | None
+    state: State, table: TableState, before: Pin, after: Pin, since: AsOf, until: AsOf | None
 ) -> None:
     """Raises NotEnoughHistory if commits after `before` are forgotten, NoSuchPast if it is after
     `after`."""
@@ -104,7 +104,7 @@ def _require_kept(
         )
 
 
-def _require_columns(table: Table, before: Pin, after: Pin) -> None:
+def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
     """Raises InvalidDefinition if changed rows had a column that the last declaration lacks.
 
     Columns are only renamed or moved while the table has no rows.
@@ -130,20 +130,20 @@ def _require_columns(table: Table, before: Pin, after: Pin) -> None:
             )
 
 
-def _commits(table: Table, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
+def _commits(table: TableState, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
     if before is None:
         write_id, at = last_commit(table, after)
         txn = next((each.txn_id for each in table.commits if each.write_id == write_id), 0)
         return (TableCommit(after.moment, write_id, txn, at),)
     return tuple(
         commit
-        for commit in history.after(table, max(before.moment, table.since))
+        for commit in kept_history.after(table, max(before.moment, table.since))
         if before.moment < commit.moment <= after.moment
     )
 
 
 def _touched(
-    state: State, table: Table, before: Pin | None, after: Pin, commits: Sequence[TableCommit]
+    state: State, table: TableState, before: Pin | None, after: Pin, commits: Sequence[TableCommit]
 ) -> tuple[PartitionRecord, ...]:
     table_id = table.record.table_id
     first = after.moment if before is None else before.moment

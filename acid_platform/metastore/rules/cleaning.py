@@ -15,7 +15,7 @@ from acid_platform.metastore.operations.compaction import (
     StartCleaning,
 )
 from acid_platform.metastore.records import CleaningTask, DropTask
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
@@ -41,7 +41,7 @@ def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
                     table_id=task.table_id,
                     partition=task.partition,
                     upto=task.next_txn_id,
-                    since=history.horizon(turn.state, table, turn.now) if table else 0,
+                    since=kept_history.horizon(turn.state, table, turn.now) if table else 0,
                 )
             )
             return task
@@ -132,7 +132,7 @@ def _cleaning(state: State, at: int, event: events.CleaningStarted) -> None:
     table = state.known_table(event.table_id)
     if table is not None:
         table.cleaned_upto = max(table.cleaned_upto, event.upto)
-        history.advance(table, event.since)
+        kept_history.advance(table, event.since)
     row = state.queue.get(event.id)
     if row is not None:
         state.queue[row.id] = replace(row, cleaner_start=at)

@@ -18,12 +18,12 @@ from acid_platform.metastore.records import (
     Holder,
     QueuedTask,
 )
-from acid_platform.metastore.rules import history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.compactions import entity_of
 from acid_platform.metastore.rules.foreign import why
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
-from acid_platform.metastore.rules.state import Component, Entity, State, Table, Txn
-from acid_platform.metastore.rules.tables import being_cleaned
+from acid_platform.metastore.rules.state import Component, Entity, State, TableState, Txn
+from acid_platform.metastore.rules.table_declarations import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
 from acid_platform.transactions import ValidWriteIdList
@@ -122,22 +122,22 @@ def _kept(turn: Turn, row: QueuedTask) -> str:
     later = () if table.dropped else _later(turn, table)
     commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
-        keep = history.retention(turn.state, table)
-        reader = history.reader(turn.state, table, commit.moment)
+        keep = kept_history.retention(turn.state, table)
+        reader = kept_history.reader(turn.state, table, commit.moment)
         if reader and commit.at + keep <= turn.now:
             return f"transaction {reader} reads the changes since before it (P39)"
         until = utc_text(commit.at + keep)
         return f"{HISTORY_RETENTION.name} keeps what it replaced until {until} (P36)"
     if isinstance(row, DropTask):
-        for who, pin in history.pins(turn.state, table):
+        for who, pin in kept_history.pins(turn.state, table):
             if not pin.write_ids.is_valid(row.highest_write_id):
                 return f"{who} keeps the partition as it was before its drop (P36)"
     return ""
 
 
-def _later(turn: Turn, table: Table) -> Sequence[TableCommit]:
+def _later(turn: Turn, table: TableState) -> Sequence[TableCommit]:
     """The commits that the oldest snapshot of the table's history does not see."""
-    return history.after(table, history.horizon(turn.state, table, turn.now))
+    return kept_history.after(table, kept_history.horizon(turn.state, table, turn.now))
 
 
 def holder(txn: Txn) -> Holder:
@@ -190,8 +190,8 @@ def _drop_task(state: State, drop: DropTask) -> DropCleaning:
     )
 
 
-def _pins(state: State, table: Table) -> tuple[Pin, ...]:
-    return tuple(pin for _, pin in history.pins(state, table))
+def _pins(state: State, table: TableState) -> tuple[Pin, ...]:
+    return tuple(pin for _, pin in kept_history.pins(state, table))
 
 
 def _location(table: str, partition: str | None) -> str:
@@ -245,7 +245,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             entity = (table_id, name or None)
             if only not in (None, entity):
                 continue
-            pins = {pin.moment: who for who, pin in history.pins(state, table)}
+            pins = {pin.moment: who for who, pin in kept_history.pins(state, table)}
             if pins.keys() >= set(moments):
                 who = ", ".join(pins[moment] for moment in moments)
                 yield BlockedCleaning(
@@ -279,7 +279,7 @@ def _newest_merge(state: State, entity: Entity) -> int:
 
 
 def _entity_task(
-    turn: Turn, table: Table, partition: str | None, cause: CleaningCause
+    turn: Turn, table: TableState, partition: str | None, cause: CleaningCause
 ) -> EntityCleaning:
     """A cleaning without a compaction, of what no open snapshot of any table needs."""
     state = turn.state

@@ -15,11 +15,11 @@ from acid_platform.base.errors import (
     WriteConflict,
 )
 from acid_platform.metastore.operations.transactions import (
-    Abort,
     AbortedMany,
     AbortMany,
-    Commit,
+    AbortTxn,
     CommitDone,
+    CommitTxn,
     Drop,
 )
 from acid_platform.metastore.pasts import Cursor, Sink
@@ -33,7 +33,7 @@ from acid_platform.metastore.records import (
 from acid_platform.metastore.rules import (
     change_feed,
     events,
-    history,
+    kept_history,
     lock_index,
     locking,
     stream_sinks,
@@ -50,16 +50,16 @@ from acid_platform.metastore.rules.state import (
     State,
     Txn,
 )
-from acid_platform.metastore.rules.tables import normal_partition, register_partitions
+from acid_platform.metastore.rules.table_declarations import normal_partition, register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType
-from acid_platform.transactions.conflicts import WriteSetRow as WriteSetRow
+from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
-def commit(turn: Turn, operation: Commit) -> CommitDone:
+def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
     """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
     (T10).
 
@@ -276,7 +276,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
             )
 
 
-def abort(turn: Turn, operation: Abort) -> str:
+def abort(turn: Turn, operation: AbortTxn) -> str:
     """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
@@ -347,7 +347,7 @@ def _commit(state: State, at: int, event: events.Committed) -> None:
     for table_id in wrote:
         if table_id in state.tables:
             table = state.tables[table_id]
-            history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
+            kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
 
 
 def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str) -> None:
@@ -463,8 +463,8 @@ APPLY: Effects = {
 }
 
 HANDLERS: Handlers = {
-    Commit: commit,
-    Abort: abort,
+    CommitTxn: commit,
+    AbortTxn: abort,
     AbortMany: abort_many,
     Drop: drop_and_commit,
 }

@@ -28,8 +28,8 @@ from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import entity_of, to_history
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
-from acid_platform.metastore.rules.state import Entity, State, Table
-from acid_platform.metastore.rules.tables import being_cleaned, normal_partition
+from acid_platform.metastore.rules.state import Entity, State, TableState
+from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.transactions import ValidTxnList
 
@@ -152,7 +152,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
     return row.id
 
 
-def _aborted_dynamic(state: State, table: Table) -> bool:
+def _aborted_dynamic(state: State, table: TableState) -> bool:
     entity = (table.record.table_id, None)
     return table.record.partitioned and any(
         (component.table_id, component.partition) == entity and not component.cleaned

@@ -17,7 +17,7 @@ from acid_platform.metastore.operations.compaction import (
     Owned,
 )
 from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest, QueuedTask
-from acid_platform.metastore.rules import events, history, locking
+from acid_platform.metastore.rules import events, kept_history, locking
 from acid_platform.metastore.rules.commits import close, end, place
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, Entity, State
@@ -183,7 +183,7 @@ def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None
     state.components.pop(event.txn, None)
     moment = close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
     if row.table_id in state.tables:
-        history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
+        kept_history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
     if event.again:
         state.changed[entity_of(row)] = state.next_moment
     done = replace(

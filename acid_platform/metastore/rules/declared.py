@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from acid_platform.base.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
-from acid_platform.metastore.rules import history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.snapshots import first_snapshot
-from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, Table, Txn
+from acid_platform.metastore.rules.state import Earlier, EntityDirectories, State, TableState, Txn
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import TxnType
 
 Columns = Sequence[tuple[str, str]]
@@ -27,7 +27,7 @@ def moment_of(state: State, txn: Txn | None) -> int:
     return txn.taken if txn is not None and txn.taken else state.next_moment
 
 
-def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRecord]:
+def seen_table(state: State, txn: Txn | None, name: str) -> tuple[TableState, TableRecord]:
     """The table that a name means to a transaction, and its declaration there.
 
     A writer finds a table that was created after its snapshot, since it may have created it itself;
@@ -50,7 +50,7 @@ def seen_table(state: State, txn: Txn | None, name: str) -> tuple[Table, TableRe
     )
 
 
-def _candidates(state: State, full: str) -> Iterator[Table]:
+def _candidates(state: State, full: str) -> Iterator[TableState]:
     """Tables that may have had the name, beginning with the one that has it now."""
     bearer = state.names.get(full)
     if bearer is not None:
@@ -59,7 +59,7 @@ def _candidates(state: State, full: str) -> Iterator[Table]:
     yield from state.tables.values()
 
 
-def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[PartitionRecord]:
+def seen_partitions(state: State, txn: Txn | None, table: TableState) -> list[PartitionRecord]:
     """The partitions that the transaction sees, by name."""
     moment = moment_of(state, txn)
     if table.at(moment) is None:
@@ -67,7 +67,7 @@ def seen_partitions(state: State, txn: Txn | None, table: Table) -> list[Partiti
     return partitions_at(table, moment)
 
 
-def partitions_at(table: Table, moment: int) -> list[PartitionRecord]:
+def partitions_at(table: TableState, moment: int) -> list[PartitionRecord]:
     """The partitions that a snapshot of this moment sees, by name."""
     every = (*table.partitions.values(), *table.dropped_partitions)
     return sorted(
@@ -97,7 +97,7 @@ def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectori
 # --- changes against what was read ----------------------------------------------------------------
 
 
-def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> Table:
+def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> TableState:
     """The table that a transaction locks or writes, if it is the same as in its snapshot.
 
     Columns that were added at the end do no harm: rows without them have NULL there. Raises
@@ -205,20 +205,20 @@ class _Ends:
         for drop in state.drops():
             self._removing.setdefault(drop.table_id, set()).add(drop.partition)
 
-    def of(self, table: Table) -> int:
+    def of(self, table: TableState) -> int:
         """The oldest moment of which its declaration may be asked (P28, P36)."""
-        return min(self.oldest, history.oldest(self._state, table))
+        return min(self.oldest, kept_history.oldest(self._state, table))
 
-    def asked(self, table: Table, earlier: Earlier) -> bool:
+    def asked(self, table: TableState, earlier: Earlier) -> bool:
         """Whether a snapshot may ask for the declaration, or a read as of the oldest write id."""
         return earlier.until > self.of(table) or (
             earlier.record.version <= table.anchor < earlier.until
         )
 
-    def table(self, table: Table) -> bool:
+    def table(self, table: TableState) -> bool:
         return table.dropped <= self.oldest and table.record.table_id not in self._removing
 
-    def partitions(self, table: Table) -> set[str]:
+    def partitions(self, table: TableState) -> set[str]:
         """Partitions whose last drop has ended: their directories are forgotten together."""
         last = {partition.name: partition.dropped for partition in table.dropped_partitions}
         oldest = self.of(table) if last else 0

@@ -10,7 +10,7 @@ from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import events, lock_index, write_set
 from acid_platform.metastore.rules.foreign import refuse_foreign
 from acid_platform.metastore.rules.state import Component, State
-from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Effects, Turn
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import WriteSetRow

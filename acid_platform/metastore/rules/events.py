@@ -24,7 +24,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules.state import LockEntry
-from acid_platform.transactions.conflicts import WriteSetRow as WriteSetRow
+from acid_platform.transactions.conflicts import WriteSetRow
 
 
 class Event:
@@ -542,7 +542,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Restored(Event):
+class MetastoreRestored(Event):
     """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
     id there; `identity`: the warehouse's from now on (P31)."""
 

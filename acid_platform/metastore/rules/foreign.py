@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from acid_platform.base.errors import ForeignLocation
-from acid_platform.metastore.rules.state import Table
+from acid_platform.metastore.rules.state import TableState
 
 
-def refuse_foreign(table: Table, what: str) -> None:
+def refuse_foreign(table: TableState, what: str) -> None:
     """Raises ForeignLocation."""
     if table.record.foreign:
         raise ForeignLocation(f"{table.record.name}: {what} is refused, {why(table)}")
 
 
-def why(table: Table) -> str:
+def why(table: TableState) -> str:
     """The reason for an error text, with the next step."""
     return (
         f"as {table.record.location} may belong to the warehouse that this one was copied from;"

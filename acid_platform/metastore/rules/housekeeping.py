@@ -14,11 +14,11 @@ from typing import TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
-from acid_platform.metastore.rules import events, history, locking, write_set
+from acid_platform.metastore.rules import events, kept_history, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
-from acid_platform.metastore.rules.state import Departed, Entity, State, Table
+from acid_platform.metastore.rules.state import Departed, Entity, State, TableState
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
 from acid_platform.metastore.rules.turn import Effects, Turn
 from acid_platform.transactions import RowOperation, TxnType
@@ -108,10 +108,14 @@ def purge(turn: Turn) -> None:
                 turn.record(events.TagDropped(table.record.table_id, tag.name))
 
 
-def _horizon(state: State, table: Table, now: int) -> int:
+def _horizon(state: State, table: TableState, now: int) -> int:
     """The moment before which the history may be forgotten: without a retention that is left to
     the Cleaner (P36)."""
-    return history.horizon(state, table, now) if history.retention(state, table) else table.since
+    return (
+        kept_history.horizon(state, table, now)
+        if kept_history.retention(state, table)
+        else table.since
+    )
 
 
 def _min_writer(state: State) -> int:
@@ -122,7 +126,7 @@ def _min_writer(state: State) -> int:
     )
 
 
-def _forgettable(state: State, table: Table, low: int) -> set[int]:
+def _forgettable(state: State, table: TableState, low: int) -> set[int]:
     """Aborted write ids that a base of every entity hides from all possible readers (P4)."""
     entities = table.entities()
     if not table.aborted or not entities or _dropping(state, table):
@@ -142,7 +146,7 @@ def _forgettable(state: State, table: Table, low: int) -> set[int]:
     return {write_id for write_id in table.aborted if write_id <= top} - mapped - waiting
 
 
-def _dropping(state: State, table: Table) -> bool:
+def _dropping(state: State, table: TableState) -> bool:
     """Whether snapshots from before a partition's drop may still read its files (P22)."""
     return any(drop.table_id == table.record.table_id for drop in state.drops())
 
@@ -180,7 +184,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
     low, writers = event.low, event.writers
     state.forgotten = max(state.forgotten, low)
     for table in state.tables.values():
-        history.advance(table, _horizon(state, table, at))
+        kept_history.advance(table, _horizon(state, table, at))
     write_set.purge(state, writers)
     for table in state.tables.values():
         gone = [row for row in table.writes if row.txn_id < low]
@@ -211,7 +215,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
     forget(state)
 
 
-def _settle_floors(table: Table) -> None:
+def _settle_floors(table: TableState) -> None:
     """Of the drops of a partition that every snapshot sees, keeps only the last (P22, P36)."""
     mapped = {row.write_id for row in table.writes}.union(past.write_id for past in table.commits)
     for name, floors in table.floors.items():

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign
-from acid_platform.metastore.rules.state import Component, State, Table, Txn
-from acid_platform.metastore.rules.tables import normal_partition
+from acid_platform.metastore.rules.state import Component, State, TableState, Txn
+from acid_platform.metastore.rules.table_declarations import normal_partition
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import RowOperation, TxnType
 from acid_platform.transactions.locks import LockComponent, LockType
 
@@ -66,7 +66,7 @@ def resolve(
 def _touch(
     touches: dict[tuple[int, str | None, RowOperation | None], Component],
     txn: Txn,
-    table: Table,
+    table: TableState,
     request: LockRequest,
     operation: RowOperation,
 ) -> None:
@@ -91,13 +91,13 @@ def tables_of(state: State, requests: Sequence[LockRequest]) -> dict[str, int]:
     return {table_name(name): state.table(name).record.table_id for name in named}
 
 
-def may_read(txn: Txn, table: Table) -> bool:
+def may_read(txn: Txn, table: TableState) -> bool:
     """Whether the Cleaner has kept all files that the transaction's snapshot may need (P11)."""
     asked = txn.all_tables or table.record.table_id in txn.needs.values()
     return asked or txn.txn_id >= table.cleaned_upto
 
 
-def check_files(txn: Txn, table: Table) -> None:
+def check_files(txn: Txn, table: TableState) -> None:
     """Raises SnapshotExpired if the transaction first asks for the table after a cleaning (P11)."""
     if not may_read(txn, table):
         raise SnapshotExpired(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from acid_platform.base.clock import Moment
 from acid_platform.base.errors import AcidError
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import OPERATIONS, Answer, Operation, write_answer
+from acid_platform.metastore.operations import OPERATIONS, Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
 from acid_platform.metastore.rules import (
@@ -25,21 +25,21 @@ from acid_platform.metastore.rules import (
     drops,
     erasures,
     events,
-    foreign_transactions,
+    foreign_requests,
     housekeeping,
     identity,
+    listings,
     locking,
-    manifests,
+    offered_files,
+    past_snapshots,
     publications,
     reading,
     restoring,
-    shows,
     stream_sinks,
-    tables,
-    time_travel,
+    table_declarations,
     timers,
     txns,
-    views,
+    view_declarations,
 )
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.snapshots import low_mark
@@ -55,31 +55,31 @@ from acid_platform.metastore.rules.turn import (
 )
 
 APPLY: Effects = {
-    **tables.APPLY,
+    **table_declarations.APPLY,
     **drops.APPLY,
     **txns.APPLY,
     **locking.APPLY,
-    **foreign_transactions.APPLY,
+    **foreign_requests.APPLY,
     **commits.APPLY,
     **compaction_queue.APPLY,
     **compactions.APPLY,
     **cleaning.APPLY,
     **housekeeping.APPLY,
     **restoring.APPLY,
-    **views.APPLY,
+    **view_declarations.APPLY,
     **erasures.APPLY,
     **identity.APPLY,
-    **time_travel.APPLY,
+    **past_snapshots.APPLY,
     **change_feed.APPLY,
     **stream_sinks.APPLY,
 }
 """The effect of each kind of event on the state."""
 
 HANDLERS: Handlers = {
-    **tables.HANDLERS,
+    **table_declarations.HANDLERS,
     **txns.HANDLERS,
     **locking.HANDLERS,
-    **foreign_transactions.HANDLERS,
+    **foreign_requests.HANDLERS,
     **commits.HANDLERS,
     **compaction_queue.HANDLERS,
     **compactions.HANDLERS,
@@ -87,19 +87,19 @@ HANDLERS: Handlers = {
     **cleaning.HANDLERS,
     **candidates.HANDLERS,
     **restoring.HANDLERS,
-    **shows.HANDLERS,
-    **views.HANDLERS,
+    **listings.HANDLERS,
+    **view_declarations.HANDLERS,
     **erasures.HANDLERS,
-    **manifests.HANDLERS,
+    **offered_files.HANDLERS,
     **reading.HANDLERS,
     **identity.HANDLERS,
-    **time_travel.HANDLERS,
+    **past_snapshots.HANDLERS,
     **change_feed.HANDLERS,
     **stream_sinks.HANDLERS,
 }
 """The handler of each operation."""
 
-EXPAND: dict[type[Operation[object]], Callable[..., object]] = {
+EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     Begin: txns.granted,
     Lock: txns.granted,
     BeginCompaction: compactions.begun,
@@ -164,7 +164,9 @@ class Machine:
         self.state.timers.now = moment.steady
         return Turn(self.state, moment.wall, request_id, APPLY, self._past)
 
-    def handle(self, operation: Operation[object], request_id: str, moment: Moment) -> Handled:
+    def handle(
+        self, operation: MetastoreOperation[object], request_id: str, moment: Moment
+    ) -> Handled:
         """Decides one request; errors are answers too. A request that was seen before gets its old
         answer."""
         turn = self._turn(moment, request_id)
@@ -243,5 +245,5 @@ class Machine:
         return kept.op if kept else ""
 
 
-def _kept(kind: type[Operation[object]], answer: object) -> JsonObject:
+def _kept(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:
     return write_answer(kind, answer) if kind.kept is None else encode(answer)

@@ -15,9 +15,9 @@ from acid_platform.metastore.rules.declared import (
     seen_table,
     seen_views,
 )
-from acid_platform.metastore.rules.manifests import manifest
+from acid_platform.metastore.rules.offered_files import manifest
 from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_ids
-from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -76,7 +76,7 @@ def _same(state: State, txn: Txn, seen: ValidTxnList, now: ValidTxnList, name: s
     )
 
 
-def _same_directories(state: State, seen: ValidTxnList, table: Table) -> bool:
+def _same_directories(state: State, seen: ValidTxnList, table: TableState) -> bool:
     """Whether every transaction that made a directory had committed before the snapshot. Its rows
     may be the same as those of others: a compaction's are."""
     unseen, counted = set(seen.open), 0

@@ -18,11 +18,11 @@ from acid_platform.metastore.operations.tables import (
     GetDoubtful,
     ResolveDoubtful,
 )
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.commits import place
 from acid_platform.metastore.rules.identity import disown
-from acid_platform.metastore.rules.state import Identity, State, Table
-from acid_platform.metastore.rules.tables import register_partitions
+from acid_platform.metastore.rules.state import Identity, State, TableState
+from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 
 
@@ -62,7 +62,7 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _restored(state: State, at: int, event: events.Restored) -> None:
+def _restored(state: State, at: int, event: events.MetastoreRestored) -> None:
     state.identity = Identity(event.identity)
     disown(state, at)
     _rediscover(state, at, event.present)
@@ -81,7 +81,7 @@ def _restored(state: State, at: int, event: events.Restored) -> None:
         # Doubtful write ids have no transaction any more; they must not raise a watermark.
         table.purged = max(table.purged, table.last_write_id)
         # What was committed or removed after the backup is not known in its order.
-        history.begin(table, state.next_moment, at, history.UNKNOWN)
+        kept_history.begin(table, state.next_moment, at, kept_history.UNKNOWN)
     state.moment()
     state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
     state.departed = []
@@ -122,7 +122,7 @@ def _visibility(directory: str) -> int:
     return name.visibility if name is not None else 0
 
 
-def _doubt(table: Table, txn_id: int) -> None:
+def _doubt(table: TableState, txn_id: int) -> None:
     write_id = table.by_txn.pop(txn_id, None)
     if write_id is not None:
         table.doubtful.add(write_id)
@@ -135,11 +135,11 @@ def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
     table.aborted.update(event.aborted)
     moment = state.moment()
     for write_id in event.committed:
-        history.note(state, table, moment, at, write_id)
+        kept_history.note(state, table, moment, at, write_id)
 
 
 APPLY: Effects = {
-    events.Restored: _restored,
+    events.MetastoreRestored: _restored,
     events.DoubtResolved: _resolved,
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from acid_platform.metastore.pasts import TableCommit
-from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.transactions import (
     CompactorWriteIdList,
     TxnType,
@@ -52,7 +52,7 @@ def first_snapshot(state: State) -> Callable[[int], int]:
     return lambda txn_id: firsts[bisect_right(ids, txn_id)]
 
 
-def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
+def write_ids(table: TableState, txns: ValidTxnList) -> ValidWriteIdList:
     """The write ids of a table that belong to the transactions in the list (S7 to S9, P4, P5)."""
     high, above = table.purged, []
     for row in reversed(table.writes):
@@ -73,7 +73,7 @@ def write_ids(table: Table, txns: ValidTxnList) -> ValidWriteIdList:
 
 
 def compactor_list(
-    state: State, table: Table, txns: ValidTxnList | None = None
+    state: State, table: TableState, txns: ValidTxnList | None = None
 ) -> CompactorWriteIdList:
     """What a compaction of the table may merge (S16); without a list, as of now (me = 0)."""
     return write_ids(table, txns or txn_list(state)).for_compactor()
@@ -108,7 +108,7 @@ def holders(state: State, table_id: int, below: int) -> list[Txn]:
 
 def cleaner_lists(
     state: State,
-    table: Table,
+    table: TableState,
     watermark: int,
     highest_write_id: int,
     later: Sequence[TableCommit] = (),

@@ -20,7 +20,6 @@ from difflib import get_close_matches
 from acid_platform.base.config import Settings
 from acid_platform.base.errors import NoSuchTable
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
@@ -35,6 +34,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules.timers import NEVER, Timers
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockComponent, LockType
@@ -71,7 +71,7 @@ class EarlierView:
 
 
 @dataclass(slots=True)
-class Table:
+class TableState:
     """The declaration of a table and its counters."""
 
     record: TableRecord
@@ -311,9 +311,9 @@ class State:
     longest_timeout: int = 0
     """Milliseconds: an earlier `hive.txn.timeout` that some clients may still count on (P29)."""
     databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
-    tables: dict[int, Table] = field(default_factory=dict)
+    tables: dict[int, TableState] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
-    dropped_tables: dict[int, Table] = field(default_factory=dict)
+    dropped_tables: dict[int, TableState] = field(default_factory=dict)
     """Kept until no open snapshot is older and the Cleaner has removed the files (P22, P28)."""
     views: dict[str, ViewRecord] = field(default_factory=dict)
     earlier_views: list[EarlierView] = field(default_factory=list)
@@ -324,7 +324,7 @@ class State:
     """Ascending by `gone`."""
     components: dict[int, list[Component]] = field(default_factory=dict)
     write_set: dict[int, dict[str | None, list[WriteSetRow]]] = field(default_factory=dict)
-    """WriteSetRow updates, deletes and overwrites, by table and partition."""
+    """Committed updates, deletes and overwrites, by table and partition."""
     inserts: dict[int, dict[str | None, list[WriteSetRow]]] = field(default_factory=dict)
     """The last committed inserts, at most two for each entity (P30)."""
     row_bytes: int = 0
@@ -413,7 +413,7 @@ class State:
     def aborted_txns(self) -> Iterator[Txn]:
         return (txn for txn in self.txns.values() if not txn.is_open)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> TableState:
         """Raises NoSuchTable."""
         table_id = self.names.get(table_name(name))
         if table_id is None:
@@ -422,11 +422,11 @@ class State:
             raise NoSuchTable(f"there is no table {table_name(name)}; {hint}")
         return self.tables[table_id]
 
-    def known_table(self, table_id: int) -> Table | None:
+    def known_table(self, table_id: int) -> TableState | None:
         """The table, even if it was dropped, as long as snapshots may see it (P28)."""
         return self.tables.get(table_id) or self.dropped_tables.get(table_id)
 
-    def known_tables(self) -> Iterator[Table]:
+    def known_tables(self) -> Iterator[TableState]:
         yield from self.tables.values()
         yield from self.dropped_tables.values()
 

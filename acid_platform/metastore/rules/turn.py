@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acid_platform.base.errors import AcidError
-from acid_platform.metastore.operations import Answer, Operation
+from acid_platform.metastore.operations import Answer, MetastoreOperation
 from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.events import Event, Recorded
 from acid_platform.metastore.rules.state import Ended, State
@@ -19,7 +19,7 @@ Effects = dict[type[Event], Effect]
 Handler = Callable[..., object]
 """Decides an operation: takes the turn and the operation, and returns the declared answer, or the
 record that is kept of it."""
-Handlers = dict[type[Operation[object]], Handler]
+Handlers = dict[type[MetastoreOperation[object]], Handler]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from acid_platform.base.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.transactions import (
     Alive,
     Allocate,
@@ -38,6 +37,7 @@ from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import TxnState, TxnType
 
 # --- open and list ------------------------------------------------------------------------------

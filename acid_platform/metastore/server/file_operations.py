@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.errors import MetastoreUnavailable
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations import Operation, Row
+from acid_platform.metastore.operations import MetastoreOperation, Row
 from acid_platform.metastore.operations.shows import (
     BackupBegun,
     BeginBackup,
@@ -15,8 +15,8 @@ from acid_platform.metastore.operations.shows import (
     GetBackupPart,
     GetHistory,
     GetOutcome,
-    Query,
     QueryResult,
+    RunQuery,
     SeenRequest,
 )
 from acid_platform.metastore.server.metastore_schema import MADE, NEW
@@ -35,7 +35,7 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
     return SeenRequest("done", group.machine.expand(kept.op, kept.reply))
 
 
-def query(group: GroupCommit, operation: Query) -> QueryResult:
+def query(group: GroupCommit, operation: RunQuery) -> QueryResult:
     """Runs the query after a fold has updated the tables. Raises what `Store.query` raises."""
     group.fold()
     columns, rows = group.store.query(operation.sql)
@@ -75,9 +75,9 @@ def end_backup(group: GroupCommit, _operation: EndBackup) -> None:
     group.store.end_exports()
 
 
-HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
+HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     GetOutcome: outcome,
-    Query: query,
+    RunQuery: query,
     GetHistory: history,
     BeginBackup: begin_backup,
     GetBackupPart: backup_part,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from acid_platform.base.clock import Clock, Moment
 from acid_platform.base.errors import AcidError, InvalidDefinition, MetastoreUnavailable
-from acid_platform.metastore.operations import Answer, Operation, write_answer
+from acid_platform.metastore.operations import Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
@@ -36,7 +36,7 @@ class Request:
     """A client's message; if it is sent again, it has the same id."""
 
     id: str
-    operation: Operation[object]
+    operation: MetastoreOperation[object]
 
 
 class BadRequest(Exception):

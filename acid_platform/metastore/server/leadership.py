@@ -11,14 +11,14 @@ from contextlib import suppress
 from acid_platform.base.errors import MetastoreIncompatible, StandbyRefused
 from acid_platform.metastore import wire
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.operations import Operation
+from acid_platform.metastore.operations import MetastoreOperation
 from acid_platform.metastore.operations.replication import Follow, Followed
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
+from acid_platform.metastore.server.journal_shipping import Replication
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.reception import Reception
-from acid_platform.metastore.server.replication import Replication
 from acid_platform.metastore.server.standby import Standby
 from acid_platform.metastore.wire import STANDBY
 
@@ -34,7 +34,7 @@ class Leadership:
         membership: Membership,
         commits: GroupCommit,
         reception: Reception,
-        own: Container[type[Operation[object]]],
+        own: Container[type[MetastoreOperation[object]]],
     ) -> None:
         """`own`: the operations on the process, which the server answers whatever its part."""
         self._home, self._commits, self._reception = home, commits, reception

@@ -29,7 +29,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ListeningService:
     """How other machines reach a metastore: the address `host:port` at which it listens, the key of
     its clients, and the certificate if they use TLS."""
 
@@ -42,7 +42,10 @@ class Reception:
     """Listens at the directory's socket and for the service. Raises MetastoreUnavailable."""
 
     def __init__(
-        self, home: Home, service: Service | None, refuse: Callable[[str, str, Exception], Reply]
+        self,
+        home: Home,
+        service: ListeningService | None,
+        refuse: Callable[[str, str, Exception], Reply],
     ) -> None:
         """`refuse(id, op, error)` makes the answer to a request with wrong arguments."""
         self._refuse = refuse

@@ -171,7 +171,7 @@ def _advance(
             for table_id, table in state.tables.items()
         }
         now = time.time_ns() // 1_000_000
-        event = events.Restored(
+        event = events.MetastoreRestored(
             tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
             max((found_in.txn_id for found_in in highest_of.values()), default=0),
             owner.identity,

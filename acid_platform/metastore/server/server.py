@@ -23,7 +23,7 @@ from acid_platform.metastore.endpoint import (
     Home,
     refuse_network_file_system,
 )
-from acid_platform.metastore.operations import Operation, Row, write_answer
+from acid_platform.metastore.operations import MetastoreOperation, Row, write_answer
 from acid_platform.metastore.operations.replication import (
     Follow,
     Followed,
@@ -37,7 +37,7 @@ from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.leadership import Leadership, require_service
 from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.metrics import histogram
-from acid_platform.metastore.server.reception import Reception, Service
+from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.wire import PROTOCOL, STANDBY
 
 _LOG = logging.getLogger("acid_platform.metastore")
@@ -51,7 +51,7 @@ class Server:
     """Serves one metastore directory, whose lock the caller holds. `run` returns when it stops."""
 
     def __init__(
-        self, home: Home, clock: Clock | None = None, service: Service | None = None
+        self, home: Home, clock: Clock | None = None, service: ListeningService | None = None
     ) -> None:
         """`service`: where it also listens for other machines."""
         refuse_network_file_system(home)
@@ -262,7 +262,7 @@ def _inodes(home: Home) -> list[tuple[int, int]] | None:
     return [(stat.st_dev, stat.st_ino) for stat in stats]
 
 
-HANDLERS: dict[type[Operation[object]], Callable[..., object]] = {
+HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     ReportGateway: Server._report_for,
     Stop: Server._stop_for,

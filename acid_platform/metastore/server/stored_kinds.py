@@ -39,7 +39,7 @@ from acid_platform.metastore.rules.state import (
     Outcome,
     Retry,
     State,
-    Table,
+    TableState,
     Txn,
     WriteIdRow,
 )
@@ -55,7 +55,7 @@ _KEYS: Columns = {"table_id": _I, "partition": _S, "name": _S, "location": _S}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class StoredKind:
     """A kind of record.
 
     `every` finds the records in the state by their keys. A record is never changed in place:
@@ -119,7 +119,7 @@ class TableRow:
     dropped: int
 
     @classmethod
-    def of(cls, table: Table) -> TableRow:
+    def of(cls, table: TableState) -> TableRow:
         return cls(
             table.record,
             table.next_write_id,
@@ -137,8 +137,8 @@ class TableRow:
             table.dropped,
         )
 
-    def table(self) -> Table:
-        return Table(
+    def table(self) -> TableState:
+        return TableState(
             self.record,
             self.next_write_id,
             self.purged,
@@ -163,7 +163,7 @@ def _ids(spans: Iterable[tuple[int, int]]) -> set[int]:
 # --- where records are in the state ---------------------------------------------------------------
 
 
-def _mapping(name: str, key: str, record: type, attribute: str, order: str = "") -> Kind:
+def _mapping(name: str, key: str, record: type, attribute: str, order: str = "") -> StoredKind:
     """Records that a dictionary of the state has by their keys."""
     keys, alone = tuple(key.split()), " " not in key
 
@@ -174,14 +174,14 @@ def _mapping(name: str, key: str, record: type, attribute: str, order: str = "")
     def put(state: State, key: Key, value: Any) -> None:
         getattr(state, attribute)[key[0] if alone else key] = value
 
-    return Kind(name, keys, record, every, put, tuple(order.split()))
+    return StoredKind(name, keys, record, every, put, tuple(order.split()))
 
 
-def _numbers(name: str, key: str, record: type, attribute: str) -> Kind:
+def _numbers(name: str, key: str, record: type, attribute: str) -> StoredKind:
     """Numbers that a dictionary of the state has by their keys; the record has one field."""
     (column,) = columns_of(record)
     kind = _mapping(name, key, record, attribute)
-    return Kind(
+    return StoredKind(
         name,
         kind.key,
         record,
@@ -194,12 +194,12 @@ def _of_tables(
     name: str,
     key: str,
     record: type,
-    every: Callable[[Table], Iterable[tuple[Key, Any]]],
-    put: Callable[[Table, Any], object],
+    every: Callable[[TableState], Iterable[tuple[Key, Any]]],
+    put: Callable[[TableState, Any], object],
     order: str = "",
-) -> Kind:
+) -> StoredKind:
     """Records that each table has, also one that was dropped; the key begins with its id."""
-    return Kind(
+    return StoredKind(
         name,
         ("table_id", *key.split()),
         record,
@@ -215,13 +215,13 @@ def _of_tables(
     )
 
 
-def _tables(name: str, attribute: str) -> Kind:
+def _tables(name: str, attribute: str) -> StoredKind:
     def put(state: State, key: Key, row: TableRow) -> None:
         getattr(state, attribute)[key[0]] = table = row.table()
         if not table.dropped:
             state.names[table.record.name] = key[0]
 
-    return Kind(
+    return StoredKind(
         name,
         ("table_id",),
         TableRow,
@@ -233,11 +233,11 @@ def _tables(name: str, attribute: str) -> Kind:
     )
 
 
-def _directories(name: str, attribute: str) -> Kind:
+def _directories(name: str, attribute: str) -> StoredKind:
     def put(state: State, key: Key, directory: EntityDirectory) -> None:
         getattr(state, attribute).setdefault(key[:2], {})[directory.name] = directory
 
-    return Kind(
+    return StoredKind(
         name,
         ("table_id", "partition", "name"),
         EntityDirectory,
@@ -257,14 +257,14 @@ _QUEUED = {
 }
 
 
-def _tasks(name: str, record: type[QueuedTask], past: str) -> Kind:
+def _tasks(name: str, record: type[QueuedTask], past: str) -> StoredKind:
     def put(state: State, _key: Key, task: Any) -> None:
         if task.state in _QUEUED:
             state.queue[task.id] = task
         else:
             getattr(state, past).setdefault((task.table_id, task.partition), []).append(task)
 
-    return Kind(
+    return StoredKind(
         name,
         ("id",),
         record,
@@ -285,7 +285,7 @@ def _put_setting(state: State, key: Key, setting: SetSetting) -> None:
     state.settings = Settings.of({**state.settings.overrides, key[0]: setting.value})
 
 
-def _put_write_id(table: Table, row: WriteIdRow) -> None:
+def _put_write_id(table: TableState, row: WriteIdRow) -> None:
     table.writes.append(row)
     table.by_txn[row.txn_id] = row.write_id
 
@@ -295,11 +295,11 @@ def _named(records: Mapping[str, Any]) -> list[tuple[Key, Any]]:
 
 
 # fmt: off
-KINDS: tuple[Kind, ...] = (
-    Kind("settings", ("name",), SetSetting,
+KINDS: tuple[StoredKind, ...] = (
+    StoredKind("settings", ("name",), SetSetting,
          lambda state: {(key,): SetSetting(text) for key, text in state.settings.overrides.items()},
          _put_setting),
-    Kind("identity", ("id",), Identity,
+    StoredKind("identity", ("id",), Identity,
          lambda state: {(state.identity.id,): state.identity} if state.identity else {},
          _put_identity),
     _numbers("databases", "name", Created, "databases"),
@@ -309,7 +309,7 @@ KINDS: tuple[Kind, ...] = (
                lambda table: (((one.record.version,), one) for one in table.earlier),
                lambda table, earlier: table.earlier.append(earlier), "until"),
     _mapping("views", "name", ViewRecord, "views"),
-    Kind("earlier_views", ("name", "version"), EarlierView,
+    StoredKind("earlier_views", ("name", "version"), EarlierView,
          lambda state: {(one.view.name, one.view.version): one for one in state.earlier_views},
          lambda state, _key, view: state.earlier_views.append(view), ("until",)),
     _of_tables("table_commits", "moment write_id", TableCommit,
@@ -326,10 +326,10 @@ KINDS: tuple[Kind, ...] = (
                lambda table: (((one.name, one.dropped), one) for one in table.dropped_partitions),
                lambda table, record: table.dropped_partitions.append(record), "dropped"),
     _mapping("open_txns", "txn_id", Txn, "txns", "txn_id"),
-    Kind("departed_txns", ("txn_id",), Departed,
+    StoredKind("departed_txns", ("txn_id",), Departed,
          lambda state: {(one.txn_id,): one for one in state.departed},
          lambda state, _key, departed: state.departed.append(departed), ("gone",)),
-    Kind("txn_components",
+    StoredKind("txn_components",
          ("txn_id", "table_id", "partition", "operation", "write_id", "dynamic", "cleaned"),
          Component,
          lambda state: {
@@ -339,11 +339,11 @@ KINDS: tuple[Kind, ...] = (
          lambda state, key, one: state.components.setdefault(key[0], []).append(one)),
     _of_tables("txn_to_write_id", "write_id", WriteIdRow,
                lambda table: (((row.write_id,), row) for row in table.writes), _put_write_id),
-    Kind("write_set", ("table_id", "partition", "operation", "txn_id"), WriteSetRow,
+    StoredKind("write_set", ("table_id", "partition", "operation", "txn_id"), WriteSetRow,
          lambda state: {(row.table_id, row.partition, row.operation.value, row.txn_id): row
                         for row in write_set.every_row(state)},
          lambda state, _key, row: write_set.restore(state, row), ("commit_id", "txn_id")),
-    Kind("locks", ("ext",), LockEntry,
+    StoredKind("locks", ("ext",), LockEntry,
          lambda state: {(ext,): entry for ext, entry in state.locks.items()},
          lambda state, _key, entry: add_lock(state, entry), ("ext",)),
     _tasks("compactions", CompactionTask, "past"),

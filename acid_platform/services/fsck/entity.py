@@ -17,7 +17,7 @@ from acid_platform.layout.names import (
     parse_directory,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.metastore.client.metastore import Metastore, Transaction
+from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
 from acid_platform.scan.acid_directory import AcidDirectory
@@ -27,7 +27,7 @@ from acid_platform.services.fsck.content import EntityContents
 from acid_platform.services.fsck.findings import Check, Findings, WriteVersionFile
 from acid_platform.services.fsck.naming import readable_part
 from acid_platform.storage.files import Files
-from acid_platform.tables.manifests import by_directory, entity_listing
+from acid_platform.tables.table_files import by_directory, entity_listing
 
 _COPY = "restore it from a copy of the warehouse"
 
@@ -44,7 +44,7 @@ class EntityLook:
     metastore: Metastore
     files: Files
     record: TableRecord
-    lease: Transaction
+    lease: OpenTransaction
     recorded: Sequence[RecordedDirectory]
     last_write_id: int
     floors: tuple[int, ...]

@@ -14,7 +14,7 @@ from acid_platform.base.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partition_names import parse_partition
-from acid_platform.metastore.client.metastore import Metastore, Transaction
+from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetDoubtful, GetLastWriteId, GetPartitions
 from acid_platform.metastore.operations.transactions import GetTxnStates
@@ -87,7 +87,7 @@ class _TableLook:
         self,
         metastore: Metastore,
         record: TableRecord,
-        lease: Transaction,
+        lease: OpenTransaction,
         rows: bool,
         in_doubt: bool,
     ) -> None:

@@ -12,7 +12,7 @@ import sys
 from acid_platform import Warehouse
 from acid_platform.engine.local.event_files import EventFiles
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.client.transaction import Transaction
+from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.orc.writer import AcidWriter
 from acid_platform.storage import durability
 from acid_platform.write.publishing import Staging
@@ -38,7 +38,7 @@ def arm(phase: str) -> None:
         case "begun":
             killing(Metastore, "begin")
         case "locked":
-            killing(Transaction, "lock")
+            killing(OpenTransaction, "lock")
         case "torn file":
             AcidWriter._tail = die  # type: ignore[assignment,method-assign]
         case "one file":
@@ -52,9 +52,9 @@ def arm(phase: str) -> None:
         case "all published":
             killing(Staging, "publish")
         case "committing":
-            Transaction.commit = die  # type: ignore[method-assign]
+            OpenTransaction.commit = die  # type: ignore[method-assign]
         case "committed":
-            killing(Transaction, "commit")
+            killing(OpenTransaction, "commit")
 
 
 def main() -> None:

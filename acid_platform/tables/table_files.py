@@ -25,14 +25,14 @@ from acid_platform.transactions import RowOperation
 from acid_platform.write.file_records import recorded_file
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import Transaction
+    from acid_platform.metastore.client.metastore import OpenTransaction
 
 Progress = Callable[[str, int, int], None]
 """Called before each entity with its name, the number done and the total."""
 
 
 def recorded_listings(
-    record: TableRecord, txn: Transaction
+    record: TableRecord, txn: OpenTransaction
 ) -> Callable[[Sequence[str]], list[EntityListing]]:
     """A function that lists what `txn` may read of partitions ('' for an unpartitioned table).
 
@@ -43,14 +43,14 @@ def recorded_listings(
         entities = txn.manifest(record.name, [partition or None for partition in partitions])
         _, root = Files.of(record.location)
         return [
-            entity_listing(f"{root}/{name}".rstrip("/"), known)
-            for name, known in zip(partitions, entities, strict=True)
+            entity_listing(f"{root}/{name}".rstrip("/"), recorded)
+            for name, recorded in zip(partitions, entities, strict=True)
         ]
 
     return listings
 
 
-def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityListing:
+def entity_listing(location: str, directories: Sequence[RecordedDirectory]) -> EntityListing:
     """The recorded files of one entity. Raises CorruptFile."""
     return EntityListing(location, ()).joined(
         directory_listing(
@@ -61,7 +61,7 @@ def entity_listing(location: str, known: Sequence[RecordedDirectory]) -> EntityL
             recorded.directory.versioned,
             adopted=not recorded.directory.txn,
         )
-        for recorded in known
+        for recorded in directories
     )
 
 
@@ -172,9 +172,9 @@ def _looked_into(
 
     def look(entry: FileEntry) -> FileEntry:
         path, name = f"{location}/{entry.path}", entry.path.removeprefix(prefix)
-        known = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
-        if not entry.size or not known:  # readers of the directory refuse an unknown name
-            return FileEntry(name, entry.size, Footer(0, not plain and bool(known)))
+        is_data = plain or parse_bucket_file(entry.name) or original_bucket(entry.name) is not None
+        if not entry.size or not is_data:  # readers of the directory refuse an unknown name
+            return FileEntry(name, entry.size, Footer(0, not plain and bool(is_data)))
         side = sides.get(entry.path)
         length = None if side is None else flush_length(files.read(f"{location}/{side.path}"))
         if plain and stored.name not in ("orc", "parquet"):

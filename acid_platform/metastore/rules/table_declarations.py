@@ -17,7 +17,6 @@ from acid_platform.base.errors import (
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.layout.types import folded
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
     AdoptTable,
     AlterTable,
@@ -28,11 +27,12 @@ from acid_platform.metastore.operations.tables import (
     RemoveDatabase,
 )
 from acid_platform.metastore.records import EntityDirectory, PartitionRecord, TableRecord
-from acid_platform.metastore.rules import events, history, lock_index
+from acid_platform.metastore.rules import events, kept_history, lock_index
 from acid_platform.metastore.rules.declared import require_version
-from acid_platform.metastore.rules.state import Earlier, Entity, State, Table
+from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.table_names import table_name
 
 # --- decisions --------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
     return new
 
 
-def normal_partition(table: Table, name: str) -> str:
+def normal_partition(table: TableState, name: str) -> str:
     """The partition with lower case keys (T24). Raises NoSuchPartition if the columns differ."""
     columns = tuple(column for column, _ in table.record.partition_columns)
     normal = _normal(name, columns)
@@ -275,9 +275,9 @@ def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> 
 def _table(state: State, at: int, event: events.TableCreated) -> None:
     record = replace(event.table, version=state.moment())
     state.next_table = record.table_id + 1
-    table = Table(record, next_write_id=record.floor + 1, purged=record.floor)
+    table = TableState(record, next_write_id=record.floor + 1, purged=record.floor)
     state.tables[record.table_id] = table
-    history.begin(table, record.version, at, record.floor)
+    kept_history.begin(table, record.version, at, record.floor)
     state.names[record.name] = record.table_id
 
 
@@ -289,7 +289,7 @@ def _altered(state: State, at: int, event: events.TableAltered) -> None:
     lock_index.follow_rename(state, record.table_id, table.record.name, record.name)
     table.earlier.append(Earlier(table.record, record.version))
     table.record = record
-    history.note(state, table, record.version, at)
+    kept_history.note(state, table, record.version, at)
     for row in [*state.compactions()]:
         # A Worker goes by the table's name; a drop goes by its location.
         if row.table_id == record.table_id:
@@ -309,7 +309,7 @@ def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
         entity = (event.table_id, partition)
         state.directories.setdefault(entity, {})[directory.name] = directory
         state.contents.setdefault(entity, {})[directory.name] = contents
-    history.begin(table, state.moment(), at, event.write_id)
+    kept_history.begin(table, state.moment(), at, event.write_id)
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
@@ -317,7 +317,7 @@ def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
     register_partitions(state, state.tables[event.table_id], event.names)
 
 
-def register_partitions(state: State, table: Table, names: Sequence[str]) -> None:
+def register_partitions(state: State, table: TableState, names: Sequence[str]) -> None:
     """Adds partitions that see nothing of forgotten or dropped write ids (P4, P22).
 
     Ids that were forgotten before the last drop need no floor: a snapshot that does not see the

@@ -23,8 +23,13 @@ from acid_platform.metastore.server.restore import (
     restore_metastore,
 )
 from acid_platform.storage.files import Files
-from acid_platform.tables.joining import IDENTITY, Mark, new_mark, refuse_other_home
-from acid_platform.tables.manifests import by_directory, surveyed, without_malformed
+from acid_platform.tables.joining import (
+    IDENTITY,
+    IdentityFile,
+    new_identity_file,
+    refuse_other_home,
+)
+from acid_platform.tables.table_files import by_directory, surveyed, without_malformed
 
 
 def highest_ids(location: str, depth: int) -> Highest:
@@ -44,7 +49,7 @@ def highest_ids(location: str, depth: int) -> Highest:
 
 
 def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Highest:
-    """The same for a recorded table, with the files of directories that `known` does not have.
+    """The highest ids of a recorded table, and the files of directories that `known` does not have.
 
     `known` returns the directories of a partition. Raises CorruptFile.
     """
@@ -55,8 +60,8 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
     for name in files.partition_directories(root, depth) if depth else [""]:
         listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
         names = by_directory(listing)
-        unknown = {one for one in names if one not in known(name or None)}
-        fresh = surveyed(files, record, name or None, listing, unknown) if unknown else []
+        unlisted = {one for one in names if one not in known(name or None)}
+        fresh = surveyed(files, record, name or None, listing, unlisted) if unlisted else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
     return Highest(highest.write_id, highest.txn_id, tuple(present))
 
@@ -67,16 +72,20 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
     backup, or has its metastore elsewhere, and what restore_metastore raises.
     """
-    mark = Mark.read(place.warehouse)
-    if mark is not None:
-        refuse_other_home(place, mark)
-    new, places = new_mark(place), Places(place.warehouse)
+    identity_file = IdentityFile.read(place.warehouse)
+    if identity_file is not None:
+        refuse_other_home(place, identity_file)
+    new, places = new_identity_file(place), Places(place.warehouse)
 
     def accept(identity: str | None) -> None:
-        if mark is not None and identity is not None and mark.identity != identity:
+        if (
+            identity_file is not None
+            and identity is not None
+            and identity_file.identity != identity
+        ):
             raise WarehouseMismatch(
-                f"{place.warehouse} is the warehouse {mark.identity}, and {file} is a backup of"
-                f" {identity}; restore into a copy of that one's directories, or remove"
+                f"{place.warehouse} is the warehouse {identity_file.identity}, and {file} is a"
+                f" backup of {identity}; restore into a copy of that one's directories, or remove"
                 f" {IDENTITY} if the tables' directories are its own"
             )
 

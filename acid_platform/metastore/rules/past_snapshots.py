@@ -14,10 +14,10 @@ from acid_platform.metastore.operations.history import (
 )
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
-from acid_platform.metastore.rules import events, history
+from acid_platform.metastore.rules import events, kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files
-from acid_platform.metastore.rules.state import State, Table
+from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -47,18 +47,18 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     return PastTable(record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
 
 
-def record_at(table: Table, pin: Pin) -> TableRecord:
+def record_at(table: TableState, pin: Pin) -> TableRecord:
     """The declaration then, under the table's present name and location."""
     then, now = table.at(pin.moment), table.record
     assert then is not None, "a history does not begin before its table"
     return replace(then, name=now.name, location=now.location, foreign=now.foreign)
 
 
-def _partitions_at(table: Table, pin: Pin) -> list[PartitionRecord]:
+def _partitions_at(table: TableState, pin: Pin) -> list[PartitionRecord]:
     return partitions_at(table, pin.moment)
 
 
-def resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
+def resolve(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
     """The snapshot that is meant. Raises NoSuchPast, NotEnoughHistory."""
     parts = (as_of.write_id, as_of.time, as_of.tag, as_of.consumer, as_of.moment)
     if sum(part is not None for part in parts) != 1:
@@ -70,12 +70,12 @@ def resolve(turn: Turn, table: Table, as_of: AsOf) -> Pin:
     if as_of.moment is not None:
         return _told(turn.state, table, as_of.moment)
     if as_of.time is not None:
-        return history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
+        return kept_history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
     return _pin_after(turn.state, table, as_of.write_id)
 
 
-def _consumed(turn: Turn, table: Table, consumer: str) -> Pin:
+def _consumed(turn: Turn, table: TableState, consumer: str) -> Pin:
     """The snapshot up to which a consumer has read the changes (P39)."""
     cursor = turn.state.cursors.get((consumer, table.record.table_id))
     if cursor is None:
@@ -86,10 +86,10 @@ def _consumed(turn: Turn, table: Table, consumer: str) -> Pin:
             f"{since_text(turn.state, table, last)}; to begin again with all rows of now, forget"
             f" how far it came: acid changes {table.record.name} --forget {consumer}"
         )
-    return history.pin_at(turn.state, table, max(cursor.moment, table.since))
+    return kept_history.pin_at(turn.state, table, max(cursor.moment, table.since))
 
 
-def _told(state: State, table: Table, moment: int) -> Pin:
+def _told(state: State, table: TableState, moment: int) -> Pin:
     """The snapshot up to which an earlier answer has told the changes."""
     if moment >= state.next_moment:
         raise NoSuchPast(
@@ -98,10 +98,10 @@ def _told(state: State, table: Table, moment: int) -> Pin:
         )
     if moment < table.anchor:
         raise NotEnoughHistory(since_text(state, table, f"moment {moment}"))
-    return history.pin_at(state, table, max(moment, table.since))
+    return kept_history.pin_at(state, table, max(moment, table.since))
 
 
-def _tag(table: Table, name: str) -> Tag:
+def _tag(table: TableState, name: str) -> Tag:
     tag = table.tags.get(name)
     if tag is None:
         known = ", ".join(sorted(table.tags)) or "none"
@@ -109,24 +109,24 @@ def _tag(table: Table, name: str) -> Tag:
     return tag
 
 
-def _moment_at(turn: Turn, table: Table, time: int) -> int:
+def _moment_at(turn: Turn, table: TableState, time: int) -> int:
     if time > turn.now:
         raise NoSuchPast(
             f"{utc_text(time)} is in the future: the metastore's clock says {utc_text(turn.now)}"
         )
     if time < table.since_at:
         raise NotEnoughHistory(since_text(turn.state, table, utc_text(time)))
-    return history.at_time(table, time)
+    return kept_history.at_time(table, time)
 
 
-def _pin_after(state: State, table: Table, write_id: int) -> Pin:
+def _pin_after(state: State, table: TableState, write_id: int) -> Pin:
     """The snapshot right after the commit of a write id."""
     if write_id == table.since_write:
         # Since its commit, only compactions and declarations have changed.
-        return replace(history.pin_at(state, table, table.since), moment=table.anchor)
+        return replace(kept_history.pin_at(state, table, table.since), moment=table.anchor)
     for commit in reversed(table.commits):
         if commit.write_id == write_id > 0:
-            return history.pin_at(state, table, commit.moment)
+            return kept_history.pin_at(state, table, commit.moment)
     name, last = table.record.name, table.last_write_id
     if write_id < 0 or write_id > last:
         raise NoSuchPast(f"{name} has no write id {write_id}; the last that was given is {last}")
@@ -138,13 +138,13 @@ def _pin_after(state: State, table: Table, write_id: int) -> Pin:
     raise NotEnoughHistory(since_text(state, table, f"write id {write_id}"))
 
 
-def since_text(state: State, table: Table, wanted: str) -> str:
+def since_text(state: State, table: TableState, wanted: str) -> str:
     """Why a snapshot is not kept, since when others are, and how to keep more."""
     name = table.record.name
-    last = f", write id {table.since_write}" if table.since_write != history.UNKNOWN else ""
+    last = f", write id {table.since_write}" if table.since_write != kept_history.UNKNOWN else ""
     advice = (
         ""
-        if history.retention(state, table)
+        if kept_history.retention(state, table)
         else f"; without {HISTORY_RETENTION.name}, it lasts until the next cleaning: ALTER TABLE"
         f" {name} SET TBLPROPERTIES ('{HISTORY_RETENTION.name}'='7d') keeps more from now on"
     )
@@ -168,7 +168,7 @@ def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     if operation.expires and operation.expires <= turn.now:
         raise InvalidDefinition(f"tag {name!r} would expire in the past: {operation.expires}")
     pin = (
-        history.pin_at(turn.state, table, turn.state.next_moment - 1)
+        kept_history.pin_at(turn.state, table, turn.state.next_moment - 1)
         if operation.as_of is None
         else resolve(turn, table, operation.as_of)
     )
@@ -178,7 +178,7 @@ def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     return tag
 
 
-def last_commit(table: Table, pin: Pin) -> tuple[int, int]:
+def last_commit(table: TableState, pin: Pin) -> tuple[int, int]:
     """The last write id that a pin sees, and its time."""
     for tag in table.tags.values():
         if tag.pin == pin:
@@ -203,7 +203,7 @@ def kept(turn: Turn, operation: GetKept) -> list[KeptHistory]:
     return [_kept(state, table) for table in sorted(wanted, key=lambda each: each.record.name)]
 
 
-def _kept(state: State, table: Table) -> KeptHistory:
+def _kept(state: State, table: TableState) -> KeptHistory:
     table_id = table.record.table_id
     partitions = (
         {None, *table.partitions, *(dropped.name for dropped in table.dropped_partitions)}
@@ -220,7 +220,7 @@ def _kept(state: State, table: Table) -> KeptHistory:
         obsolete += state.dropped_directories.get((table_id, partition), {}).values()
     return KeptHistory(
         table.record.name,
-        history.retention(state, table),
+        kept_history.retention(state, table),
         table.since_at,
         table.since_write,
         len(obsolete),

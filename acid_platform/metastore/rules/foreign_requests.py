@@ -19,7 +19,7 @@ from acid_platform.metastore.operations.foreign_transactions import (
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
 from acid_platform.metastore.rules import events, locking, write_set
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
-from acid_platform.metastore.rules.state import State, Table, Txn
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -106,7 +106,7 @@ def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteI
     return [_without_dropped(state, table, ids) for table, ids in listed]
 
 
-def _without_dropped(state: State, table: Table, listed: ValidWriteIdList) -> ValidWriteIdList:
+def _without_dropped(state: State, table: TableState, listed: ValidWriteIdList) -> ValidWriteIdList:
     """The list without the write ids of a table that was dropped from the same place (P22).
 
     They count as aborted while its files are there: other engines read what they find, and know no

@@ -20,7 +20,6 @@ from acid_platform.base.errors import (
     Terminal,
     TxnAborted,
 )
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
 from acid_platform.metastore.operations.history import GetChanges, GetPast
 from acid_platform.metastore.operations.tables import (
@@ -29,9 +28,9 @@ from acid_platform.metastore.operations.tables import (
     GetViews,
 )
 from acid_platform.metastore.operations.transactions import (
-    Abort,
+    AbortTxn,
     Allocate,
-    Commit,
+    CommitTxn,
     Describe,
     GetManifest,
     GetValidWriteIds,
@@ -53,6 +52,7 @@ from acid_platform.metastore.records import (
     ViewRecord,
     WriteReport,
 )
+from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import (
     CompactorWriteIdList,
     RowOperation,
@@ -69,7 +69,7 @@ UNDECIDED = (MetastoreUnavailable, MetastoreWriteFailed)
 """Errors that leave a transaction open: its commit was not decided."""
 
 
-class Transaction:
+class OpenTransaction:
     """An open transaction. As a context manager it commits at the end, or aborts on an exception.
 
     `valid_txns` is its snapshot, which never changes (S4). `write_ids` are its write ids by table.
@@ -295,7 +295,7 @@ class Transaction:
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         try:
             self._metastore.call(
-                Commit(
+                CommitTxn(
                     self.id,
                     tuple(writes),
                     added,
@@ -317,7 +317,7 @@ class Transaction:
         """Aborts it. An aborted transaction is no error; raises NoSuchTxn if it was committed
         (T12)."""
         self.forget()
-        self._metastore.call(Abort(self.id, reason))
+        self._metastore.call(AbortTxn(self.id, reason))
 
     def forget(self) -> None:
         """Stops the heartbeats without ending the transaction in the metastore."""
@@ -366,7 +366,7 @@ class Transaction:
         return f"<Transaction {self.id} {self.kind.name}{' ended' if self.ended else ''}>"
 
 
-class CompactionTransaction(Transaction):
+class CompactionTransaction(OpenTransaction):
     """The transaction of a compaction task (C28). `valid_txns` lists itself as open."""
 
     def __init__(self, metastore: Metastore, begun: CompactionGranted) -> None:

@@ -16,7 +16,7 @@ from operator import attrgetter
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.metastore.pasts import Pin, TableCommit, before_commits
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
-from acid_platform.metastore.rules.state import State, Table
+from acid_platform.metastore.rules.state import State, TableState
 
 MOST_WITHOUT_RETENTION = 100
 """How many commits are remembered of a table without a retention."""
@@ -25,7 +25,7 @@ UNKNOWN = -1
 """In place of a table's last write id: nobody knows which commit came last."""
 
 
-def retention(state: State, table: Table) -> int:
+def retention(state: State, table: TableState) -> int:
     """Milliseconds for which past snapshots stay readable; 0: until the next cleaning.
 
     The property of the table, or the setting for tables without it.
@@ -43,14 +43,16 @@ def _milliseconds(text: str) -> int:
 # --- changes of the history -----------------------------------------------------------------------
 
 
-def begin(table: Table, moment: int, at: int, write_id: int) -> None:
+def begin(table: TableState, moment: int, at: int, write_id: int) -> None:
     """Lets the history begin at a moment; `write_id`: the last write id then, or UNKNOWN."""
     table.commits = []
     table.since, table.since_at, table.since_write = moment, at, write_id
     table.anchor = moment
 
 
-def note(state: State, table: Table, moment: int, at: int, write_id: int = 0, txn: int = 0) -> None:
+def note(
+    state: State, table: TableState, moment: int, at: int, write_id: int = 0, txn: int = 0
+) -> None:
     """Adds a commit; `write_id` 0: a compaction, or with `txn` 0 a change of the declaration."""
     before = table.commits[-1].at if table.commits else table.since_at
     table.commits.append(TableCommit(moment, write_id, txn, max(at, before)))
@@ -59,7 +61,7 @@ def note(state: State, table: Table, moment: int, at: int, write_id: int = 0, tx
         advance(table, min(last, _onward(state, table, last)))
 
 
-def advance(table: Table, moment: int) -> None:
+def advance(table: TableState, moment: int) -> None:
     """Forgets what the table showed before a moment."""
     if moment <= table.since:
         return
@@ -79,7 +81,7 @@ _MOMENT, _AT = attrgetter("moment"), attrgetter("at")
 # --- what has to stay -----------------------------------------------------------------------------
 
 
-def horizon(state: State, table: Table, now: int) -> int:
+def horizon(state: State, table: TableState, now: int) -> int:
     """The moment from which on everything has to stay readable; pins may keep older snapshots.
 
     Whoever reads the changes since a moment needs all that came after it (P39).
@@ -92,7 +94,7 @@ def horizon(state: State, table: Table, now: int) -> int:
     return min(oldest, _onward(state, table, oldest))
 
 
-def reader(state: State, table: Table, moment: int) -> int:
+def reader(state: State, table: TableState, moment: int) -> int:
     """The open transaction that reads the changes of the table since before a moment; 0: none."""
     table_id = table.record.table_id
     return next(
@@ -106,7 +108,7 @@ def reader(state: State, table: Table, moment: int) -> int:
     )
 
 
-def _onward(state: State, table: Table, otherwise: int) -> int:
+def _onward(state: State, table: TableState, otherwise: int) -> int:
     """The oldest moment since which an open transaction reads the changes of the table (P39)."""
     table_id = table.record.table_id
     held = (
@@ -118,18 +120,18 @@ def _onward(state: State, table: Table, otherwise: int) -> int:
     return min(held, default=otherwise)
 
 
-def at_time(table: Table, at: int) -> int:
+def at_time(table: TableState, at: int) -> int:
     """The moment of the last commit up to a time, or `since`."""
     count = bisect_right(table.commits, at, key=_AT)
     return table.commits[count - 1].moment if count else table.since
 
 
-def after(table: Table, moment: int) -> Sequence[TableCommit]:
+def after(table: TableState, moment: int) -> Sequence[TableCommit]:
     """The commits after a moment, which must not be before `since`."""
     return table.commits[bisect_right(table.commits, moment, key=_MOMENT) :]
 
 
-def pins(state: State, table: Table) -> list[tuple[str, Pin]]:
+def pins(state: State, table: TableState) -> list[tuple[str, Pin]]:
     """The snapshots that stay apart from the retention, with their holders.
 
     Of a dropped table, those of open transactions stay.
@@ -146,7 +148,7 @@ def pins(state: State, table: Table) -> list[tuple[str, Pin]]:
     return held
 
 
-def oldest(state: State, table: Table) -> int:
+def oldest(state: State, table: TableState) -> int:
     """The oldest moment of which somebody may still ask, apart from `anchor`."""
     return min([table.since, *(pin.moment for _, pin in pins(state, table))])
 
@@ -154,7 +156,7 @@ def oldest(state: State, table: Table) -> int:
 # --- what a moment showed -------------------------------------------------------------------------
 
 
-def pin_at(state: State, table: Table, moment: int) -> Pin:
+def pin_at(state: State, table: TableState, moment: int) -> Pin:
     """The snapshot of the table right after everything up to a moment of its history.
 
     It is what a transaction would see whose snapshot was taken then: the commits after the moment

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from acid_platform.base.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
-from acid_platform.metastore.names import table_name
 from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,
@@ -14,6 +13,7 @@ from acid_platform.metastore.operations.tables import (
 from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.state import EarlierView, State
 from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.table_names import table_name
 
 
 def create_view(turn: Turn, operation: DeclareView) -> None:
