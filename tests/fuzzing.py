@@ -133,7 +133,7 @@ def opening(dice: random.Random) -> bytes:
     """What a stranger sends to a metastore."""
     digest = f"{dice.randrange(1 << 255):064x}"
     said = dice.choice((
-        b'{"acid":5,"proof":"\\ud800"}', b'{"acid":5,"challenge":"\\ud800"}',
+        b'{"acid":1,"proof":"\\ud800"}', b'{"acid":1,"challenge":"\\ud800"}',
         b'{"acid":"\\ud800","refused":1}', b'{"refused": "x\\ny"}', b'{"acid": 6, "challenge": 1}',
         b"[" * 500, b'{"acid": ' + b"9" * 400 + b"}", b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n",
         wire.greeting(digest, digest), wire.greeting(digest, digest, "primary", 2**70),

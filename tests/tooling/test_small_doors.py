@@ -78,9 +78,9 @@ def test_an_entry_of_a_log_is_one_line() -> None:
 
 
 GREETINGS = [
-    b'{"acid":5,"proof":"\\ud800"}', b'{"acid": 5, "challenge": "x"}', b'{"acid": 5}', b"{}", b"",
+    b'{"acid":1,"proof":"\\ud800"}', b'{"acid": 1, "challenge": "x"}', b'{"acid": 1}', b"{}", b"",
     b'{"refused": "x\\u001b"}', b'{"refused": "' + b"x" * 201 + b'"}', b'{"refused": "\x1b"}',
-    b'{"acid": ' + b"9" * 30 + b', "challenge": ""}', b"[" * 500, b'{"acid": 5, "challenge": "'
+    b'{"acid": ' + b"9" * 30 + b', "challenge": ""}', b"[" * 500, b'{"acid": 1, "challenge": "'
     + "é".encode() * 32 + b'"}', wire.greeting("A" * 64, "a" * 64), wire.greeting("a" * 63),
 ]  # fmt: skip
 
@@ -95,7 +95,12 @@ def test_what_each_end_writes_is_read() -> None:
     own, other = wire.challenge(), wire.challenge()
     assert wire.read_greeting(wire.greeting(own)).challenge == own
     said = wire.read_greeting(wire.greeting(own, other, wire.STANDBY, 7))
-    assert (said.protocol, said.proof, said.role, said.term) == (5, other, wire.STANDBY, 7)
+    assert (said.protocol, said.proof, said.role, said.term) == (
+        wire.PROTOCOL,
+        other,
+        wire.STANDBY,
+        7,
+    )
     assert said.proves(other) and not said.proves(own)
     assert wire.read_greeting(wire.refusal("protocol 1 is not 5")).refused
     assert wire.read_greeting(b'{"acid": 6, "other": []}').protocol == 6
