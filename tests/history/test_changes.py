@@ -532,5 +532,5 @@ def test_P39_threads_that_find_removed_rows_at_a_time_count_all_of_them(
         time.sleep(0.002)
         return total
 
-    monkeypatch.setattr("acid_platform.engine.changes.sum", slow_sum, raising=False)
+    monkeypatch.setattr("acid_platform.scan.change_scan.sum", slow_sum, raising=False)
     assert table.changes_arrow(0).read_all().num_rows == 12
