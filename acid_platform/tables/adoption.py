@@ -88,7 +88,7 @@ def survey(
                     f"{listing.location}/{first.below(report.directory).path}" if first else sample
                 )
     partitions = tuple(names) if depth else ()
-    from acid_platform.tables.restoring import highest_ids
+    from acid_platform.tables.restored_tables import highest_ids
 
     highest = highest_ids(location, depth)
     return Survey(

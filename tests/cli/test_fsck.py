@@ -24,7 +24,7 @@ from acid_platform.metastore.operations.tables import GetDoubtful, RegisterParti
 from acid_platform.metastore.records import WriteReport
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
-from acid_platform.tables.restoring import restore
+from acid_platform.tables.restored_tables import restore
 from acid_platform.transactions import RowOperation
 from tests.acid_files import contents_of
 from tests.cli.small import BUCKET, Event, Small, write_delta, write_events

@@ -31,7 +31,7 @@ from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
 from acid_platform.metastore.server.restore import restore_metastore as restore
 from acid_platform.metastore.server.store import Store
-from acid_platform.tables.restoring import highest_of
+from acid_platform.tables.restored_tables import highest_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
