@@ -1,12 +1,14 @@
 """`make names`: no two modules and no two public classes of the library share a name.
 
 A name that stands in two places makes a reader guess which one a text means. Exceptions need a
-reason; one that no longer applies is an error too.
+reason; one that no longer applies is an error too. Nor does a docstring begin with "Of" or "The
+same", which finishes a sentence that stands elsewhere.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -51,10 +53,19 @@ def named(library: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return modules, classes
 
 
+def unfinished(library: Path) -> Iterator[str]:
+    """A line for each docstring that finishes a sentence of another place."""
+    for file in sorted(library.rglob("*.py")):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if re.match(r'\s*"""(Of|The same)\b', line):
+                yield f"{file.relative_to(library)}:{number}: begin with what it is or does"
+
+
 def main() -> int:
     """Prints the faults; 1 if there are any."""
     modules, classes = named(LIBRARY)
     found = [*faults(modules, MODULES, "module"), *faults(classes, CLASSES, "class")]
+    found += unfinished(LIBRARY)
     print("\n".join(found) or f"{len(modules)} modules and {len(classes)} classes: no name twice")
     return 1 if found else 0
 

@@ -89,7 +89,7 @@ class StatisticsCalls:
         return load().TableStatsResult(tableStats=found)
 
     def get_partitions_statistics_req(self, request: Any) -> Any:
-        """Of each partition that has any."""
+        """The statistics of each partition that has any."""
         record = self._metastore.table(f"{request.dbName}.{request.tblName}")
         found = {
             name: _columns_of(record, shapes.normal(record, name), request.colNames)

@@ -24,7 +24,7 @@ from acid_platform.gateway.reloaded_file import ReloadedFile
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)
 _COST, _BLOCK, _LANES = 1 << 17, 8, 1
-"""Of a new hash, and the least that is accepted: what OWASP's cheat sheet on passwords asks for. A
+"""The cost of a new hash, and the least that is accepted; OWASP's cheat sheet asks for as much. A
 check takes 128 MiB of memory and some 0.4 s."""
 _DEAREST = 1 << 18
 _LENGTH = 32

@@ -41,7 +41,7 @@ class BodyRows(Protocol):
         ...
 
     def kept(self) -> Self:
-        """The same rows, computed once (P20)."""
+        """These rows, computed once however often they are looked at."""
         ...
 
     def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:

@@ -56,7 +56,7 @@ class ExplainedCompaction:
 
 
 def wishes_of(table: str, partitions: Iterable[str | None], kind: str) -> list[PlannedCompaction]:
-    """The same compaction for each of these partitions of a table."""
+    """One compaction of this kind for each of these partitions of a table."""
     return [PlannedCompaction(table, partition, CompactionKind(kind)) for partition in partitions]
 
 

@@ -52,7 +52,7 @@ class Options:
     checkpoint: str | None = None
     """What the option checkpointLocation says."""
     fingerprint: str = ""
-    """Of all options, to tell a query without that option from most others."""
+    """A hash of all options, which tells a query without a checkpoint from most others."""
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: str) -> Options:

@@ -42,7 +42,7 @@ class AcidDataSource(DataSource):
     """`spark.read.format("acid").load("db.t")`, and so on; see docs/streaming.md."""
 
     lease: int | None = None
-    """Of the snapshot of a frame, which `load` takes."""
+    """The id of the read lease that `load` takes for a frame's snapshot."""
 
     @classmethod
     def name(cls) -> str:

@@ -155,7 +155,7 @@ def _change(match: Match) -> Statement:
 
 
 def _as_of(match: Match) -> AsOf | None:
-    """Of the groups `version`, `time` and `tag`, at most one of which has matched."""
+    """The snapshot in the groups `version`, `time` and `tag`, at most one of which has matched."""
     found = match.groupdict()
     if found["version"]:
         return AsOf(write_id=int(found["version"]))

@@ -48,7 +48,7 @@ class PlannedQuery:
     settings: Settings
 
     def renamed(self) -> PlannedQuery:
-        """The same with new placeholders."""
+        """This query with new placeholders for its tables."""
         text, prefix = self.text, placeholder()
         reads: dict[str, TableRead | ChangeRead] = {}
         for number, (name, read) in enumerate(self.reads.items()):

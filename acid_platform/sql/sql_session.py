@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
 """The result of a SELECT, of a SHOW, and of any other statement."""
 Outcome: TypeAlias = Result | Shown | Done
-"""The same before anybody asked for pandas, whose import takes longer than the statement."""
+"""An answer before its conversion to pandas, whose import can take longer than the statement."""
 
 
 LONGEST_KEPT = 10_000

@@ -17,6 +17,8 @@ from dagster._core.workspace.load import location_origins_from_yaml_paths
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from scripts import unique_names
+
 ROOT = Path(__file__).resolve().parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 NOT_FOR_PEOPLE = {"packages", "help"}
@@ -322,3 +324,25 @@ def test_contracts_report_every_import_that_breaks_a_layer(tmp_path: Path) -> No
 def test_contracts_allow_the_imports_of_the_design(tmp_path: Path) -> None:
     done = lint_imports(tmp_path, ALLOWED_IMPORTS)
     assert done.returncode == 0, done.stdout
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_a_name_that_occurs_twice_is_found(tmp_path: Path) -> None:
+    for place, text in {
+        "metastore/shows.py": "class Row: ...",
+        "sql/shows.py": "class _Row: ...",
+        "engine/spark/merge.py": "class Merge: ...",
+        "engine/local/merge.py": 'class Merge:\n    """The same here."""',
+    }.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    modules, classes = unique_names.named(tmp_path)
+    (module,) = unique_names.faults(modules, {}, "module")
+    assert module.startswith("module shows stands in metastore/shows.py and sql/shows.py")
+    assert list(unique_names.faults(modules, {"shows": "why"}, "module")) == []
+    (unneeded,) = unique_names.faults(classes, {"Row": "why"}, "class")
+    assert unneeded == "class Row stands once: remove it from the exceptions"
+    (unfinished,) = unique_names.unfinished(tmp_path)
+    assert unfinished.startswith("engine/local/merge.py:2")

@@ -226,7 +226,7 @@ class OpenTransaction:
         self._metastore.beats.learn(self._metastore.call(HeartbeatOne(self.id, read)))
 
     def touch(self) -> None:
-        """The same as `heartbeat(read=True)`."""
+        """Renews the transaction and its read lease. Raises as `heartbeat`."""
         self.heartbeat(read=True)
 
     def check(self) -> None:

@@ -219,7 +219,7 @@ class GetRecorded(MetastoreOperation[list[list[RecordedDirectory]]]):
     table: str
     partitions: tuple[str | None, ...]
     table_id: int = field(default=0, metadata=BRIEF)
-    """Of a table that may have been dropped since; 0: the table that has the name now."""
+    """The table's id, which may have been dropped since; 0: the table that has the name now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,8 +156,7 @@ def _counters(
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
-    """The same result as `entity_size`, computed from what commits recorded: a hundred times as
-    fast.
+    """What `entity_size` returns, computed from what commits recorded: a hundred times as fast.
 
     A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
     unless a directory holds writes on both sides of the compactor's high watermark, or a base lies

@@ -216,7 +216,7 @@ def _purged(state: State, at: int, event: events.Purged) -> None:
 
 
 def _settle_floors(table: TableState) -> None:
-    """Of the drops of a partition that every snapshot sees, keeps only the last (P22, P36)."""
+    """Keeps only the last of the drops of a partition that every snapshot sees."""
     mapped = {row.write_id for row in table.writes}.union(past.write_id for past in table.commits)
     for name, floors in table.floors.items():
         if len(floors) > 1:

@@ -35,8 +35,10 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
 
 
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
-    """The same without a transaction, for services that maintain tables; also of a dropped table
-    that waits for the Cleaner, by its id. Raises NoSuchTable."""
+    """The recorded directories as of now, for services that maintain tables.
+
+    Also of a dropped table that waits for the Cleaner, by its id. Raises NoSuchTable.
+    """
     table_id = operation.table_id or turn.state.table(operation.table).record.table_id
     return _recorded(turn, table_id, operation.partitions)
 

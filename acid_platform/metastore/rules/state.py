@@ -339,7 +339,7 @@ class State:
     past: dict[Entity, list[CompactionTask]] = field(default_factory=dict)
     """The ended compactions of each entity, oldest first."""
     past_drops: dict[Entity, list[DropTask]] = field(default_factory=dict)
-    """The same of drops, whose cleaning has ended."""
+    """The drops of each entity whose cleaning has ended, oldest first."""
     erasures: dict[int, ErasureTask] = field(default_factory=dict)
     cursors: dict[tuple[str, int], Cursor] = field(default_factory=dict)
     """How far each consumer has read the changes of a table, by consumer and table id (P39)."""
