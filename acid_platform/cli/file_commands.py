@@ -109,7 +109,7 @@ def _live_rows(
 
 def _contents(record: TableRecord, below: str) -> Iterator[Any]:
     from acid_platform.layout.names import is_hidden
-    from acid_platform.orc import dump as orc_inspect
+    from acid_platform.orc import dump
 
     files, where = _existing(record, below)
     paths = [where]
@@ -123,7 +123,7 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
         with files.system.open_input_file(path) as stream:
             is_orc = bytes(stream.read(3)) == b"ORC"
         if is_orc:
-            yield from orc_inspect.events(files, path)
+            yield from dump.events(files, path)
         else:
             yield files.read(path).decode("utf-8", "replace")
 
@@ -137,7 +137,7 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
 
     FILE is a path or URI, or a path in a table as `acid ls` shows it.
     """
-    from acid_platform.orc import dump as orc_inspect
+    from acid_platform.orc import dump
     from acid_platform.storage.files import Files
 
     files, path = Files.of(file if "://" in file else str(Path(file).absolute()))
@@ -150,7 +150,7 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
                 pass
     if not files.exists(path) or files.is_directory(path):
         raise click.BadParameter(f"{file} is not a file", param_hint="FILE")
-    for event in [orc_inspect.metadata(files, path)] if meta else orc_inspect.events(files, path):
+    for event in [dump.metadata(files, path)] if meta else dump.events(files, path):
         session.say_json(event)
 
 

@@ -8,6 +8,7 @@ first to bind: unary `+ - ~`; `* / % DIV`; `+ - ||`; shifts; `&`; `^`; `|`; comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -32,6 +33,12 @@ _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (
     (TokenType.AMP, exp.BitwiseAnd),
 )
 """The last to bind first."""
+
+
+CALLED, UNIT, IS_NOT = "called", "unit", "is not"
+"""What a node's `meta` says of the text, since Spark names columns by what was written: the name of
+the function in lower case, the unit of `date_trunc` and `trunc`, and whether it is an `IS NOT`.
+sqlglot has one node for `nvl` and `coalesce`, and for `'month'` and `'MONTH'`."""
 
 
 def _pattern(kind: type[exp.Binary]) -> Any:
@@ -62,7 +69,7 @@ class _Operators:
         TokenType.BETWEEN: lambda self, this: self._parse_between(this),
         TokenType.ILIKE: _pattern(exp.ILike),
         TokenType.IN: lambda self, this: self._parse_in(this),
-        TokenType.IS: lambda self, this: self._parse_is(this),
+        TokenType.IS: lambda self, this: self._parse_is_or_is_not(this),
         TokenType.LIKE: _pattern(exp.Like),
         TokenType.RLIKE: _pattern(exp.RegexpLike),
     }
@@ -160,6 +167,19 @@ class _Operators:
             self.raise_error("IN needs a value")
         return predicate
 
+    def _parse_is_or_is_not(self: Any, this: exp.Expr) -> Any:
+        predicate = self._parse_is(this)
+        if isinstance(predicate, exp.Not):
+            predicate.meta[IS_NOT] = True
+        return predicate
+
+    def _parse_function_call(self: Any, *arguments: Any, **options: Any) -> Any:
+        written = self._curr.text.lower() if self._curr else ""
+        call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]
+        if isinstance(call, exp.Func):
+            call.meta[CALLED] = written
+        return call
+
     def _parse_is_rhs(self: Any, distinct: bool = False) -> Any:
         if distinct:
             return self._parse_comparison()
@@ -178,6 +198,19 @@ class _Operators:
         return True
 
 
+def _with_spelling(build: Callable[[list[exp.Expr]], exp.Expr]) -> Any:
+    def function(arguments: list[exp.Expr]) -> exp.Expr:
+        units = [
+            each.name for each in arguments if isinstance(each, exp.Literal) and each.is_string
+        ]
+        node = build(arguments)
+        if units:
+            node.meta[UNIT] = units[0]
+        return node
+
+    return function
+
+
 class SparkSql(Spark):
     """Spark's expressions."""
 
@@ -189,4 +222,10 @@ class SparkSql(Spark):
         }
 
     class Parser(_Operators, SparkParser):
-        pass
+        FUNCTIONS: ClassVar = {
+            **SparkParser.FUNCTIONS,
+            **{
+                name: _with_spelling(SparkParser.FUNCTIONS[name])
+                for name in ("DATE_TRUNC", "TRUNC")
+            },
+        }

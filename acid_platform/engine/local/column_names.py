@@ -9,6 +9,7 @@ from sqlglot import exp
 from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.functions import calls_of
+from acid_platform.predicates.grammar import CALLED, IS_NOT, UNIT
 
 _LETTER = re.compile(r"\b([abc])\b")
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -42,9 +43,23 @@ def _has_fraction(node: exp.Binary) -> bool:
 
 def name_of(node: exp.Expr) -> str:
     """The name of an expression in the name of a column. Raises NeedsSpark."""
+    name = _name_of(node)
+    called = node.meta.get(CALLED)
+    if called and not name.lower().lstrip("(").startswith(f"{called}("):
+        raise _unknown(node)  # Spark has names of its own for some synonyms, such as `nvl`
+    return name
+
+
+def _unknown(node: exp.Expr) -> NeedsSpark:
+    return NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")
+
+
+def _name_of(node: exp.Expr) -> str:
     match node:
         case exp.Column() | exp.Dot():
             return str(node.parts[-1].name)
+        case exp.Literal() if not node.is_string and node.this.isdecimal():
+            return str(int(node.this))
         case exp.Literal() if node.is_string or "e" not in node.this.lower():
             return str(node.this)
         case exp.Boolean():
@@ -53,6 +68,8 @@ def name_of(node: exp.Expr) -> str:
             return "NULL"
         case exp.Paren():
             return name_of(node.this)
+        case exp.Not() if IS_NOT in node.meta:
+            return f"{name_of(node.this).removesuffix(' NULL)')} NOT NULL)"
         case exp.Not():
             return f"(NOT {name_of(node.this)})"
         case exp.Is() if isinstance(node.expression, exp.Null):
@@ -106,6 +123,10 @@ def name_of(node: exp.Expr) -> str:
             return f"concat({_names(*node.expressions)})"
         case exp.Greatest() | exp.Least():
             return f"{type(node).__name__.lower()}({_names(node.this, *node.expressions)})"
+        case exp.TimestampTrunc() if UNIT in node.meta:
+            return f"date_trunc({node.meta[UNIT]}, {name_of(node.this)})"
+        case exp.DateTrunc() if UNIT in node.meta:
+            return f"trunc({name_of(node.this)}, {node.meta[UNIT]})"
         case exp.Cast() if not node.args.get("safe") and not isinstance(node.this, exp.Literal):
             kind = node.to.sql("spark").replace(", ", ",")
             return f"CAST({name_of(node.this)} AS {kind})"
@@ -113,7 +134,7 @@ def name_of(node: exp.Expr) -> str:
         known = {letter: name_of(argument) for letter, argument in arguments.items()}
         pieces = _LETTER.split(function.column or function.call)
         return "".join(known.get(piece, piece) for piece in pieces)
-    raise NeedsSpark(f"the name of the column {node.sql('spark')}; give it one with AS")
+    raise _unknown(node)
 
 
 def _names(*nodes: exp.Expr) -> str:

@@ -155,6 +155,33 @@ def test_P33_the_columns_of_stars_over_joins_agree(engines: Engines) -> None:
     assert not engines.refused
 
 
+SPELT = """
+    date_trunc('month', m) | date_trunc('Month', m) | date_trunc('DAY', m) | trunc(e, 'month')
+    trunc(e, 'YEAR') | UPPER(s) | Lower(s) | TRUE | False | null | NULL | 1.50 | 1e3 | 1E3 | 007
+    1L | i And z | z OR z | NOT z | not (z) | i BETWEEN 1 and 2 | i In (1, 2) | i not in (1,2)
+    Cast(i AS BigInt) | CAST(d as Decimal(8, 1)) | cast(i AS int) | s Like 'a%' | s is null
+    s IS NOT NULL | CASE when z then 1 else 2 end | case i WHEN 1 THEN 'a' END | if(z, 1, 2)
+    IF(z, i, 0) | Coalesce(i, 0) | nvl(i, 0) | NULLIF(i, 1) | Concat(s, 'X') | s || 'Y' | i+1
+    i  +  1 | -i | - 1 | +i | i DIV 2 | i % 3 | d/2 | (i) | ((i + 1)) | i <> 1 | i != 1 | i == 1
+    i <=> Null | Round(d) | round(d, 1) | COUNT(*) | Count(i) | count(DISTINCT i) | Sum(i)
+    MAX(s) | avg(i) | Year(e) | EXTRACT(year FROM e) | extract(YEAR from e) | substr(s, 1, 2)
+    SUBSTRING(s, 2) | Length(s) | Greatest(i, 1) | DATE '2024-01-01' | date_add(e, 1)
+    e + INTERVAL 1 DAY | e - interval '1' day | current_date IS NULL | `i` + 1 | t.i + 1
+    (s IS NULL) IS NOT NULL | NOT s IS NULL | both.t.i | `both`.`t`.`s` | I + 1 | S | "a"
+    'it\\'s' | sum(i) FILTER (WHERE i > 1) | Any_Value(i) IS NULL
+"""
+
+
+@pytest.mark.spark
+def test_P33_a_column_is_named_by_what_was_written(engines: Engines) -> None:
+    spelt = [each.strip() for line in SPELT.strip().splitlines() for each in line.split(" | ")]
+    engines.refused.clear()
+    queries = [Query(f"SELECT {each} FROM both.t") for each in spelt]
+    found = differences(engines, queries)
+    assert not found, "\n".join(found)
+    assert len(engines.refused) < 0.3 * len(queries), "\n".join(engines.refused)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(900)

@@ -221,7 +221,7 @@ def test_P12_many_different_reads_hold_one_lease_and_few_scans(
         text = f"SELECT count(id) AS n FROM db.r WHERE id > {number}"
         assert answer(warehouse, text) == max(0, 9 - number)
     (held,) = [held for held in warehouse.leases._held if "db.r" in held.tables]
-    assert len(held.opened) == 1 and len(held.scans._known) == MOST_SCANS
+    assert len(held.opened) == 1 and len(held.scans._values) == MOST_SCANS
 
 
 # --- a plan is used again while the declarations are the same ------------------------------------
