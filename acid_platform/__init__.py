@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from acid_platform.base.errors import *  # noqa: F403
+    from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.held_snapshot import Snapshot
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
@@ -36,7 +36,7 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("__"):
-        module = import_module(f"acid_platform.{_MODULES.get(name, 'base.errors')}")
+        module = import_module(f"acid_platform.{_MODULES.get(name, 'errors')}")
         if hasattr(module, name):
             return getattr(module, name)
     raise AttributeError(f"module 'acid_platform' has no attribute {name!r}")

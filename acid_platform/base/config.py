@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from acid_platform.base.errors import SettingRefused
+from acid_platform.errors import SettingRefused
 from acid_platform.transactions.locks import LockSettings
 
 

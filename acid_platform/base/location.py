@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 
 METASTORE_DIRECTORY = "_metastore"
 """The metastore's directory in a local warehouse; the underscore hides it from readers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pyarrow import fs
 
-from acid_platform.base.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
+from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
 
 SCHEMES = ("s3", "s3a")
 """`s3a` is Hadoop's name for the same."""

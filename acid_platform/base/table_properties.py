@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from acid_platform.base.config import REGISTRY, Setting, SettingKind, Treatment, Value
-from acid_platform.base.errors import InvalidDefinition, SettingRefused
+from acid_platform.errors import InvalidDefinition, SettingRefused
 from acid_platform.layout.sql_text import has_half_character
 
 THRESHOLD_PREFIX = "compactorthreshold."

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.base.errors import AcidError, NoSuchWarehouse
 from acid_platform.base.location import Location
 from acid_platform.base.visible import visible
 from acid_platform.cli.project import nearby
 from acid_platform.display import show_table
+from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.tables.joining import join
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import REGISTRY, Settings
-from acid_platform.base.errors import AcidError, WarehouseNotWritable
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import (
     GetCleanings,

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.base.errors import NoSuchTable
 from acid_platform.cli.console import CommandSession, Failed, command, complete_tables, echo
 from acid_platform.display import Timeline
 from acid_platform.display.progress import progress
+from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.client.metastore import Metastore
 
 if TYPE_CHECKING:

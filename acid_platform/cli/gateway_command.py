@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.base.location import Location
 from acid_platform.base.visible import log_to
 from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 
 _HERE = "127.0.0.1"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from acid_platform import __version__
-from acid_platform.base.errors import AcidError
 from acid_platform.cli.console import CommandSession, Failed, Group, command, complete_tables, echo
 from acid_platform.cli.file_commands import ROWS, cat, fsck, ls, orcdump
 from acid_platform.cli.gateway_command import gateway
@@ -21,6 +20,7 @@ from acid_platform.cli.history_commands import changes, diff, rollback, streams,
 from acid_platform.cli.hive_commands import adopt, register
 from acid_platform.cli.recovery_commands import metastore
 from acid_platform.display import SHOWN, retained_row
+from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import GetErasures

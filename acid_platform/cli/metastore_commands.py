@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from acid_platform.base.errors import (
+from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
     NoSuchWarehouse,
     RebuildRefused,
 )
-from acid_platform.cli.console import CommandSession, Group, command
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid_platform.base.errors import AcidError, InvalidDefinition, RebuildRefused
 from acid_platform.base.location import Location
 from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
+from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
 from acid_platform.handles.table import Table
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import is_hidden, parse_directory

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.cli.console import CommandSession, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
+from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text

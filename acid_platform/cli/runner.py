@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import LeaseHeld, Transient
 from acid_platform.cli.console import echo
+from acid_platform.errors import LeaseHeld, Transient
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.services import cleaner, initiator, removals, worker
 from acid_platform.services.explain_services import (

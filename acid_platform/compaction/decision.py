@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from acid_platform.base.config import setting
-from acid_platform.base.errors import SettingRefused
 from acid_platform.base.table_properties import (
     DELTA_NUM,
     DELTA_PCT,
@@ -20,6 +19,7 @@ from acid_platform.base.table_properties import (
     THRESHOLDS,
 )
 from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import SettingRefused
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.scan.selection import select

@@ -18,12 +18,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from acid_platform.base.errors import (
-    CompactionFailed,
-    CompactionRefused,
-    StoreRefused,
-    StoreUnavailable,
-)
 from acid_platform.compaction.key_sums import delete_checksum
 from acid_platform.compaction.opening import (
     CompactionSide,
@@ -41,6 +35,12 @@ from acid_platform.compaction.staging import (
 )
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
+from acid_platform.errors import (
+    CompactionFailed,
+    CompactionRefused,
+    StoreRefused,
+    StoreUnavailable,
+)
 from acid_platform.layout import names
 from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.scans import Scan

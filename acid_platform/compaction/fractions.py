@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyorc
 from pyarrow import orc, parquet
 
-from acid_platform.base.errors import CompactionRefused
+from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
 from acid_platform.orc.pyorc_rows import beyond_nanoseconds, parsing

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.base.errors import UnsupportedLayout
+from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.orc.calendars import refuse_gregorian

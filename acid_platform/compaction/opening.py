@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from acid_platform.base.errors import CompactionRefused
 from acid_platform.compaction.key_merge import Input
 from acid_platform.compaction.plan import CompactionPlan, InputFile, watermark
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.types import LOCAL_ZONE, Column

@@ -20,8 +20,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acid_platform.base.errors import CompactionFailed
 from acid_platform.compaction.states import CompactionKind, Layout
+from acid_platform.errors import CompactionFailed
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import (
     CONVERTED_BASE,

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.fs import FileType
 
-from acid_platform.base.errors import CompactionMismatch
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_merge import (
     Decoding,
@@ -27,6 +26,7 @@ from acid_platform.compaction.key_merge import (
 )
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.errors import CompactionMismatch
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.types import Column
 from acid_platform.orc.writer import AcidWriter, acid_schema

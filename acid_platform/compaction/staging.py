@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from acid_platform.base.errors import CompactionFailed
 from acid_platform.compaction.opening import CompactionSide, CompactionWork, open_directory
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.compaction.rewrite import Rewrite
 from acid_platform.compaction.states import Layout
+from acid_platform.errors import CompactionFailed
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC

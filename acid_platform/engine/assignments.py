@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from acid_platform.base.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
 from acid_platform.engine.merge_clauses import MergeClause
+from acid_platform.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column

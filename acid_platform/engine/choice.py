@@ -10,11 +10,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import InvalidDefinition, NeedsSpark
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.reads import TableRead
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame
+from acid_platform.errors import InvalidDefinition, NeedsSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

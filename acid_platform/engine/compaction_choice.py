@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from acid_platform.base.errors import CompactionRefused, NeedsSpark
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.compaction.execution import CompactionEngine
 from acid_platform.compaction.opening import CompactionWork
@@ -14,6 +13,7 @@ from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.local.plain_copy import only_spark
+from acid_platform.errors import CompactionRefused, NeedsSpark
 
 
 @dataclass(frozen=True, slots=True)

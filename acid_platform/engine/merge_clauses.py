@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from acid_platform.base.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression
 
 
 class MergeAction(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.base.errors import SourceRowsAmbiguous, WrongType
+from acid_platform.errors import SourceRowsAmbiguous, WrongType
 
 
 def other_partition(table: str, column: str, given: str, wanted: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import pyarrow as pa
 
-from acid_platform.base.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.engine.arrow_values import exact, fitted
 from acid_platform.engine.python_values import array_of, is_missing
 from acid_platform.engine.struct_fields import Unfit
+from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_types import arrow_type, declared_columns

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from acid_platform.base.errors import AcidError, InvalidDefinition
 from acid_platform.base.table_properties import (
     BUCKETING_VERSION,
     FIELD_DELIMITER,
     FILE_FORMAT,
     NULL_TEXT,
 )
+from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import shapes
 from acid_platform.gateway.definition_calls import _format, _kept
 from acid_platform.gateway.hive_client import Hive, HiveRefused

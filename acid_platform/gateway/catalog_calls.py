@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     NoSuchPartition,
     NoSuchTable,
     UnsupportedStatement,

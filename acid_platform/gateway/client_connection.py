@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol, cast
 
-from acid_platform.base.errors import AcidError
+from acid_platform.errors import AcidError
 from acid_platform.gateway import sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller

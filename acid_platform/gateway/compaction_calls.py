@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.base.errors import AlreadyScheduled, InvalidDefinition
+from acid_platform.errors import AlreadyScheduled, InvalidDefinition
 from acid_platform.gateway.codes import CompactionType
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore

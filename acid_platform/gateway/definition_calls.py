@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acid_platform.base.errors import (
+from acid_platform.base.table_properties import FILE_FORMAT
+from acid_platform.errors import (
     DeclarationChanged,
     NoSuchTable,
     UnsupportedStatement,
 )
-from acid_platform.base.table_properties import FILE_FORMAT
 from acid_platform.gateway import shapes
 from acid_platform.gateway.catalog_calls import VIEW
 from acid_platform.gateway.dropping import drop

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
 from acid_platform.layout.rowids import bucket_numbers, codec_versions

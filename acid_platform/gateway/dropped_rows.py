@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.base.errors import NotCleaned
+from acid_platform.errors import NotCleaned
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.storage.files import Files
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acid_platform.base import errors
-from acid_platform.base.errors import AcidError
+from acid_platform import errors
+from acid_platform.errors import AcidError
 from acid_platform.gateway.protocol import Call
 
 _OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")

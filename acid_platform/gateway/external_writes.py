@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from acid_platform.base.errors import AcidError, CorruptFile, MalformedName, WriteConflict
+from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.gateway.finishing import require_finished
 from acid_platform.gateway.own_rows import require_own_rows

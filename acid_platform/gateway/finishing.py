@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from acid_platform.base.errors import WriteConflict
+from acid_platform.errors import WriteConflict
 from acid_platform.metastore.records import LockRequest, TouchedTable
 from acid_platform.transactions import RowOperation
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from acid_platform.base.errors import AcidError, NotAuthorized
+from acid_platform.errors import AcidError, NotAuthorized
 from acid_platform.gateway.authorization import Authorizer, Guard
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller

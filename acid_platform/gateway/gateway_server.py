@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from acid_platform.base.errors import AcidError, InvalidDefinition
+from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import gateway_tls, sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller

@@ -10,7 +10,7 @@ from typing import Any
 from cryptography import x509
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.users import require_name
 
 _DAY = 86_400.0

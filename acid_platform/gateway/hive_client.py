@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from acid_platform.base.errors import InvalidDefinition, LockTimeout, MetastoreUnavailable, Terminal
+from acid_platform.errors import InvalidDefinition, LockTimeout, MetastoreUnavailable, Terminal
 from acid_platform.gateway import sasl
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
 from acid_platform.gateway.protocol import load

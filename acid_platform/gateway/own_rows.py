@@ -6,7 +6,7 @@ be seen by too many of them or by too few.
 
 from __future__ import annotations
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.orc.ranges import column_ranges
 from acid_platform.orc.reader import acid_columns, open_strange_orc, reading
 from acid_platform.orc.tail import footer_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
     TableExists,

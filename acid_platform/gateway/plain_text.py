@@ -5,7 +5,7 @@ This platform's readers take such a file as it is. Trino compresses by default, 
 
 from __future__ import annotations
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.storage.files import Files
 
 _BEGINNINGS = {

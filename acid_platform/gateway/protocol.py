@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 
 _IDL = Path(__file__).with_name("hive_metastore.thrift")
 _NAME = re.compile(rb"\w{1,100}", re.ASCII)

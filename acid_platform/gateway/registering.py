@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from acid_platform.base.errors import AcidError, InvalidDefinition, MalformedName
 from acid_platform.base.table_properties import (
     NO_AUTO_COMPACTION,
     NO_CLEANUP,
     REGISTERED_ABORTED,
     REGISTERED_FROM,
 )
+from acid_platform.errors import AcidError, InvalidDefinition, MalformedName
 from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory

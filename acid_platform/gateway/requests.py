@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 from acid_platform.gateway.catalog_calls import CatalogCalls
 from acid_platform.gateway.definition_calls import Definitions
 from acid_platform.gateway.partition_calls import Partitions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from acid_platform.base.errors import NoSuchTable
+from acid_platform.errors import NoSuchTable
 from acid_platform.gateway import shapes
 from acid_platform.gateway.protocol import load
 from acid_platform.metastore.client.metastore import Metastore

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.authorization import Authorizer, grants, imported
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.gateway_server import Entry

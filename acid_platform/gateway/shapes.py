@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from acid_platform.base.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
 from acid_platform.base.table_properties import (
     FIELD_DELIMITER,
     NULL_TEXT,
     TRANSACTIONAL,
     TRANSACTIONAL_KIND,
 )
+from acid_platform.errors import InvalidDefinition, NoSuchPartition, UnsupportedStatement
 from acid_platform.gateway.codes import ROLE, USER
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat

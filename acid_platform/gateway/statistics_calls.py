@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acid_platform.base.errors import NoSuchPartition
+from acid_platform.errors import NoSuchPartition
 from acid_platform.gateway import shapes
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.names import STATISTICS_DIRECTORY

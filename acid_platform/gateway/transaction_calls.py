@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
     LockNotAcquired,

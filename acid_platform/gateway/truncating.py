@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from acid_platform.base.errors import NoSuchPartition, NoSuchTxn, TxnAborted, UnsupportedStatement
+from acid_platform.errors import NoSuchPartition, NoSuchTxn, TxnAborted, UnsupportedStatement
 from acid_platform.gateway import shapes
 from acid_platform.layout import names
 from acid_platform.metastore.client.metastore import Metastore

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.reloaded_file import ReloadedFile
 
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,128}", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.errors import LockTimeout, SnapshotOutdated
+from acid_platform.errors import LockTimeout, SnapshotOutdated
 from acid_platform.metastore.records import LockRequest
 
 if TYPE_CHECKING:

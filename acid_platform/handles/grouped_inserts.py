@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.base.clock import elapsed_seconds
-from acid_platform.base.errors import AcidError, Transient
 from acid_platform.base.table_properties import GROUP_COMMIT
 from acid_platform.engine.choice import input_bytes
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.errors import AcidError, Transient
 from acid_platform.handles.autocommit import autocommit
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.handles.transaction_work import InsertShares

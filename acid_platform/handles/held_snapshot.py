@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import NoSuchTxn, SnapshotExpired
+from acid_platform.errors import NoSuchTxn, SnapshotExpired
 from acid_platform.handles.leases import HeldLease, LeaseView
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.snapshot_view import SnapshotView

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.layout.types import Column
 from acid_platform.metastore.operations.history import GetKept

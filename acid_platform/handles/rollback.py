@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.engine.reads import TableRead
+from acid_platform.errors import CompactionRefused, UnsupportedStatement
 from acid_platform.handles.row_statements import RowStatement, require_writable
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.types import TIMESTAMPS

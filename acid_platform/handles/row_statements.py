@@ -10,12 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from acid_platform.base.errors import (
-    InvalidDefinition,
-    InvalidExpression,
-    NoSuchPartition,
-    UnsupportedStatement,
-)
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
@@ -24,6 +18,12 @@ from acid_platform.engine.merge_clauses import (
 )
 from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.rows import Rows, column_names
+from acid_platform.errors import (
+    InvalidDefinition,
+    InvalidExpression,
+    NoSuchPartition,
+    UnsupportedStatement,
+)
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import UnknownColumn
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.reads import TableRead
+from acid_platform.errors import UnknownColumn
 from acid_platform.scan.change_rows import CHANGE_TYPE, DELETE, INSERT, POSTIMAGE
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.base.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.rows import Rows
+from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base.errors import (
+from acid_platform.base.location import Location
+from acid_platform.compaction.states import CompactionKind, ErasureState
+from acid_platform.engine.choice import Engines, Wanted, wanted_engine
+from acid_platform.errors import (
     AlreadyScheduled,
     CompactionFailed,
     WarehouseNotWritable,
 )
-from acid_platform.base.location import Location
-from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.engine.choice import Engines, Wanted, wanted_engine
 from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.leases import Leases

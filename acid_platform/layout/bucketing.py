@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import InvalidDefinition, WrongType
+from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout.types import HiveType
 
 SEED = 104729

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.partition_names import LONGEST_NAME
 from acid_platform.layout.sql_text import has_half_character
 

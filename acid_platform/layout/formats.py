@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.base.table_properties import (
     FIELD_DELIMITER,
     FILE_FORMAT,
     NULL_TEXT,
     TRANSACTIONAL_KIND,
 )
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.types import LOCAL_ZONE, Column
 
 FORMATS = FILE_FORMAT.values.choices

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from acid_platform.base.errors import MalformedName
+from acid_platform.errors import MalformedName
 
 VERSION_FILE = "_orc_acid_version"
 VERSION = b"2"

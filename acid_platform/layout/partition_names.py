@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
-from acid_platform.base.errors import NoSuchPartition, WrongType
+from acid_platform.errors import NoSuchPartition, WrongType
 from acid_platform.layout.types import INTEGRAL, Column
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"

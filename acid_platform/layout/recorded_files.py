@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.value_ranges import ColumnRange, KeyRanges, RangeKind
 

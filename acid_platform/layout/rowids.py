@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import CorruptFile, InvalidDefinition
+from acid_platform.errors import CorruptFile, InvalidDefinition
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from acid_platform.base.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression
 
 _PIECE = re.compile(
     r"""(?P<line>--(?:\\\n|[^\r\n])*+)

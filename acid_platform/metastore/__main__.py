@@ -18,8 +18,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import AcidError, MetastoreUnavailable
 from acid_platform.base.visible import log_to
+from acid_platform.errors import AcidError, MetastoreUnavailable
 from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply

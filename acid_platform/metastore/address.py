@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from acid_platform.base.errors import InvalidDefinition, MetastoreRefused
 from acid_platform.base.location import without_credentials
+from acid_platform.errors import InvalidDefinition, MetastoreRefused
 
 TCP = "tcp://"
 KEY, KEY_FILE = "ACID_METASTORE_KEY", "ACID_METASTORE_KEY_FILE"

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from acid_platform.base.disk import make_directory, sync_path
-from acid_platform.base.errors import InvalidDefinition, MetastoreRefused
+from acid_platform.errors import InvalidDefinition, MetastoreRefused
 
 DAYS = 397
 _CA_DAYS = 3650

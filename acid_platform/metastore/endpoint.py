@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from acid_platform.base.disk import make_directory, sync_data, sync_path
-from acid_platform.base.errors import MetastoreIncompatible, MetastoreInUse, MetastoreRefused
+from acid_platform.errors import MetastoreIncompatible, MetastoreInUse, MetastoreRefused
 from acid_platform.metastore.address import usable_key
 from acid_platform.metastore.wire import PROTOCOL
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 
 
 def absolute(location: str) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
-from acid_platform.base.errors import MetastoreRefused
+from acid_platform.errors import MetastoreRefused
 from acid_platform.metastore.address import SYSTEM
 from acid_platform.metastore.address import TLS_CA as CA
 from acid_platform.metastore.address import TLS_CERTIFICATE as CERTIFICATE

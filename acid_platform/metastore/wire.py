@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import MetastoreIncompatible
+from acid_platform.errors import MetastoreIncompatible
 
 if TYPE_CHECKING:
     import ssl

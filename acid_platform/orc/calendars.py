@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from acid_platform.base.errors import CompactionRefused
+from acid_platform.errors import CompactionRefused
 from acid_platform.orc.tail import footer_of, is_proleptic
 from acid_platform.storage.arrow_types import with_leaves
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyorc
 
-from acid_platform.base.errors import CorruptFile
 from acid_platform.base.object_store import store_fault
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.storage.files import Files
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.base.errors import CorruptFile
 from acid_platform.base.object_store import store_fault
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.orc.protobuf import read_varint

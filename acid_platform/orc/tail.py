@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout.types import LOCAL_ZONE, MOST_NESTED, Column, HiveType
 from acid_platform.orc import protobuf
 from acid_platform.orc.protobuf import delimited, unpacked

@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 
 _ALL, _NONE = b"all", b"none"
 

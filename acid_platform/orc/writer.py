@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from isal import isal_zlib
 
-from acid_platform.base.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType

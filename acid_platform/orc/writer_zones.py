@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
-from acid_platform.base.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.orc.java_zones import JavaZone, fixed_zone, java_zone, zone_rules
 from acid_platform.orc.pyorc_rows import stripe_zone
 from acid_platform.orc.stripes import (

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import WrongType
 from acid_platform.engine.choice import LOCAL_BYTES
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.errors import WrongType
 from acid_platform.layout.types import Column
 from acid_platform.orchestration.partition_keys import literal
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from acid_platform.base.errors import InvalidDefinition, NoSuchTable
+from acid_platform.errors import InvalidDefinition, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.history import GetCursors
 from acid_platform.metastore.operations.tables import GetLastWriteId

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import NeedsSpark, UnsupportedStatement
 from acid_platform.engine.choice import Choice
+from acid_platform.errors import NeedsSpark, UnsupportedStatement
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse

@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from acid_platform.base.errors import CheckErrored, InvalidDefinition
+from acid_platform.errors import CheckErrored, InvalidDefinition
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.metadata import asset_key
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from acid_platform.base.errors import CompactionLost, CompactionRefused
 from acid_platform.compaction.plan import NothingToDo
 from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Invariant, Measure, measures
+from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, get_type_hints
 
 import dagster as dg
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.transaction import Transaction
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation

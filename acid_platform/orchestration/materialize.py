@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     CheckErrored,
     InvalidDefinition,

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import dagster as dg
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.table import Table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.checks import Expectation, Finding, require_columns

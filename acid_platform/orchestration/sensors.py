@@ -12,7 +12,7 @@ import dagster as dg
 
 from acid_platform.base.clock import SystemClock
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import LeaseHeld
+from acid_platform.errors import LeaseHeld
 from acid_platform.metastore.operations.compaction import GetCleanings, GetErasures
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import ErasureTask

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from acid_platform.base.errors import (
+from acid_platform.engine.results import Result
+from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
+from acid_platform.errors import (
     InvalidDefinition,
     SourceRowsAmbiguous,
     UnknownColumn,
     WrongType,
 )
-from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted

@@ -16,8 +16,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.errors import InvalidExpression
 from acid_platform.base.nesting import shallow
+from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.layout.sql_text import (
     canonical,

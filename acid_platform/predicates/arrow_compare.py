@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.types import INTEGRAL, LOCAL_ZONE, HiveType
 from acid_platform.predicates import literals
 from acid_platform.storage.arrow_numpy import scalar_of

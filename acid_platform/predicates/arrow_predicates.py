@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
+from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.types import INTEGRAL, Column, HiveType
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse

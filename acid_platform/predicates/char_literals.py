@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import TokenType, exp, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.grammar import SparkSql

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from acid_platform.base.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import HiveType
 
 MOST_DIGITS = 38

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.rowids import Bucket

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acid_platform.base.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc, parquet
 
-from acid_platform.base.errors import CorruptFile, NeedsSpark, UnsupportedLayout
+from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.orc.calendars import as_written

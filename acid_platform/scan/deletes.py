@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from acid_platform.base.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import codec_versions, decode_bucket
 from acid_platform.orc.reader import BATCH_ROWS, acid_columns, read_batches, reading

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from pyarrow import fs
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout.rowids import codec_versions
 from acid_platform.layout.types import Column
 from acid_platform.scan.acid_directory import AcidDirectory

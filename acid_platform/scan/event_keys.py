@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.schema import RowKey
 from acid_platform.orc.pyorc_rows import stripe_rows

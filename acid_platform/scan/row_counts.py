@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from acid_platform.base.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
 from acid_platform.orc.reader import open_strange_orc
 from acid_platform.storage.files import Files

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from acid_platform.base.errors import AcidError, UnsupportedLayout
+from acid_platform.errors import AcidError, UnsupportedLayout
 from acid_platform.layout import names, schema
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.orc.reader import acid_columns, open_orc, read_stripe, reading

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     CorruptFile,
     MalformedName,
     NotEnoughHistory,

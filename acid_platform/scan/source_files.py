@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from acid_platform.base.errors import CorruptFile
+from acid_platform.errors import CorruptFile
 from acid_platform.layout.file_entries import NO_RANGES, FileEntry, Footer
 from acid_platform.layout.names import (
     FLUSH_LENGTH_SUFFIX,

@@ -13,7 +13,6 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import CompactionLost
 from acid_platform.compaction.cleaning_plan import (
     PINNED,
     CleaningKind,
@@ -21,6 +20,7 @@ from acid_platform.compaction.cleaning_plan import (
     no_cleanup,
     plan_cleaning,
 )
+from acid_platform.errors import CompactionLost
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import (

@@ -14,15 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base.errors import (
+from acid_platform.compaction.cleaning_plan import no_cleanup
+from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
+from acid_platform.errors import (
     AlreadyScheduled,
     CorruptFile,
     LeaseHeld,
     NoSuchPartition,
     UnsupportedStatement,
 )
-from acid_platform.compaction.cleaning_plan import no_cleanup
-from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, GetQueue
 from acid_platform.metastore.operations.tables import GetPartitions

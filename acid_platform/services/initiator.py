@@ -11,13 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import (
-    AcidError,
-    AlreadyScheduled,
-    NoSuchPartition,
-    NoSuchTable,
-    error_class,
-)
 from acid_platform.base.table_properties import THRESHOLD_PREFIX
 from acid_platform.compaction.decision import (
     Candidate,
@@ -28,6 +21,13 @@ from acid_platform.compaction.decision import (
     no_auto_compaction,
 )
 from acid_platform.compaction.states import Layout
+from acid_platform.errors import (
+    AcidError,
+    AlreadyScheduled,
+    NoSuchPartition,
+    NoSuchTable,
+    error_class,
+)
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.operations.compaction import (
     CompactionWish,

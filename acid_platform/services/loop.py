@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import SettingRefused, Transient
+from acid_platform.errors import SettingRefused, Transient
 
 
 class ServiceName(Enum):

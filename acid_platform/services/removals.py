@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import NoSuchTable
 from acid_platform.compaction.cleaning_plan import CleaningPlan
+from acid_platform.errors import NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import (
     BaseName,

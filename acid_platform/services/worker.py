@@ -14,19 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from acid_platform.base.config import Settings, setting
-from acid_platform.base.errors import (
-    AcidError,
-    CompactionLost,
-    CompactionMismatch,
-    CompactionRefused,
-    LockNotAcquired,
-    LockTimeout,
-    NeedsSpark,
-    PublicationWaited,
-    StoreRefused,
-    StoreUnavailable,
-    TxnAborted,
-)
 from acid_platform.base.table_properties import (
     JOB_PREFIX,
     LOCAL_COMPACTION_BYTES,
@@ -44,6 +31,19 @@ from acid_platform.compaction.validation import Measure, compare
 from acid_platform.engine.compaction_choice import (
     CompactionChoice,
     choose,
+)
+from acid_platform.errors import (
+    AcidError,
+    CompactionLost,
+    CompactionMismatch,
+    CompactionRefused,
+    LockNotAcquired,
+    LockTimeout,
+    NeedsSpark,
+    PublicationWaited,
+    StoreRefused,
+    StoreUnavailable,
+    TxnAborted,
 )
 from acid_platform.metastore.client.metastore import CompactionTransaction
 from acid_platform.metastore.operations.compaction import (

@@ -15,7 +15,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.errors import (
+from acid_platform.base.location import Location
+from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.stored_values import conform
+from acid_platform.errors import (
     AcidError,
     BatchCommitted,
     NeedsSpark,
@@ -25,9 +28,6 @@ from acid_platform.base.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.base.location import Location
-from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.stored_values import conform
 from acid_platform.handles.row_statements import require_rows_fit
 from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.names import temporary_name

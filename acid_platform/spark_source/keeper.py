@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.base.errors import (
+from acid_platform.base.location import Location
+from acid_platform.errors import (
     AcidError,
     NoSuchTxn,
     NotAuthorized,
     SnapshotExpired,
     TxnAborted,
 )
-from acid_platform.base.location import Location
 from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.base.location import Location
+from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.pasts import AsOf, past_named
 from acid_platform.metastore.table_names import table_name

@@ -26,8 +26,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from acid_platform.base.errors import PublicationFailed
 from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.errors import PublicationFailed
 from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.scan.change_rows import CHANGE_COLUMNS

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.base.clock import elapsed_seconds
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     NoSuchTxn,
     NotEnoughHistory,

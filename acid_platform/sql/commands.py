@@ -9,8 +9,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.errors import InvalidExpression
 from acid_platform.compaction.states import CompactionKind
+from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.sql.statements import (

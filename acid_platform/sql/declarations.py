@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.base.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
+from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.layout.types import LOCAL_ZONE
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.base.errors import AcidError, NoSuchWarehouse
 from acid_platform.base.location import Location
+from acid_platform.errors import AcidError, NoSuchWarehouse
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.sql.present import rows_of
 

@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import refuse_half_characters
 from acid_platform.sql import split_dml
 from acid_platform.sql.commands import command

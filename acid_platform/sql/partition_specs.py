@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from acid_platform.base.errors import NoSuchPartition
+from acid_platform.errors import NoSuchPartition
 from acid_platform.layout.partition_names import as_written, parse_partition, partition_name
 from acid_platform.tables.record_layout import columns_of_record
 

@@ -15,7 +15,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import unresolved_column

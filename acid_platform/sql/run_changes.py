@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.base.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
+from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import require_columns

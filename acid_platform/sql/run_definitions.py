@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
     NoSuchTable,

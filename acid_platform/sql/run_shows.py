@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import NoSuchPartition
 from acid_platform.base.table_properties import FILE_FORMAT
+from acid_platform.errors import NoSuchPartition
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from sqlglot import Token, TokenType, exp
 
-from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.sql.commands import partition_specs
 from acid_platform.sql.statements import (
     Assignment,

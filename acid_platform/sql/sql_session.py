@@ -7,7 +7,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from acid_platform.base.config import Settings, Treatment, setting
-from acid_platform.base.errors import (
+from acid_platform.base.nesting import shallow
+from acid_platform.base.recent import Recent
+from acid_platform.engine.results import Result
+from acid_platform.errors import (
     AcidError,
     NoSuchTable,
     NoSuchTxn,
@@ -15,9 +18,6 @@ from acid_platform.base.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
-from acid_platform.base.nesting import shallow
-from acid_platform.base.recent import Recent
-from acid_platform.engine.results import Result
 from acid_platform.handles.autocommit import autocommit
 from acid_platform.metastore.operations.compaction import AbortCompactions
 from acid_platform.metastore.shown import Shown

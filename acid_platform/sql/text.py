@@ -15,7 +15,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import DialectType
 from sqlglot.errors import ParseError, SqlglotError
 
-from acid_platform.base.errors import InvalidExpression, UnsupportedStatement
+from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_known_words

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidDefinition, UnknownColumn, UnsupportedStatement
+from acid_platform.errors import InvalidDefinition, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, HiveType, parse_type

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import InvalidDefinition, UnsupportedLayout
+from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.types import Column, HiveType, parse_type, struct_of
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyarrow import fs
 
 from acid_platform.base import disk
-from acid_platform.base.errors import PublicationFailed
+from acid_platform.errors import PublicationFailed
 from acid_platform.storage.files import Files
 
 _ATTEMPTS = 10

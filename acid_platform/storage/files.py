@@ -21,17 +21,17 @@ from urllib.parse import quote, urlparse
 import pyarrow as pa
 from pyarrow import fs
 
-from acid_platform.base.errors import (
-    CorruptFile,
-    UnsupportedLayout,
-    WarehouseNotWritable,
-)
 from acid_platform.base.object_store import (
     LARGEST_COPY,
     SCHEMES,
     is_object_store,
     open_s3,
     store_fault,
+)
+from acid_platform.errors import (
+    CorruptFile,
+    UnsupportedLayout,
+    WarehouseNotWritable,
 )
 from acid_platform.layout import names
 from acid_platform.layout.file_entries import EntityListing, FileEntry

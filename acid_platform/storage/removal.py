@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyarrow import fs
 
-from acid_platform.base.errors import MalformedName
+from acid_platform.errors import MalformedName
 from acid_platform.layout import names
 from acid_platform.layout.names import BaseName
 from acid_platform.layout.partition_names import partition_segment

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.base import table_properties
-from acid_platform.base.errors import InvalidDefinition, UnknownColumn
 from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
+from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from acid_platform.base.errors import InvalidDefinition
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.types import Column, HiveType, parse_type
 from acid_platform.orc.pyorc_rows import orc_schema
 from acid_platform.scan.footers import is_acid

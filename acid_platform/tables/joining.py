@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
-from acid_platform.base.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
 from acid_platform.base.location import METASTORE_DIRECTORY, Location
+from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
 from acid_platform.layout.names import is_hidden
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetIdentity, Identify, ReportIdentityPlaced

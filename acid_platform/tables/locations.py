@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.base.object_store import SCHEMES
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import is_hidden, original_bucket
 from acid_platform.metastore.operations.tables import GetDropped
 from acid_platform.metastore.places import absolute, below, is_uri

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from acid_platform.base.errors import InvalidDefinition, UnsupportedLayout
+from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.metastore.pasts import TableCommit, before_commits

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from acid_platform.base.errors import MalformedName, WarehouseMismatch
 from acid_platform.base.location import Location
+from acid_platform.errors import MalformedName, WarehouseMismatch
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.places import Places

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import MalformedName
+from acid_platform.errors import MalformedName
 from acid_platform.layout.file_entries import EntityListing, FileEntry, Footer
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from acid_platform.base.errors import Terminal
+from acid_platform.errors import Terminal
 from acid_platform.transactions.ids import NONE_OPEN
 
 

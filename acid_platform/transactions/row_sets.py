@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
-from acid_platform.base.errors import MalformedRows
+from acid_platform.errors import MalformedRows
 
 RowKey = tuple[int, int, int]
 """Write id, bucket property, rowId."""

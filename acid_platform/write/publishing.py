@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     InvalidDefinition,
     PublicationFailed,
     StoreRefused,

@@ -17,13 +17,13 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import (
+from acid_platform.base.object_store import store_fault
+from acid_platform.errors import (
     CorruptFile,
     InvalidDefinition,
     PublicationFailed,
     SourceRowsAmbiguous,
 )
-from acid_platform.base.object_store import store_fault
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import BucketFile

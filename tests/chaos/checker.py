@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from acid_platform.base import errors
+from acid_platform import errors
 from acid_platform.transactions import ValidWriteIdList
 from tests.chaos.journal import Line
 

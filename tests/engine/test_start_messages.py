@@ -69,7 +69,7 @@ PLAN = """;
    +- Filter raise_error(USER_RAISED_EXCEPTION, map(errorMessage, [TOO_LONG] column v \
 of db.t takes char(2), a value has 3 characters))
       +- Relation [a] orc file:/w/base_1/bucket_00000 does not exist
-acid_platform.base.errors.CorruptFile: a task of it
+acid_platform.errors.CorruptFile: a task of it
 """
 """A plan as it ends the text of an analysis error, with the messages of all tests on rows."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.base import errors
+from acid_platform import errors
 from acid_platform.metastore.records import CleaningCause, DropCleaning, LockRequest
 from acid_platform.metastore.rules import kept_history
 from acid_platform.transactions.locks import LockType

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform.base.errors import SnapshotExpired
+from acid_platform.errors import SnapshotExpired
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import WriteReport

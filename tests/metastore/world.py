@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from acid_platform.base import errors
+from acid_platform import errors
 from acid_platform.metastore.codec import converters, decode, encode
 from acid_platform.metastore.operations import read_operation
 from acid_platform.metastore.records import (

@@ -10,8 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from tests.conftest import temporary_warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from tests.conftest import temporary_warehouse
 from tests.sql.generated_names import TABLES, VIEWS, Generator, declared, rows_of
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from acid_platform.sql.present import rows_of
 from tests.conftest import temporary_warehouse
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from acid_platform.engine.results import Result
 from tests.conftest import temporary_warehouse
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from tests.conftest import temporary_warehouse
 

@@ -16,8 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from acid_platform import Warehouse
-from acid_platform.base import errors
+from acid_platform import Warehouse, errors
 from acid_platform.base.location import Location, without_credentials
 from acid_platform.base.visible import OneLine, visible
 from acid_platform.cli.main import main

@@ -6,7 +6,6 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.decimals import quotient, quotient_type, unscaled
 from acid_platform.engine.local.duckdb_types import (
@@ -24,6 +23,7 @@ from acid_platform.engine.local.duckdb_types import (
     wider,
 )
 from acid_platform.engine.local.failures import no_value
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 
 OPERATORS: dict[type[exp.Expr], str] = {

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from acid_platform.base.errors import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     DATE,
@@ -22,6 +21,7 @@ from acid_platform.engine.local.duckdb_types import (
     text,
 )
 from acid_platform.engine.local.failures import needs_spark, wrong_type
+from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.duckdb_types import spark_name
 from acid_platform.engine.local.expressions import Translator, ordered
 from acid_platform.engine.local.functions import AGGREGATES, calls_of
 from acid_platform.engine.local.scope import ScopeColumn
+from acid_platform.errors import NeedsSpark
 
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",

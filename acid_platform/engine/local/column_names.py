@@ -6,9 +6,9 @@ import re
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.functions import calls_of
+from acid_platform.errors import NeedsSpark
 from acid_platform.predicates.grammar import CALLED, IS_NOT, UNIT
 
 _LETTER = re.compile(r"\b([abc])\b")

@@ -11,7 +11,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.compaction.execution import rewritten
 from acid_platform.compaction.key_sums import row_id_checksum
 from acid_platform.compaction.opening import CompactionWork
@@ -22,6 +21,7 @@ from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.engine.local.plain_copy import copy_files, only_spark
 from acid_platform.engine.results import EngineName
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.formats import FileFormat
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from acid_platform.base.errors import InvalidExpression, NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.duckdb_types import (
     BIGINT,
@@ -22,6 +21,7 @@ from acid_platform.engine.local.duckdb_types import (
     text,
     widest,
 )
+from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals
 

@@ -10,7 +10,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.duckdb_connection import connect
 from acid_platform.engine.local.duckdb_types import identifier, of_value
 from acid_platform.engine.local.expressions import as_condition, translate_value
@@ -18,6 +17,7 @@ from acid_platform.engine.local.failures import translated
 from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.storing import stored
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type

@@ -8,9 +8,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.run import query
 from acid_platform.engine.reads import Condition, TableRead
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.scan.scans import Scan, partition_scalars

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.local.event_files import (
     EventFiles,
@@ -22,6 +21,7 @@ from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.reads import Where
+from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan

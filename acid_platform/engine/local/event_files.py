@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.engine.local.partition_texts import RowPartitions
+from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC

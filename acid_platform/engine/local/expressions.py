@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.comparison import common, compared
@@ -34,6 +33,7 @@ from acid_platform.engine.local.duckdb_types import (
 )
 from acid_platform.engine.local.functions import AGGREGATES, CONSTRUCTS, Function, Takes, calls_of
 from acid_platform.engine.local.scope import NameScope
+from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from acid_platform.base.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
 from acid_platform.engine.local.duckdb_types import text
+from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
 _OUT_OF_RANGE = re.compile(r"(?:Conversion|Out of Range) Error: ([^\n]*)")

@@ -14,7 +14,6 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
 from acid_platform.engine.local.duckdb_types import (
     BIGINT,
@@ -29,6 +28,7 @@ from acid_platform.engine.local.duckdb_types import (
     duckdb_type,
 )
 from acid_platform.engine.local.failures import needs_spark, wrong_type
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 from acid_platform.predicates.grammar import SparkSql
 

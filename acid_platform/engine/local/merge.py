@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import InvalidDefinition, NeedsSpark
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
@@ -38,6 +37,7 @@ from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCo
 from acid_platform.engine.refusals import source_rows_ambiguous
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
+from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan

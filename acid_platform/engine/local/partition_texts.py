@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import NeedsSpark
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.partition_names import (
     DEFAULT_PARTITION,
     partition_name,

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import (
     PLAIN_FILE_BYTES,
     CompactionWork,
 )
 from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
 from acid_platform.orc.calendars import has_ancient
 from acid_platform.orc.writer import WRITTEN_CODECS, OrcWriter

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import relations
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.clauses import (
@@ -33,6 +32,7 @@ from acid_platform.engine.local.relations import NOTHING, QueryBlock, Relation
 from acid_platform.engine.local.scope import NameScope, ScopeColumn
 from acid_platform.engine.local.select_expressions import Expressions
 from acid_platform.engine.reads import Sources
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 
 

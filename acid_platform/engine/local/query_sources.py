@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acid_platform.base.errors import (
+from acid_platform.engine.reads import ChangeRead, TableRead
+from acid_platform.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
@@ -23,7 +24,6 @@ from acid_platform.base.errors import (
     UnknownColumn,
     UnsupportedStatement,
 )
-from acid_platform.engine.reads import ChangeRead, TableRead
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.duckdb_types import (
     VOID,
@@ -17,6 +16,7 @@ from acid_platform.engine.local.duckdb_types import (
 )
 from acid_platform.engine.local.expressions import Translator
 from acid_platform.engine.local.scope import NameScope, ScopeColumn
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 
 

@@ -11,7 +11,6 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.errors import NeedsSpark, UnknownColumn
 from acid_platform.base.recent import Recent
 from acid_platform.engine.local.duckdb_connection import reading
 from acid_platform.engine.local.duckdb_result import LocalResult
@@ -20,6 +19,7 @@ from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.query_sources import QuerySource, columns_of
 from acid_platform.engine.local.relations import QueryBlock
 from acid_platform.engine.reads import Sources
+from acid_platform.errors import NeedsSpark, UnknownColumn
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
-from acid_platform.base.errors import TxnAborted
+from acid_platform.errors import TxnAborted
 
 _AGAIN = 0.05
 """Seconds between two interruptions of DuckDB, until it has stopped."""

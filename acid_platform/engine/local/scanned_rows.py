@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.engine.local.event_files import Keys
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.engine.local.running import RunningStatement
+from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.scans import Scan

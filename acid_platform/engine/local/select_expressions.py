@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local import windows
 from acid_platform.engine.local.casts import Typed
 from acid_platform.engine.local.clauses import window_term
 from acid_platform.engine.local.duckdb_types import BOOLEAN, duckdb_type, of_value, spark_name
 from acid_platform.engine.local.expressions import Translator, ordered
 from acid_platform.engine.local.functions import AGGREGATES, Function
+from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.queries import Select

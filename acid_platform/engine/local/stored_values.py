@@ -8,7 +8,6 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.base.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.engine.arrow_values import fitted
 from acid_platform.engine.local.duckdb_types import of_value
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
@@ -19,6 +18,7 @@ from acid_platform.engine.refusals import (
     refuse_too_long,
 )
 from acid_platform.engine.struct_fields import Unfit
+from acid_platform.errors import InvalidDefinition, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import (
     CHAR_TYPES,
     INTEGRAL,

@@ -6,7 +6,6 @@ numbers.
 
 from __future__ import annotations
 
-from acid_platform.base.errors import NeedsSpark, WrongType
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.duckdb_types import (
     DATE,
@@ -19,6 +18,7 @@ from acid_platform.engine.local.duckdb_types import (
     spark_name,
 )
 from acid_platform.engine.local.failures import too_long
+from acid_platform.errors import NeedsSpark, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, Column, HiveType
 
 

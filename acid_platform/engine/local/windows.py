@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.duckdb_types import INT, duckdb_type, wider
+from acid_platform.errors import NeedsSpark
 
 RANKS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",

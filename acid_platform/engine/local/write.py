@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.base.errors import NeedsSpark
 from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
@@ -15,6 +14,7 @@ from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.bucketing import bucket_ids
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 
 if find_spec("pyspark") is None:
     raise UnsupportedStatement(

@@ -11,7 +11,6 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.base.errors import CorruptFile, SnapshotExpired
 from acid_platform.engine.spark.char_varchar import (
     as_read,
     has_char_or_varchar,
@@ -21,6 +20,7 @@ from acid_platform.engine.spark.char_varchar import (
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import spark_schema
+from acid_platform.errors import CorruptFile, SnapshotExpired
 from acid_platform.layout.sql_text import quoted
 from acid_platform.scan.change_rows import ChangeReader, FileChanges
 from acid_platform.scan.change_scan import ChangeScan

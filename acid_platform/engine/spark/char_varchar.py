@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.engine.spark.failures import TOO_LONG
 from acid_platform.engine.spark.few_calls import selected
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, parse_type
 

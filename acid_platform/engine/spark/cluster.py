@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import SparkMisconfigured
+from acid_platform.errors import SparkMisconfigured
 
 if TYPE_CHECKING:
     import pyarrow as pa

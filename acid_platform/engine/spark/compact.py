@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from acid_platform.base.errors import StoreRefused, StoreUnavailable
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import (
     PLAIN_FILE_BYTES,
@@ -29,6 +28,7 @@ from acid_platform.engine.spark.plain_files import write_plain
 from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.task_writing import in_tasks
+from acid_platform.errors import StoreRefused, StoreUnavailable
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import temporary_name

@@ -13,8 +13,15 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.base import errors
-from acid_platform.base.errors import (
+from acid_platform import errors
+from acid_platform.base.object_store import hadoop_fault
+from acid_platform.engine.refusals import (
+    refuse_early_day,
+    refuse_other_partition,
+    refuse_timestamp,
+    refuse_too_long,
+)
+from acid_platform.errors import (
     AcidError,
     CorruptFile,
     InvalidExpression,
@@ -24,13 +31,6 @@ from acid_platform.base.errors import (
     UnknownColumn,
     UnsupportedLayout,
     WrongType,
-)
-from acid_platform.base.object_store import hadoop_fault
-from acid_platform.engine.refusals import (
-    refuse_early_day,
-    refuse_other_partition,
-    refuse_timestamp,
-    refuse_too_long,
 )
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import wrong_operation

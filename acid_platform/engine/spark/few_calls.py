@@ -24,8 +24,8 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.pandas.functions import PythonEvalType, pandas_udf
 
-from acid_platform.base.errors import InvalidExpression, SparkMisconfigured
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.errors import InvalidExpression, SparkMisconfigured
 from acid_platform.layout.sql_text import for_spark, quoted
 
 _BETWEEN = "\x1f"

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from acid_platform.base.errors import InvalidDefinition, UnknownColumn
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, local_table
 from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
@@ -20,6 +19,7 @@ from acid_platform.engine.spark.spark_types import (
     spark_schema,
     type_text,
 )
+from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.predicates.known_columns import unknown_column

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from acid_platform.base.errors import AcidError, InvalidExpression
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.spark.change_frames import change_frame
 from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
 from acid_platform.engine.spark.failures import analysed, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.scan import read_frame
+from acid_platform.errors import AcidError, InvalidExpression
 from acid_platform.layout.types import Column
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.predicates.known_columns import unresolved_column

@@ -12,12 +12,12 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from acid_platform.base.errors import JavaMissing, SparkMisconfigured
 from acid_platform.engine.spark import cluster, jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.engine.spark.store_settings import executor_variables, store_settings
 from acid_platform.engine.spark.worker_sockets import socket_settings
+from acid_platform.errors import JavaMissing, SparkMisconfigured
 
 OLDEST_JAVA = 17
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pyspark.sql import types as T
 
-from acid_platform.base.errors import InvalidDefinition, WrongType
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
+from acid_platform.errors import InvalidDefinition, WrongType
 from acid_platform.layout import schema
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of

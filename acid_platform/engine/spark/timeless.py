@@ -7,7 +7,7 @@ from functools import lru_cache
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from acid_platform.base.errors import InvalidExpression
+from acid_platform.errors import InvalidExpression
 from acid_platform.predicates.analysis import parse
 from acid_platform.predicates.known_columns import is_word
 

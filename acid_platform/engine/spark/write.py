@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pyarrow import fs
 from pyspark.sql import DataFrame, Observation
 
-from acid_platform.base.errors import PublicationFailed
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.orc_timestamps import storable
@@ -21,6 +20,7 @@ from acid_platform.engine.spark.plain_writing import write_by_spark
 from acid_platform.engine.spark.row_keys import BUCKET, KEYS
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
+from acid_platform.errors import PublicationFailed
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import BackupRefused
+from acid_platform.errors import BackupRefused
 from acid_platform.metastore.operations.shows import (
     BackupBegun,
     BeginBackup,

@@ -7,7 +7,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import AcidError
+from acid_platform.errors import AcidError
 from acid_platform.metastore.operations.transactions import Heartbeat
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
     MetastoreIncompatible,

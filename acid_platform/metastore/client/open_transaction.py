@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     CorruptFile,
     MetastoreUnavailable,

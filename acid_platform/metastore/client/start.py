@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from acid_platform.base.errors import MetastoreInUse, MetastoreUnavailable, error_class
+from acid_platform.errors import MetastoreInUse, MetastoreUnavailable, error_class
 from acid_platform.metastore.address import absolute_files
 from acid_platform.metastore.endpoint import Home
 

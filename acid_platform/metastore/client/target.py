@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from acid_platform.base.errors import (
+from acid_platform.base.location import metastore_place, without_credentials
+from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
     MetastoreIncompatible,
@@ -21,7 +22,6 @@ from acid_platform.base.errors import (
     MetastoreUnavailable,
     WarehouseMoved,
 )
-from acid_platform.base.location import metastore_place, without_credentials
 from acid_platform.metastore import wire
 from acid_platform.metastore.address import (
     KEY,

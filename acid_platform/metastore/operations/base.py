@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
 
-from acid_platform.base.errors import UnsupportedStatement
+from acid_platform.errors import UnsupportedStatement
 from acid_platform.metastore.codec import Convert, JsonObject, converters, decode, encode
 from acid_platform.metastore.records import LockRequest
 

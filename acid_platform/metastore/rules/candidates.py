@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from acid_platform.base.errors import AcidError, LeaseHeld
 from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import AcidError, LeaseHeld
 from acid_platform.metastore.operations.compaction import (
     CandidatePage,
     GetCandidates,

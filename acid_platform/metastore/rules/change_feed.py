@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acid_platform.base.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.operations.history import ForgetCursor, GetChanges, GetCursors
 from acid_platform.metastore.pasts import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
     InvalidDefinition,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from acid_platform.base import table_properties
-from acid_platform.base.errors import (
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
     CompactionRefused,
     InvalidDefinition,
     NoSuchPartition,
 )
-from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.operations.compaction import (
     AbortCompactions,
     RecordNotInitiated,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import AcidError, CompactionLost, InvalidDefinition
 from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     CommitCompaction,

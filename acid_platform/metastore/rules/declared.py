@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.base.errors import DeclarationChanged, NoSuchTable
+from acid_platform.errors import DeclarationChanged, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import kept_history

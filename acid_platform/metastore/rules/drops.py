@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import NoSuchPartition, Terminal
+from acid_platform.errors import NoSuchPartition, Terminal
 from acid_platform.metastore.operations.transactions import Drop
 from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import events, lock_index, write_set

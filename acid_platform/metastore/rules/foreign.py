@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid_platform.base.errors import ForeignLocation
+from acid_platform.errors import ForeignLocation
 from acid_platform.metastore.rules.state import TableState
 
 

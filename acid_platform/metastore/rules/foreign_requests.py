@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import NoSuchLock, SnapshotExpired
+from acid_platform.errors import NoSuchLock, SnapshotExpired
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
     FinishWrite,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acid_platform.base.errors import CompactionRefused, NoSuchTable, NoSuchTxn
 from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acid_platform.base.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
+from acid_platform.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.foreign import refuse_foreign

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from acid_platform.base.clock import Moment
-from acid_platform.base.errors import AcidError
+from acid_platform.errors import AcidError
 from acid_platform.metastore.codec import JsonObject, decode, encode
 from acid_platform.metastore.operations import OPERATIONS, Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.operations.compaction import BeginCompaction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.base.table_properties import HISTORY_RETENTION
+from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
 from acid_platform.metastore.operations.history import (
     GetKept,
     GetPast,

@@ -11,7 +11,7 @@ place, so the lock stays until somebody has removed it: the Worker itself, or th
 
 from __future__ import annotations
 
-from acid_platform.base.errors import CompactionLost, InvalidDefinition
+from acid_platform.errors import CompactionLost, InvalidDefinition
 from acid_platform.metastore.operations.compaction import (
     EndPublication,
     GetUnpublished,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from acid_platform.base.errors import InvalidDefinition
 from acid_platform.compaction.states import CompactionState
+from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
 from acid_platform.metastore.codec import ranges
 from acid_platform.metastore.operations.tables import (

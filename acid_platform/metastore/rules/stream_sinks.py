@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from acid_platform.base.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
+from acid_platform.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
 from acid_platform.metastore.operations.history import ForgetSink, GetSinks
 from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
 from acid_platform.metastore.rules import events

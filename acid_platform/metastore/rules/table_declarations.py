@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from acid_platform.base import table_properties
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acid_platform.base.errors import AcidError
+from acid_platform.errors import AcidError
 from acid_platform.metastore.operations import Answer, MetastoreOperation
 from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.events import Event, Recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
     NoSuchTxn,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from acid_platform.base.errors import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.metastore.operations.tables import (
     DeclareView,

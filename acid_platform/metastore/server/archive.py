@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from isal import isal_zlib
 
 from acid_platform.base.disk import make_directory, sync_path
-from acid_platform.base.errors import AcidError, BackupRefused
+from acid_platform.errors import AcidError, BackupRefused
 from acid_platform.metastore.server.journal import Record
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     InvalidExpression,
     MetastoreIncompatible,
     MetastoreInUse,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.base.clock import Clock, Moment
-from acid_platform.base.errors import AcidError, InvalidDefinition, MetastoreUnavailable
+from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.operations import Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.rules.events import Recorded

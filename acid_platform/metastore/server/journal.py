@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
-from acid_platform.base.errors import MetastoreDamaged
+from acid_platform.errors import MetastoreDamaged
 
 _RS, _NEWLINE = b"\x1e", b"\n"
 _HEADER = re.compile(rb"acid metastore log 1 ([0-9a-f]{32}) ([0-9a-f]{8})\n")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.config import Settings
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     AcidError,
     MetastoreDamaged,
     MetastoreInUse,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
-from acid_platform.base.errors import MetastoreIncompatible, StandbyRefused
+from acid_platform.errors import MetastoreIncompatible, StandbyRefused
 from acid_platform.metastore import wire
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations import MetastoreOperation

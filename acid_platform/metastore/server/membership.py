@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import MetastoreDamaged
+from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.wire import PRIMARY
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import BackupRefused
+from acid_platform.errors import BackupRefused
 from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acid_platform.base.errors import AcidError, MetastoreUnavailable
+from acid_platform.errors import AcidError, MetastoreUnavailable
 from acid_platform.metastore.address import parse_address, show_address
 from acid_platform.metastore.codec import JsonObject
 from acid_platform.metastore.endpoint import Home

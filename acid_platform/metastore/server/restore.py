@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import BackupRefused
+from acid_platform.errors import BackupRefused
 from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
 from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
 from acid_platform.metastore.rules import events

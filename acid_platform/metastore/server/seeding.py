@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from acid_platform.base.disk import sync_path
-from acid_platform.base.errors import MetastoreUnavailable, StandbyRefused
+from acid_platform.errors import MetastoreUnavailable, StandbyRefused
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.target import remote

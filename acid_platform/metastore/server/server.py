@@ -17,7 +17,7 @@ from contextlib import suppress
 import psutil
 
 from acid_platform.base.clock import Clock, SystemClock
-from acid_platform.base.errors import AcidError, MetastoreIncompatible, WarehouseMoved
+from acid_platform.errors import AcidError, MetastoreIncompatible, WarehouseMoved
 from acid_platform.metastore.endpoint import (
     Endpoint,
     Home,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     MetastoreUnavailable,
     StandbyRefused,
     error_class,

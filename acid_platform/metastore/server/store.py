@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from acid_platform.base.disk import sync_path, sync_paths
-from acid_platform.base.errors import (
+from acid_platform.errors import (
     MetastoreDamaged,
     MetastoreIncompatible,
 )

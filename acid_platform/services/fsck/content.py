@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from acid_platform.base.errors import AcidError, CorruptFile, UnsupportedLayout
+from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform.base.errors import AcidError, MalformedName
+from acid_platform.errors import AcidError, MalformedName
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from acid_platform.base.errors import AcidError
+from acid_platform.errors import AcidError
 from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.names import (
     BaseName,

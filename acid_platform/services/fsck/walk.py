@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from acid_platform.base.errors import AcidError, NoSuchTable
+from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
 from acid_platform.layout.partition_names import parse_partition
