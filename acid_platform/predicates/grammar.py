@@ -176,7 +176,7 @@ class _Operators:
     def _parse_function_call(self: Any, *arguments: Any, **options: Any) -> Any:
         written = self._curr.text.lower() if self._curr else ""
         call = super()._parse_function_call(*arguments, **options)  # type: ignore[misc]
-        if isinstance(call, exp.Func):
+        if isinstance(call, exp.Func) and not isinstance(call, exp.Case):
             call.meta[CALLED] = written
         return call
 
