@@ -32,10 +32,11 @@ def test_C41_C46_every_held_snapshot_of_a_random_history_keeps_its_rows(first: i
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("first", range(1000, 3000, 500))
-def test_C41_C46_thousands_of_histories(first: int) -> None:
-    for seed in range(first, first + 500):
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(1000, 1400, 100))
+def test_C41_C46_hundreds_of_histories(first: int) -> None:
+    """`make soak` plays thousands."""
+    for seed in range(first, first + 100):
         play(seed, 80)
 
 
