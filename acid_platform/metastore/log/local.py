@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
@@ -246,7 +247,7 @@ class LocalLog:
         newest = max(self.snapshots(), default=0)
         needed = newest if self.keep_after is None else min(newest, self.keep_after)
         paths = self._segments()
-        for path, following in zip(paths, paths[1:], strict=False):
+        for path, following in pairwise(paths):
             if _first(following) > needed + 1:
                 break
             spare = self._directory / _SPARE
