@@ -14,7 +14,9 @@ METASTORE_DIRECTORY = "_metastore"
 
 STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 """The schemes of warehouses that are not on a local disk."""
-_SERVICE = "tcp"
+SERVICE = "tcp"
+LOGS = ("postgresql", "s3", "gs", "az", "abfss")
+"""The schemes of logs that several metastore processes share."""
 _SCHEME = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]+):(?=/|(?<=s3:)|(?<=file:)|(?<=tcp:))", re.IGNORECASE
 )
@@ -50,23 +52,34 @@ def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
             f"{name}={shown!r} is refused: it is neither a local path (also file:///path) nor"
             f" begins with {known}; a local directory of that name is ./NAME"
         )
-    if "@" in rest and not scheme.startswith("abfs"):  # abfs://container@account
+    user = rest.partition("@")[0] if "@" in rest else ""
+    # abfs://container@account; PostgreSQL knows its users by name.
+    if user and not scheme.startswith("abfs") and (scheme != "postgresql" or ":" in user):
         raise InvalidDefinition(
-            f"{name}={shown!r} is refused: an address holds no user and no password; keys come from"
-            " other settings, see docs/shared-metastore.md and docs/object-stores.md"
+            f"{name}={shown!r} is refused: an address holds no password, and no user but for"
+            " PostgreSQL; keys come from other settings, see docs/shared-metastore.md and"
+            " docs/object-stores.md"
         )
     return text.rstrip("/"), False
 
 
 def metastore_place(text: str) -> str:
-    """The metastore's directory, or `tcp://host:port`. Raises InvalidDefinition."""
-    return _place(text, "ACID_METASTORE", (_SERVICE,))[0]
+    """The metastore's directory, `tcp://host:port`, or the address of a shared log.
+
+    Raises InvalidDefinition.
+    """
+    return _place(text, "ACID_METASTORE", (SERVICE, *LOGS))[0]
+
+
+def holds_log(directory: Path) -> bool:
+    """Whether the directory has a metastore's log."""
+    return any(directory.glob("journal-*.log")) or any(directory.glob("snapshot-*.duckdb"))
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`warehouse` is an absolute path or a URI; `metastore` is the metastore's directory, or
-    `tcp://host:port` if it runs as a service."""
+    """`warehouse` is an absolute path or a URI; `metastore` is the metastore's directory,
+    `tcp://host:port` if it runs as a service, or the address of a log that services share."""
 
     warehouse: str
     metastore: str
@@ -74,12 +87,12 @@ class Location:
     @property
     def shared(self) -> bool:
         """Whether the metastore is a service, which is started elsewhere."""
-        return self.metastore.startswith("tcp://")
+        return "://" in self.metastore
 
     @property
     def made(self) -> bool:
         """Whether the metastore exists; a service is assumed to exist."""
-        return self.shared or Path(self.metastore, "metastore.duckdb").exists()
+        return self.shared or holds_log(Path(self.metastore))
 
     @classmethod
     def of(
@@ -105,6 +118,6 @@ class Location:
         if not local:
             raise InvalidDefinition(
                 f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
-                " metastore, or to tcp://host:port (P10)"
+                " metastore, to tcp://host:port, or to postgresql://… or s3://… (P10)"
             )
         return cls(where, f"{where}/{METASTORE_DIRECTORY}")

@@ -18,9 +18,7 @@ from acid_platform.errors import (
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.start import start as start_process
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.operations.replication import ForgetStandby, Promote
 from acid_platform.metastore.server.metrics import prometheus
-from acid_platform.metastore.wire import PRIMARY, STANDBY
 from acid_platform.tables import joining
 
 
@@ -78,8 +76,8 @@ def start(session: CommandSession, listen: str | None, empty: bool) -> None:
     """Start it if it does not run; make a warehouse's metastore if there is none."""
     if session.place.shared:
         raise InvalidDefinition(
-            f"{session.place.metastore} is a service: start it on its machine, with ACID_METASTORE"
-            " set to its directory there"
+            f"{session.place.metastore} is a service: start it on its machine (`acid metastore"
+            " serve`)"
         )
     if empty and session.place.made:
         raise RebuildRefused(
@@ -120,71 +118,25 @@ def stop(session: CommandSession) -> None:
 
 
 @metastore.command()
-@click.option("--of", "primary", metavar="ADDRESS", help="The primary, as tcp://HOST:PORT.")
-@click.option("--listen", metavar="HOST:PORT", required=True, help="Where this standby listens.")
-@click.option("--manual", is_flag=True, help="It never promotes itself.")
-@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
-@command
-def standby(
-    session: CommandSession, primary: str | None, listen: str, manual: bool, replace: bool
-) -> None:
-    """Make ACID_METASTORE's directory a standby, or start it again without --of.
-
-    It follows the primary's journal, and takes its place if that is gone. Both need the same key in
-    ACID_METASTORE_KEY or ACID_METASTORE_KEY_FILE. Clients name both addresses:
-    tcp://HOST:PORT,HOST:PORT.
-    """
-    from acid_platform.metastore.endpoint import take_lock
-    from acid_platform.metastore.server.seeding import make_standby, require_made
-
-    require_own(session, "make a standby")
-    home = Home(Path(session.place.metastore).resolve())
-    kept = ""
-    if primary:
-        home.prepare()
-        with take_lock(home):
-            kept = make_standby(home, primary, not manual, replace)
-    if require_made(home).role != STANDBY:
-        raise InvalidDefinition(f"{home.path} is no standby; name its primary with --of ADDRESS")
-    start_process(home, listen)
-    with Metastore.connect(home.path, autostart=False) as client:
-        running = client.status()
-    session.say(
-        {key: running[key] for key in ("pid", "listen", "role", "primary", "standby")},
-        f"standby {running['standby']} of {running['primary']} runs as process {running['pid']},"
-        f" listens on {running['listen']}" + (f"; the old file is now {kept}" if kept else ""),
-    )
-
-
-@metastore.command()
+@click.option("--listen", metavar="HOST:PORT", required=True, help="Where clients connect.")
 @click.option(
-    "--incomplete", is_flag=True, help="Even if it may lack commits that were acknowledged."
+    "--advertise", metavar="HOST:PORT", default="", help="The address for clients, if another."
 )
 @command
-def promote(session: CommandSession, incomplete: bool) -> None:
-    """Make this standby the primary. The old primary must have stopped."""
-    require_own(session, "promote it")
-    running = _running(session)
-    if running is None:
-        raise MetastoreUnavailable(
-            f"no metastore runs in {session.place.metastore}; start it: acid metastore standby"
-            " --listen HOST:PORT"
-        )
-    with running:
-        term = running.call(Promote(incomplete))
-    session.say({"role": PRIMARY, "term": term}, f"this is the primary now, of term {term}")
+def serve(session: CommandSession, listen: str, advertise: str) -> None:
+    """Serve ACID_METASTORE until it is stopped: a directory, or a log that others serve too.
 
+    Any number of processes may serve one log in PostgreSQL or in a bucket: one leads, the others
+    stand by and take over if it is gone.
+    """
+    if not session.place.shared:
+        from acid_platform.metastore.__main__ import serve as serve_directory
 
-@metastore.command("forget-standby")
-@command
-def forget_standby(session: CommandSession) -> None:
-    """Let the primary go on without its standby, which must have ended for good."""
-    with session.metastore() as client:
-        forgotten = client.call(ForgetStandby())
-    session.say(
-        {"forgotten": forgotten},
-        f"{forgotten} is forgotten; remove its directory, so that nobody starts it again",
-    )
+        home = Home(Path(session.place.metastore).resolve())
+        raise SystemExit(serve_directory(home, listen, None))
+    from acid_platform.metastore.server.membership import serve_log
+
+    serve_log(session.place.metastore, listen, advertise)
 
 
 @metastore.command()
@@ -207,7 +159,7 @@ def certificate(
     """Make a certificate for each HOST by which clients connect, or print the one that is there.
 
     A service that listens with --listen uses it for TLS from its next start, and a renewed one from
-    the next connection. Clients and standbys need the ca.pem beside it in ACID_METASTORE_TLS_CA.
+    the next connection. Clients need the ca.pem beside it in ACID_METASTORE_TLS_CA.
     """
     from acid_platform.metastore.certificates import make_certificate, read_certificate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,18 @@ import click
 from acid_platform.cli.console import CommandSession, command, echo
 from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
-from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.endpoint import Home
+from acid_platform.errors import BackupRefused, InvalidDefinition
+from acid_platform.metastore.address import TCP
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.opening import histories, open_log
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text
+from acid_platform.metastore.server.point_in_time import Rebuilt, Until, window_of
+from acid_platform.metastore.server.point_in_time import rebuild as rebuild_from_log
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.server.point_in_time import Rebuilt
+    from acid_platform.base.location import Location
+    from acid_platform.metastore.log.contract import Log
 
 __all__ = ["metastore"]
 
@@ -28,11 +34,14 @@ __all__ = ["metastore"]
 @command
 def backup(session: CommandSession, file: str) -> None:
     """Write everything that is committed to the new FILE, while others work."""
-    with session.metastore() as client:
-        made = client.backup(file)
+    from acid_platform.metastore.server.saving import write_copy
+
+    path = Path(file).absolute()
+    end = write_copy(_log(session.existing()), path)
+    size = path.stat().st_size
     session.say(
-        asdict(made),
-        f"{made.path}: {made.rows} rows, {made.bytes} bytes, transactions up to {made.last_txn}",
+        {"path": str(path), "bytes": size, **asdict(end)},
+        f"{path}: {size} bytes, up to position {end.position} of {utc_text(end.made)}",
     )
 
 
@@ -41,9 +50,6 @@ def backup(session: CommandSession, file: str) -> None:
 @command
 def archive(session: CommandSession, place: str | None) -> None:
     """Print what an archive can restore; without ARCHIVE, the one that the metastore writes to."""
-    from acid_platform.metastore.server.archive import Archive
-    from acid_platform.metastore.server.coverage import windows
-
     if place is None:
         with session.metastore() as client:
             place = client.settings().get("acid.metastore.archive", "")
@@ -52,22 +58,19 @@ def archive(session: CommandSession, place: str | None) -> None:
                 "this metastore writes to no archive; name one in the setting"
                 " acid.metastore.archive, or as the argument"
             )
-    items = Archive(_place(place)).items()
     rows: list[dict[str, Any]] = []
-    for history in sorted({item.history for item in items}):
-        own = [item for item in items if item.history == history]
-        rows += [
+    for history, log in _archived(place).items():
+        window = window_of(log)
+        rows.append(
             {
                 "history": history,
-                "from": utc_text(window.begin),
-                "until": utc_text(window.until) if window.until >= window.begin else "",
-                "events": f"{window.first}-{window.last}",
-                "backups": window.bases,
-                "bytes": sum(item.size for item in own),
+                "from": utc_text(window.first.made),
+                "until": utc_text(window.last.made),
+                "positions": f"{window.first.position}-{window.last.position}",
+                "snapshots": window.snapshots,
             }
-            for window in windows(own)
-        ]
-    session.show(rows, empty=f"{place} holds no backup of a metastore")
+        )
+    session.show(rows, empty=f"{place} holds no archive of a metastore")
 
 
 @metastore.command()
@@ -76,7 +79,7 @@ def archive(session: CommandSession, place: str | None) -> None:
 @click.option(
     "--until",
     metavar="WHEN",
-    help="With --archive: a time (UTC, unless it has a zone), the number of an event, or latest.",
+    help="With --archive: a time (UTC, unless it has a zone), a position, or latest.",
 )
 @click.option("--history", default="", help="With --archive: which, if there are several.")
 @click.option(
@@ -114,16 +117,13 @@ def restore(
         made_file = _rebuild(archived, until, Path(target).absolute(), history)
         session.say(asdict(made_file), _reached(made_file))
         return
-    require_own(session, "restore")
+    if session.place.metastore.startswith(TCP):
+        require_own(session, "restore")
     if archived and until:
-        home = Home(Path(session.place.metastore).resolve())
-        home.prepare()
-        draft = home.path / f"archived.{os.getpid()}.duckdb"
-        try:
+        with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+            draft = Path(scratch, "archived.duckdb")
             rebuilt = _rebuild(archived, until, draft, history)
             done = restore_file(session.place, os.fspath(draft), replace)
-        finally:
-            draft.unlink(missing_ok=True)
         if not session.json:
             echo(_reached(rebuilt))
     else:
@@ -211,22 +211,40 @@ def rebuild(session: CommandSession) -> None:
     echo("\n".join(["what the directories can't tell:", *(f"- {fact}" for fact in UNKNOWN)]))
 
 
-def _place(text: str) -> str:
-    """An archive's URI or absolute path."""
-    return text if "://" in text else str(Path(text).expanduser().absolute())
+def _log(place: Location) -> Log:
+    """The log of the warehouse's metastore. Raises InvalidDefinition if it can't be read here."""
+    if place.metastore.startswith(TCP):
+        raise InvalidDefinition(
+            f"{place.metastore} is a service: back it up on its machine, with ACID_METASTORE set to"
+            " its directory or its log"
+        )
+    if place.shared:
+        return open_log(place.metastore)
+    return LocalLog(Path(place.metastore).resolve())
+
+
+def _archived(place: str) -> dict[str, Log]:
+    """The histories of an archive, each a log."""
+    where = place if "://" in place else f"file://{Path(place).expanduser().absolute()}"
+    return {history: open_log(f"{where}/{history}") for history in histories(where)}
 
 
 def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
-    from acid_platform.metastore.server.archive import Archive
-    from acid_platform.metastore.server.point_in_time import Until, rebuild
-
-    return rebuild(Archive(_place(archived)), Until.parse(until), file, history)
+    """Raises BackupRefused if there are several histories and none is named."""
+    known = _archived(archived)
+    names = [history] if history else list(known)
+    if len(names) != 1 or names[0] not in known:
+        raise BackupRefused(
+            f"{archived} has the histories {', '.join(known) or '(none)'}; name one of them with"
+            " --history (`acid metastore archive` shows what they have)"
+        )
+    return rebuild_from_log(known[names[0]], Until.parse(until), file)
 
 
 def _reached(rebuilt: Rebuilt) -> str:
     return (
-        f"{rebuilt.path}: history {rebuilt.history} up to event {rebuilt.last}, of"
-        f" {utc_text(rebuilt.made)}; from {rebuilt.base} and {rebuilt.segments} segments"
+        f"{rebuilt.path}: {rebuilt.log} up to position {rebuilt.position}, of"
+        f" {utc_text(rebuilt.made)}, after {rebuilt.batches} batches"
     )
 
 

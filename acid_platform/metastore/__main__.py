@@ -34,15 +34,11 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         os.umask(0o077)  # whatever this process writes is for its owner only
         home.prepare()
         lock = take_lock(home)
-        # Imported late: only the process that gets the lock loads DuckDB.
-        from acid_platform.metastore.server.server import Server, install_signals
+        # Imported late: only the process that gets the lock loads the rest.
+        from acid_platform.metastore.server.server import install_signals, server_of
 
         log_to(logging.FileHandler(home.log), "%(asctime)s %(process)d")
-        from acid_platform.metastore.server import seeding
-
-        service = _service(home, listen) if listen else None
-        seeding.require_made(home)
-        server = Server(home, service=service)
+        server = server_of(home, service=_service(home, listen) if listen else None)
     except AcidError as error:
         tell(ready, error_reply(error))
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -51,25 +47,21 @@ def serve(home: Home, listen: str | None, ready: int | None) -> int:
         logging.getLogger(__name__).exception("can't start")
         tell(ready, error_reply(MetastoreUnavailable(f"{type(error).__name__}: {error}")))
         raise
-    # Requests leave no reference cycles; the default threshold would cost a fifth of the CPU.
-    gc.set_threshold(50_000, 20, 100)
+    collect_rarely()
     tell(ready, {"pid": os.getpid()})
     with lock:
-        while True:
-            install_signals(server)
-            server.run()
-            if server.moved:
-                logging.shutdown()
-                # Closing would write and remove files at a path that may be another warehouse's.
-                os._exit(0)
-            if not server.outdated:
-                return 0
-            try:
-                seeding.make_again(home)
-                server = Server(home, service=service)
-            except AcidError:
-                logging.getLogger(__name__).exception("the standby can't be made anew")
-                return 1
+        install_signals(server)
+        server.run()
+        if server.moved:
+            logging.shutdown()
+            # Closing would write and remove files at a path that may be another warehouse's.
+            os._exit(0)
+        return 0
+
+
+def collect_rarely() -> None:
+    """Requests leave no reference cycles; the default threshold would cost a fifth of the CPU."""
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _service(home: Home, listen: str) -> ListeningService:

@@ -1,9 +1,9 @@
 """The files by which clients find the metastore process: directory, lock, key and socket.
 
-The directory holds `metastore.duckdb` and `metastore.log`, `server.lock` (locked for the life of
-the process), `endpoint.json` (address, process id, epoch), `authkey` and `server.log`. Only its
-owner may read it. The socket itself is in a run directory with a short path, since a socket's path
-has at most 107 bytes.
+The directory holds the log (log/local.py), `server.lock` (locked for the life of the process),
+`endpoint.json` (address, process id, epoch), `authkey` and `server.log`. Only its owner may read
+it. The socket itself is in a run directory with a short path, since a socket's path has at most 107
+bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from acid_platform.base.disk import make_directory, sync_data, sync_path
+from acid_platform.base.location import holds_log
 from acid_platform.errors import MetastoreIncompatible, MetastoreInUse, MetastoreRefused
 from acid_platform.metastore.address import usable_key
 from acid_platform.metastore.wire import PROTOCOL
@@ -53,13 +54,9 @@ class Home:
     path: Path
 
     @property
-    def database(self) -> Path:
-        return self.path / "metastore.duckdb"
-
-    @property
     def made(self) -> bool:
         """Whether the directory holds a metastore."""
-        return self.database.exists()
+        return holds_log(self.path)
 
     @property
     def lock(self) -> Path:
@@ -72,7 +69,7 @@ class Home:
 
     @property
     def unfinished(self) -> Path:
-        """Exists while a restore replaces the database, and after an interrupted restore."""
+        """Exists while a restore replaces the log, and after an interrupted restore."""
         return self.path / "restore.unfinished"
 
     @property
@@ -87,11 +84,6 @@ class Home:
     def tls(self) -> Path:
         """The directory of the certificate of a service."""
         return self.path / "tls"
-
-    @property
-    def unarchived(self) -> Path:
-        """The directory of the segments of the journal that the archive does not have yet."""
-        return self.path / "unarchived"
 
     def prepare(self) -> None:
         """Creates the directory for its owner only. Raises MetastoreIncompatible."""
@@ -156,20 +148,20 @@ def _private(run: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The place of the metastore's file. A copy of the file has another place; a moved file keeps
-    its inode (P31)."""
+    """The place of the metastore's directory. A copy has another place; a moved directory keeps its
+    inode (P31)."""
 
     inode: int
     device: int
     path: str
 
     @classmethod
-    def of(cls, database: Path) -> Ground:
-        info = os.stat(database)
-        return cls(info.st_ino, info.st_dev, str(database))
+    def of(cls, directory: Path) -> Ground:
+        info = os.stat(directory)
+        return cls(info.st_ino, info.st_dev, str(directory))
 
     def holds(self, other: Ground) -> bool:
-        """Whether both describe the same file. A device number may change when the machine
+        """Whether both describe the same directory. A device number may change when the machine
         restarts, and the path changes with a move."""
         return self.inode == other.inode and (
             self.device == other.device or self.path == other.path
@@ -254,7 +246,7 @@ def take_lock(home: Home) -> TextIO:
         owner = file.read().strip() or "unknown"
         file.close()
         raise MetastoreInUse(
-            f"{home.database} is served by process {owner}; connect to it, or stop it first"
+            f"{home.path} is served by process {owner}; connect to it, or stop it first"
         ) from error
     file.truncate(0)
     file.write(str(os.getpid()))

@@ -37,11 +37,11 @@ def client_context(environment: Mapping[str, str]) -> ssl.SSLContext | None:
     Raises MetastoreRefused.
     """
     named = environment.get(CA, "").strip()
-    return _trusting(named) if named else None
+    return trusting(named) if named else None
 
 
 @lru_cache(8)
-def _trusting(named: str) -> ssl.SSLContext:
+def trusting(named: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=None if named == SYSTEM else named)
     except (OSError, ValueError) as error:  # SSLError is an OSError

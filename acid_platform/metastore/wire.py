@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 """Changes when old clients and new servers can't understand each other."""
 
-PRIMARY, STANDBY, WAITING = "primary", "standby", "waiting"
-"""The role that a server tells: it serves, follows a primary, or waits for its own standby."""
+PRIMARY, STANDBY = "primary", "standby"
+"""The role that a server tells: it leads its log, or stands by."""
 
 LARGEST_MESSAGE = 64 << 20
 LARGEST_GREETING = 512

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from acid_platform.base.disk import sync_data, sync_path
-from acid_platform.base.location import METASTORE_DIRECTORY, Location
+from acid_platform.base.location import METASTORE_DIRECTORY, Location, holds_log
 from acid_platform.errors import MetastoreMissing, WarehouseMismatch, WarehouseNotWritable
 from acid_platform.layout.names import is_hidden
 from acid_platform.metastore.client.metastore import Metastore
@@ -208,7 +208,7 @@ def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
 
     Two copies of a metastore must not serve the same root.
     """
-    if place.shared or not identity_file.metastore or identity_file.metastore.startswith("tcp://"):
+    if place.shared or not identity_file.metastore or "://" in identity_file.metastore:
         return
     if identity_file.root and identity_file.root != _uri_root(
         place
@@ -217,7 +217,7 @@ def refuse_other_home(place: Location, identity_file: IdentityFile) -> None:
     home = os.path.join(place.warehouse, identity_file.metastore)
     if os.path.realpath(home) == os.path.realpath(place.metastore):
         return
-    if Path(home, "metastore.duckdb").exists():
+    if holds_log(Path(home)):
         raise WarehouseMismatch(
             f"{place.warehouse} has its metastore in {home}, not in {place.metastore}; set"
             f" ACID_METASTORE to {home}, or remove that metastore if it is only an old copy"

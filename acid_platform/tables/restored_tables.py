@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from acid_platform.base.location import Location
-from acid_platform.errors import MalformedName, WarehouseMismatch
+from acid_platform.errors import BackupRefused, MalformedName, WarehouseMismatch
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.log.opening import open_log
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.server.restore import (
@@ -20,6 +21,7 @@ from acid_platform.metastore.server.restore import (
     Owner,
     Present,
     Restored,
+    restore_directory,
     restore_metastore,
 )
 from acid_platform.storage.files import Files
@@ -89,15 +91,21 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
                 f" {IDENTITY} if the tables' directories are its own"
             )
 
-    return restore_metastore(
-        Home(Path(place.metastore).resolve()),
-        file,
-        lambda record, known: highest_of(
+    def highest(record: TableRecord, known: Known) -> Highest:
+        return highest_of(
             dataclasses.replace(record, location=places.outward(record.location)), known
-        ),
-        replace,
-        Owner(new.identity, accept, lambda: new.replace(place.warehouse)),
-    )
+        )
+
+    owner = Owner(new.identity, accept, lambda: new.replace(place.warehouse))
+    if not place.shared:
+        home = Home(Path(place.metastore).resolve())
+        return restore_directory(home, file, highest, replace, owner)
+    log = open_log(place.metastore)
+    if log.exists:
+        raise BackupRefused(
+            f"{place.metastore} holds a metastore already; name another prefix, schema or database"
+        )
+    return restore_metastore(log, file, highest, owner)
 
 
 def _directories(location: str, depth: int) -> Iterator[str]:

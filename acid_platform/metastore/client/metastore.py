@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.metastore.client.heartbeats import Heartbeats
@@ -73,9 +73,6 @@ from acid_platform.metastore.records import (
 )
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
-
-if TYPE_CHECKING:
-    from acid_platform.metastore.client.backup import Backup
 
 A = TypeVar("A")
 Info = ClientInfo | Mapping[str, str]
@@ -407,15 +404,6 @@ class Metastore:
         """Columns and rows of one SELECT over the metastore's own tables."""
         result = self.call(RunQuery(sql))
         return result.columns, result.rows
-
-    def backup(self, file: str | os.PathLike[str]) -> Backup:
-        """Writes everything that is committed now to a new file on this machine.
-
-        Raises BackupRefused, MetastoreUnavailable.
-        """
-        from acid_platform.metastore.client.backup import backup
-
-        return backup(self, file)
 
     def stop(self) -> int:
         """Stops the metastore process, waits for its end and returns its process id.

@@ -39,9 +39,18 @@ def start(home: Home, listen: str | None = None, *, alone: bool = True) -> bool:
             fcntl.flock(turn, fcntl.LOCK_UN)
 
 
-def _start(home: Home, listen: str | None) -> bool:
+def environment() -> dict[str, str]:
+    """That of a process of this program whose current directory is another one."""
     root = Path(__file__).resolve().parents[3]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        **absolute_files(os.environ),
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
+
+
+def _start(home: Home, listen: str | None) -> bool:
     # -P: a file duckdb.py in the current directory must not be imported as DuckDB.
     command = [
         sys.executable,
@@ -64,11 +73,7 @@ def _start(home: Home, listen: str | None) -> bool:
                 stderr=err,
                 check=False,
                 cwd="/",
-                env={
-                    **os.environ,
-                    **absolute_files(os.environ),
-                    "PYTHONPATH": os.pathsep.join(paths),
-                },
+                env=environment(),
                 timeout=START_SECONDS,
             )
         except subprocess.TimeoutExpired as error:

@@ -2,13 +2,12 @@
 
 `tcp://host:port` names a service that somebody started; clients never start it. Its key is
 ACID_METASTORE_KEY, or the content of the file that ACID_METASTORE_KEY_FILE names. A directory has
-its own key.
+its own key, and a log that services share tells address and key of the one that leads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -39,6 +38,9 @@ from acid_platform.metastore.endpoint import Endpoint, Home
 
 if TYPE_CHECKING:
     import ssl
+
+    from acid_platform.metastore.log.objects import ObjectLog
+    from acid_platform.metastore.log.postgres import PostgresLog
 
 FAILOVER_SECONDS = 15.0
 
@@ -157,7 +159,7 @@ class Local:
 
 @dataclass(slots=True)
 class Remote:
-    """A metastore that was started as a service, perhaps with a standby at another address."""
+    """A metastore that was started as a service; of several addresses, one leads."""
 
     addresses: tuple[tuple[str, int], ...]
     key: bytes = field(repr=False)
@@ -167,22 +169,19 @@ class Remote:
     silence: float = wire.SILENCE_SECONDS
     """Seconds without a sign of life of the machine after which a connection ends."""
     _term: int = 0
-    """The highest term that a primary told; one with a lower term was replaced by its standby."""
+    """The highest epoch that a leader told; one with a lower epoch was replaced."""
     _reached: tuple[str, int] | None = None
-    """The address of that primary, which is tried first."""
+    """The address of that leader, which is tried first."""
 
     @property
     def failover_seconds(self) -> float:
-        """How long a client waits for a standby to take over."""
+        """How long a client waits for another metastore to lead."""
         return FAILOVER_SECONDS if len(self.addresses) > 1 else 0.0
 
     def dial(self) -> wire.Channel:
-        return self.dial_one_of({wire.PRIMARY})
+        """Connects to the first address whose metastore leads.
 
-    def dial_one_of(self, roles: Collection[str]) -> wire.Channel:
-        """Connects to the first address whose metastore has one of the roles.
-
-        Raises OSError if none has, MetastoreRefused, MetastoreIncompatible, and EOFError.
+        Raises OSError if none does, MetastoreRefused, MetastoreIncompatible, and EOFError.
         """
         reasons: list[str] = []
         refusals: list[AcidError] = []
@@ -197,7 +196,7 @@ class Remote:
             except (MetastoreRefused, MetastoreIncompatible) as error:
                 refusals.append(error)
                 continue
-            if channel.role in roles and channel.term >= self._term:
+            if channel.role == wire.PRIMARY and channel.term >= self._term:
                 self._term, self._reached = channel.term, (host, port)
                 return channel
             channel.close()
@@ -275,21 +274,66 @@ class Remote:
 
 def _why_not(role: str) -> str:
     return {
-        wire.PRIMARY: "was replaced by its standby",
-        wire.STANDBY: "is a standby",
-        wire.WAITING: "waits for its standby",
+        wire.PRIMARY: "was replaced by another one",
+        wire.STANDBY: "stands by",
     }.get(role, f"has the unknown role {role!r}")
 
 
+class Elected(Remote):
+    """The leader of a log that several services share; the log tells its address and key."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__((), b"", silence=_silence(os.environ.get(SILENCE, "")))
+        self._where = where
+        self._log: ObjectLog | PostgresLog | None = None
+
+    @property
+    def failover_seconds(self) -> float:
+        return FAILOVER_SECONDS
+
+    def dial(self) -> wire.Channel:
+        self._look()
+        return super().dial()
+
+    def _look(self) -> None:
+        """Raises ConnectionError if nobody leads, and what the log raises."""
+        from acid_platform.metastore.log.opening import open_log  # loads a driver
+
+        if self._log is None:
+            self._log = open_log(self._where)
+        leader = self._log.leader() if self._log.exists else None
+        if leader is None or not leader.address:
+            raise ConnectionError(f"no metastore leads {self._where} now")
+        self.addresses = (parse_address(leader.address),)
+        self.key = given_key(os.environ) or leader.key.encode()
+        if leader.authority and self.tls is None:
+            from acid_platform.metastore.tls import trusting
+
+            self.tls = trusting(leader.authority)
+
+    def replaced(self, term: int) -> bool:
+        """Whether the log names a later leader."""
+        leader = self._log.leader() if self._log else None
+        return leader is not None and leader.epoch > term
+
+    @property
+    def advice(self) -> str:
+        return "start one with `acid metastore serve --listen HOST:PORT`"
+
+    def __str__(self) -> str:
+        return without_credentials(self._where)
+
+
 def find(where: str | os.PathLike[str], *, autostart: bool) -> Target:
-    """The metastore of a directory, or of `tcp://host:port`.
+    """The metastore of a directory, of `tcp://host:port`, or of a log that services share.
 
     Raises InvalidDefinition, and MetastoreRefused if there is no key.
     """
     text = os.fspath(where)
-    if not is_remote(text):
-        return Local(Home(Path(metastore_place(text)).resolve()), autostart)
-    return remote(text)
+    if is_remote(text):
+        return remote(text)
+    place = metastore_place(text)
+    return Elected(place) if "://" in place else Local(Home(Path(place).resolve()), autostart)
 
 
 def remote(text: str) -> Remote:

@@ -61,12 +61,29 @@ class Log(Protocol):
     """
 
     @property
+    def where(self) -> str:
+        """The address by which another process opens it; a path for a local directory."""
+
+    @property
     def place(self) -> str:
         """Where the log is. A copy of the log has another place (P31)."""
 
     @property
     def history(self) -> str:
         """The id of this sequence of batches: 16 hexadecimal digits."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether it was created."""
+
+    def create(self, after: int = 0) -> None:
+        """Begins a new history, whose first position is the one after `after`."""
+
+    def open_to_append(self) -> None:
+        """Finds the end of the log. To be called before the first append, and after a failed one.
+
+        Whatever can be read afterwards is durable.
+        """
 
     def append(self, batch: Batch) -> None:
         """Makes a batch durable.

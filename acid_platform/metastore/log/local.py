@@ -41,13 +41,17 @@ class LocalLog:
 
     def __init__(self, directory: Path, place: Callable[[], str] = lambda: "") -> None:
         """`place` returns where the directory is, for the header of a new segment."""
-        self._directory, self._place = directory, place
+        self.directory, self._place = directory, place
         self._file = -1
         self._end = 0
         self._last = 0
         self._header: Header | None = None
         self.keep_after: int | None = None
         """Batches after this position are kept although a snapshot has them; None: no batch is."""
+
+    @property
+    def where(self) -> str:
+        return str(self.directory)
 
     @property
     def place(self) -> str:
@@ -75,15 +79,11 @@ class LocalLog:
     # --- appending ------------------------------------------------------------------------------
 
     def create(self, after: int = 0) -> None:
-        """Begins a new history; the first position is the one after `after`."""
         self._begin_segment(secrets.token_hex(8), after + 1)
 
     def open_to_append(self) -> None:
-        """Finds the end of the log, and makes it durable.
-
-        Every batch that is found is made durable, even if its writer was killed before it synced
-        it.
-        """
+        """Every batch that is found is made durable, even if its writer was killed before it synced
+        it."""
         self.close()
         path = self._newest_segment()
         self._header = self._read_header(path)
@@ -105,7 +105,7 @@ class LocalLog:
         assert self._header is not None
         if batch.position != self._last + 1:
             raise PositionTaken(
-                f"{self._directory} ends with batch {self._last}, so batch {batch.position} is not"
+                f"{self.directory} ends with batch {self._last}, so batch {batch.position} is not"
                 " the next one"
             )
         if self._end >= _SEGMENT_BYTES:
@@ -130,14 +130,14 @@ class LocalLog:
 
     def _begin_segment(self, history: str, first: int) -> None:
         header = Header.new(history, first, self.place)
-        spare, path = self._directory / _SPARE, self._directory / segment.segment_name(first)
-        draft = spare if spare.exists() else self._directory / _DRAFT
+        spare, path = self.directory / _SPARE, self.directory / segment.segment_name(first)
+        draft = spare if spare.exists() else self.directory / _DRAFT
         file = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _write(file, header.line, 0)
             sync_data(file)
             os.rename(draft, path)
-            sync_path(self._directory)
+            sync_path(self.directory)
         except BaseException:
             os.close(file)
             raise
@@ -163,7 +163,7 @@ class LocalLog:
     def read(self, after: int) -> Iterator[Batch]:
         paths = self._segments()
         if not paths:
-            raise MetastoreDamaged(f"{self._directory} holds no journal; {NEXT_STEP}")
+            raise MetastoreDamaged(f"{self.directory} holds no journal; {NEXT_STEP}")
         firsts = [_first(path) for path in paths]
         begin = max(
             (number for number, first in enumerate(firsts) if first <= after + 1), default=0
@@ -171,13 +171,13 @@ class LocalLog:
         expected = firsts[begin]
         if expected > after + 1:
             raise MetastoreDamaged(
-                f"the journal in {self._directory} begins with batch {expected}, but batch"
+                f"the journal in {self.directory} begins with batch {expected}, but batch"
                 f" {after + 1} is needed; {NEXT_STEP}"
             )
         for number in range(begin, len(paths)):
             if firsts[number] != expected:
                 raise MetastoreDamaged(
-                    f"{self._directory} lacks batches {expected} to {firsts[number] - 1};"
+                    f"{self.directory} lacks batches {expected} to {firsts[number] - 1};"
                     f" {NEXT_STEP}"
                 )
             batches = self._batches(paths[number], newest=number == len(paths) - 1)
@@ -205,14 +205,14 @@ class LocalLog:
         return header
 
     def _segments(self) -> list[Path]:
-        names = sorted(os.listdir(self._directory))  # positions have a fixed width
-        return [self._directory / name for name in names if segment.segment_first(name)]
+        names = sorted(os.listdir(self.directory))  # positions have a fixed width
+        return [self.directory / name for name in names if segment.segment_first(name)]
 
     def _newest_segment(self) -> Path:
         paths = self._segments()
         if not paths:
             raise MetastoreDamaged(
-                f"{self._directory} has a snapshot and no journal, which may hold commits that the"
+                f"{self.directory} has a snapshot and no journal, which may hold commits that the"
                 f" snapshot does not; {NEXT_STEP}"
             )
         return paths[-1]
@@ -220,11 +220,11 @@ class LocalLog:
     # --- snapshots ------------------------------------------------------------------------------
 
     def snapshots(self) -> list[int]:
-        positions = map(segment.snapshot_position, os.listdir(self._directory))
+        positions = map(segment.snapshot_position, os.listdir(self.directory))
         return sorted(position for position in positions if position is not None)
 
     def get_snapshot(self, position: int, directory: Path) -> Path:  # noqa: ARG002 (Log has it)
-        path = self._directory / segment.snapshot_name(position)
+        path = self.directory / segment.snapshot_name(position)
         if not path.exists():
             raise FileNotFoundError(path)
         return path
@@ -233,11 +233,11 @@ class LocalLog:
         """`file` must be on the same file system. An archive keeps what a restore needs."""
         os.chmod(file, 0o600)
         sync_path(file)
-        os.rename(file, self._directory / segment.snapshot_name(position))
-        sync_path(self._directory)
+        os.rename(file, self.directory / segment.snapshot_name(position))
+        sync_path(self.directory)
         for older in self.snapshots():
             if older < position:
-                (self._directory / segment.snapshot_name(older)).unlink()
+                (self.directory / segment.snapshot_name(older)).unlink()
 
     def release(self) -> None:
         """Gives up segments that a snapshot and an archive have replaced.
@@ -250,7 +250,7 @@ class LocalLog:
         for path, following in pairwise(paths):
             if _first(following) > needed + 1:
                 break
-            spare = self._directory / _SPARE
+            spare = self.directory / _SPARE
             if spare.exists():
                 path.unlink()
             else:

@@ -45,6 +45,11 @@ def snapshot_position(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def is_part(name: str) -> bool:
+    """Whether a file of this name belongs to a log."""
+    return name.startswith(("journal", "snapshot-")) or name == "snapshot.new"
+
+
 @dataclass(frozen=True)
 class Header:
     """The first line of a segment."""

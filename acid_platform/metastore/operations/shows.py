@@ -32,18 +32,6 @@ class QueryResult:
     rows: Values
 
 
-@dataclass(frozen=True, slots=True)
-class BackupBegun:
-    """A running backup: its name, the rows of `meta`, the number of rows by table, the statements
-    that make the tables, and the moment of its data in milliseconds UTC."""
-
-    token: str
-    meta: dict[str, str]
-    rows: dict[str, int]
-    statements: list[str]
-    made: int
-
-
 # --- listings -----------------------------------------------------------------------------------
 
 
@@ -108,30 +96,6 @@ class GetHistory(MetastoreOperation[list[Row]]):
     repeatable = True
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BeginBackup(MetastoreOperation[BackupBegun]):
-    op = "backup_begin"
-    repeatable = True
-
-
-@dataclass(frozen=True, slots=True)
-class GetBackupPart(MetastoreOperation[str | None]):
-    """Rows of a table as Arrow IPC in base64; None after the last part."""
-
-    op = "backup_part"
-    answers = "part"
-
-    token: str
-    table: str
-    part: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndBackup(MetastoreOperation[None]):
-    op = "backup_end"
-    repeatable = True
 
 
 # --- the process --------------------------------------------------------------------------------

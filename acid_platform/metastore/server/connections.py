@@ -178,6 +178,11 @@ class Connections:
             self._selector.unregister(connection.sock)
         connection.sock.close()
 
+    def drop_remote(self) -> None:
+        """Closes all connections over TCP."""
+        for connection in [each for each in self._connections if each.remote]:
+            self.drop(connection)
+
     def _note_refusal(self, why: str) -> None:
         """Logs it, unless strangers fill the log: then the number of others is logged later."""
         now = time.monotonic()

@@ -1,25 +1,18 @@
-"""Operations on the file rather than the state: outcomes, queries, history, backups."""
+"""Operations that also read what memory no longer holds: outcomes, queries, history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acid_platform.errors import MetastoreUnavailable
-from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations import MetastoreOperation, Row
 from acid_platform.metastore.operations.shows import (
-    BackupBegun,
-    BeginBackup,
-    EndBackup,
-    GetBackupPart,
     GetHistory,
     GetOutcome,
     QueryResult,
     RunQuery,
     SeenRequest,
 )
-from acid_platform.metastore.server.metastore_schema import MADE, NEW
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.group_commit import GroupCommit
@@ -36,52 +29,20 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
 
 
 def query(group: GroupCommit, operation: RunQuery) -> QueryResult:
-    """Runs the query after a fold has updated the tables. Raises what `Store.query` raises."""
-    group.fold()
-    columns, rows = group.store.query(operation.sql)
+    """Raises what `Store.query` raises."""
+    columns, rows = group.store.query(group.state, operation.sql)
     return QueryResult(columns, [[_plain(value) for value in row] for row in rows])
 
 
 def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
     """Raises NoSuchTable."""
-    table_id = group.state.table(operation.name).record.table_id
-    unfolded = [row for row in group.state.written if row.table_id == table_id]
-    return [
-        {**encode(row), "operation": row.operation.name.lower()}
-        for row in (*group.store.history(table_id), *unfolded)
-    ]
-
-
-def begin_backup(group: GroupCommit, _operation: BeginBackup) -> BackupBegun:
-    group.fold()
-    export = group.store.export()
-    made = group.now_wall
-    meta = {**export.meta, MADE: str(made)}
-    return BackupBegun(export.token, meta, export.rows, [*NEW], made)
-
-
-def backup_part(group: GroupCommit, operation: GetBackupPart) -> str | None:
-    """Raises MetastoreUnavailable if the backup is no longer running."""
-    export = group.store.exported(operation.token)
-    if export is None:
-        raise MetastoreUnavailable(
-            "the backup was interrupted: the metastore started again, or another backup began;"
-            " begin it again"
-        )
-    return export.part(operation.table, operation.part)
-
-
-def end_backup(group: GroupCommit, _operation: EndBackup) -> None:
-    group.store.end_exports()
+    return group.store.history(group.state, group.state.table(operation.name).record.table_id)
 
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     GetOutcome: outcome,
     RunQuery: query,
     GetHistory: history,
-    BeginBackup: begin_backup,
-    GetBackupPart: backup_part,
-    EndBackup: end_backup,
 }
 
 

@@ -8,27 +8,31 @@ client of the round is told to ask for the outcome.
 from __future__ import annotations
 
 import logging
+import subprocess
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from acid_platform.base.clock import Clock, Moment
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
+from acid_platform.metastore.endpoint import Ground
+from acid_platform.metastore.log.contract import PositionTaken
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations import Answer, MetastoreOperation, write_answer
-from acid_platform.metastore.operations.replication import Batch
 from acid_platform.metastore.rules.events import Recorded
-from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Reply, error_reply
-from acid_platform.metastore.server import file_operations, state_rows
-from acid_platform.metastore.server.database import Error
-from acid_platform.metastore.server.journal import Record
+from acid_platform.metastore.server import file_operations
 from acid_platform.metastore.server.metrics import Counters
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.saving import start_saving
+from acid_platform.metastore.server.state_file import Error
+from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.store import Store, machine_at
 
 _LOG = logging.getLogger("acid_platform.metastore")
+_SAVE_AGAIN_SECONDS = 60.0
+"""How long after a snapshot that failed the next is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +51,65 @@ class BadRequest(Exception):
         self.request = request
 
 
-class GroupCommit:
-    """Opens the files. Raises MetastoreInUse, MetastoreIncompatible, MetastoreDamaged, OSError."""
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """A position that a snapshot will have soon, what memory will then forget, and the size of the
+    log up to there since the snapshot before."""
 
-    def __init__(self, database: Path, clock: Clock, follows: bool = False) -> None:
-        """`follows`: whether it is a standby's, which records only what its primary recorded."""
-        self.store = Store(database)
-        self.on_written: Callable[[Record], None] = lambda _record: None
-        """Called with each batch that is durable."""
-        self.before_fold: Callable[[], None] = lambda: None
-        """Called before the log may be overwritten; if it raises OSError, the log stays."""
-        self.epoch = self.store.next_epoch()
+    position: int
+    recent: Recent
+    bytes: int
+
+
+class GroupCommit:
+    """Reads the log up to its end; `lead` has to precede the first round.
+
+    Raises MetastoreIncompatible, MetastoreDamaged, OSError, and what the log raises.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
         self.counters = Counters()
+        self.before_release: Callable[[], None] = lambda: None
+        """Called when a new snapshot makes batches superfluous."""
         self._clock = clock
         self._started = clock.moment()
         self._ahead = False
-        self._since_fold = 0
-        self._folded_at = time.monotonic()
-        self.machine = self._load()
-        if follows:
-            self.store.ground = self.store.ground_now
-        else:
-            self._notice_copy()
+        self._saver: subprocess.Popen[bytes] | None = None
+        self._saving: _Saving | None = None
+        self._save_after = 0.0
+        self.machine = machine_at(store)
+
+    @property
+    def epoch(self) -> int:
+        return self.store.end.epoch
+
+    def lead(self, epoch: int = 0) -> None:
+        """Begins an epoch, which is the next one unless it is named, and keeps what is open alive.
+
+        Raises PositionTaken if a later leader was faster.
+        """
+        store = self.store
+        self.follow()
+        epoch = epoch or store.end.epoch + 1
+        while True:
+            try:
+                store.begin_epoch(epoch, self.now_wall)
+                break
+            except PositionTaken:
+                self.follow()
+                if store.end.epoch >= epoch:
+                    raise
+        self.machine.wake(self._clock.moment())
+        self._notice_copy()
+
+    def follow(self) -> None:
+        """Applies the batches that another process has appended."""
+        self.machine.replay(self.store.follow())
+        if self._saving is not None:
+            self._adopt()
+        elif self.store.unsaved_bytes >= self._save_bytes:
+            self._mark()  # the leader saves at about the same place
 
     @property
     def state(self) -> State:
@@ -118,6 +159,8 @@ class GroupCommit:
                 op = bad.request.operation.op
                 refused.append(self.bad(bad.request.id, op, bad.__cause__))
                 requests = [request for request in requests if request is not bad.request]
+            except PositionTaken:
+                raise
             except Exception as error:
                 return refused + self._fail(requests, error)
         self.counters.requests += len(requests)
@@ -151,7 +194,7 @@ class GroupCommit:
             handled = self.machine.tick(now)
             events += handled.events
             replies += handled.replies
-        if self._folds_soon():
+        if self.saves_soon:
             events += self.machine.purge(now).events
         if events:
             self._write(events)
@@ -177,65 +220,50 @@ class GroupCommit:
 
     def _write(self, events: list[Recorded]) -> None:
         started = time.perf_counter()
-        self.on_written(self.store.append(events))
+        self.store.append(events)
         self.counters.writing.add(time.perf_counter() - started)
         self.counters.batches += 1
         self.counters.events += len(events)
-        self._since_fold += len(events)
 
-    # --- a standby's ----------------------------------------------------------------------------
+    # --- memory as the log has it -------------------------------------------------------------
 
-    @property
-    def last(self) -> int:
-        """The number of the last durable event."""
-        return self.store.last
+    def _reload(self) -> None:
+        """Raises what opening raises."""
+        self._saving = None
+        self.machine = machine_at(self.store)
+        self.machine.wake(self._clock.moment())
 
-    def follow(self, batch: Batch) -> None:
-        """Makes a batch of the primary durable and applies it. Raises OSError, MetastoreDamaged."""
-        events = self.store.append_batch(batch)
-        self.machine.replay(events)
-        self.counters.batches += 1
-        self.counters.events += len(events)
-        self._since_fold += len(events)
-
-    def take_over(self) -> None:
-        """Loads memory from the files as at a start, since this is the primary from now on."""
-        self.machine = self._load()
-
-    # --- memory as the file has it ------------------------------------------------------------
-
-    def _load(self) -> Machine:
-        """Raises what `Store.load` raises."""
-        state, events = self.store.load()
-        machine = Machine(state, self.store)
-        machine.replay(events)
-        machine.wake(self._clock.moment())
-        return machine
+    def rejoin(self) -> None:
+        """Reads the log again, since memory may have what another leader did not accept."""
+        self.end_saving()
+        self.machine = machine_at(self.store)
 
     def _notice_copy(self) -> None:
         """Notices that the files were copied: the original may still be in use (P31)."""
-        known, present = self.store.ground, self.store.ground_now
-        if known is not None and not known.holds(present):
-            self.store.begin_history()
-            events = self.machine.copied(self._clock.moment()).events
-            if events:
-                _LOG.warning(
-                    "%s is a copy of %s: external locations are read only until `acid"
-                    " metastore take-over`",
-                    present.path,
-                    known.path,
-                )
-                self._write(events)
-        if known != present:
-            self.store.ground = present
+        log = self.store.log
+        if not isinstance(log, LocalLog) or log.begun_at == log.place:
+            return
+        before, here = Ground.parse(log.begun_at), Ground.parse(log.place)
+        if before.holds(here):
+            log.note_place()
+            return
+        log.begin_history()
+        events = self.machine.copied(self._clock.moment()).events
+        if events:
+            _LOG.warning(
+                "%s is a copy of %s: external locations are read only until `acid metastore"
+                " take-over`",
+                here.path,
+                before.path,
+            )
+            self._write(events)
 
     def _forget_round(self, now: Moment) -> None:
         """Rebuilds memory from the file, since nothing was written. Heartbeats are kept."""
         known = self.state
-        state, events = self.store.load()
-        fresh = Machine(state)
-        fresh.replay(events)
+        fresh = machine_at(self.store)
         fresh.wake(now)
+        state, self._saving = fresh.state, None
         for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
             # Oldest heartbeat first. A transaction that ended only in the lost round counts as new.
             new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
@@ -245,12 +273,12 @@ class GroupCommit:
         self.machine.state = state
 
     def _fail(self, requests: Sequence[Request], error: Exception) -> list[Reply]:
-        """Memory may be ahead of the file or behind it, so it is rebuilt from the file (P3)."""
+        """Memory may be ahead of the log or behind it, so it is rebuilt from the log (P3)."""
         self.counters.failed_writes += 1
         _LOG.error("a round of %d requests failed", len(requests), exc_info=error)
         self._ahead = True
-        self.store.reopen()
-        self.machine = self._load()
+        self.store.log.open_to_append()
+        self._reload()
         self._ahead = False
         answer: Answer = {
             "ask": str(error),
@@ -258,56 +286,92 @@ class GroupCommit:
         }
         return [Reply(request.id, answer) for request in requests]
 
-    # --- folds --------------------------------------------------------------------------------
+    # --- snapshots ----------------------------------------------------------------------------
 
-    def fold_if_due(self) -> None:
-        if not self._since_fold:
-            return
-        late = 1000 * (time.monotonic() - self._folded_at) >= (
-            self.state.settings.integer("acid.metastore.fold.interval")
+    @property
+    def _save_bytes(self) -> int:
+        return self.state.settings.integer("acid.metastore.snapshot.bytes")
+
+    @property
+    def saves_soon(self) -> bool:
+        """Whether the log has grown so much that a snapshot is due."""
+        return (
+            self.store.unsaved_bytes >= self._save_bytes
+            and self._saver is None
+            and time.monotonic() >= self._save_after
         )
-        if late or self._folds_soon():
-            try:
-                self.fold()
-            except Exception:
-                _LOG.exception("fold failed; the journal goes on")
-                self.counters.failed_folds += 1
-                self._folded_at = time.monotonic()
 
-    def _folds_soon(self) -> bool:
-        limit = self.state.settings.integer("acid.metastore.fold.transactions")
-        return len(self.state.ended) >= limit
+    def save_if_due(self) -> None:
+        """Has a process of its own write a snapshot from the log, so that nobody waits for it."""
+        if self._saver is not None:
+            if self._saver.poll() is None:
+                return
+            failed, self._saver = self._saver.returncode, None
+            if failed:
+                _LOG.error("the snapshot failed with exit code %d; the log grows", failed)
+                self.counters.failed_snapshots += 1
+                self._saving, self._save_after = None, time.monotonic() + _SAVE_AGAIN_SECONDS
+            else:
+                self.counters.snapshots += 1
+                self._adopt()
+        elif self.saves_soon:
+            self._mark()
+            self._saver = start_saving(
+                self.store.log, self.store.end.position, self._oldest_kept(), self._restorable
+            )
 
-    def fold(self) -> None:
-        """Brings the tables of the file up to date.
+    def save(self) -> None:
+        """Writes a snapshot of the end of the log here. Raises Error, OSError."""
+        self.end_saving()
+        self.store.save(self.state, self._oldest_kept(), self._restorable)
+        self.before_release()
+        self.counters.snapshots += 1
 
-        Raises Error, OSError; the journal then simply grows.
-        """
-        started = time.perf_counter()
-        self.before_fold()
-        keep = self.state.settings.integer("acid.outcome.retention")
-        self.store.fold(self.state, self._oldest_kept(keep))
-        state_rows.forget_ended(self.state)
-        self._since_fold, self._folded_at = 0, time.monotonic()
-        self.store.checkpoint()
-        self.counters.folds += 1
-        self.counters.folding.add(time.perf_counter() - started)
+    def _mark(self) -> None:
+        store = self.store
+        self._saving = _Saving(store.end.position, Recent.of(self.state), store.unsaved_bytes)
 
-    def _oldest_kept(self, keep: int) -> int:
-        """The moment before which ended transactions and outcomes may be deleted.
+    def _adopt(self) -> None:
+        """Forgets what the newest snapshot has."""
+        self.store.open_newest()
+        if self._saving is not None and self._saving.position <= self.store.saved:
+            self._saving.recent.forget(self.state)
+            self.store.unsaved_bytes -= self._saving.bytes
+            self._saving = None
+            self.before_release()
+
+    def end_saving(self) -> None:
+        """Ends the process that writes a snapshot."""
+        if self._saver is not None:
+            self._saver.kill()
+            self._saver.wait()
+        self._saver = self._saving = None
+
+    @property
+    def _restorable(self) -> int:
+        """The moment since which a log keeps its batches, if it keeps any for a restore."""
+        kept = self.state.settings.integer("acid.metastore.archive.retention")
+        return self._oldest_kept(kept) if kept else 0
+
+    def _oldest_kept(self, keep: int | None = None) -> int:
+        """The moment before which ended transactions and outcomes may be forgotten.
 
         A wall clock that was set forward since the start is ignored: a client may still ask for the
         outcome of its request (P3, P29).
         """
+        if keep is None:
+            keep = self.state.settings.integer("acid.outcome.retention")
         now = self._clock.moment()
         return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
 
     def close(self) -> None:
+        """Writes a last snapshot unless that would take long, and closes the log."""
+        self.end_saving()
         try:
-            if not self._ahead:
-                self.fold()
+            if not self._ahead and self.store.unsaved_bytes:
+                self.save()
         except Exception:
-            _LOG.exception("the last fold failed; the next start replays the journal")
+            _LOG.exception("the last snapshot failed; the next start reads the log")
         self.store.close()
 
     def _about_file(self, request: Request) -> Reply:

@@ -1,69 +1,47 @@
-"""The part that a metastore has in replication: `replication.json` in its directory.
-
-It is written before anything is done that relies on it. Two facts keep two primaries from
-acknowledging commits at once:
-
-- The primary records its synchronous standby before it tells it so. From then on, and after every
-  restart, it acknowledges nothing that this standby lacks.
-- Only a standby that has recorded that it is synchronous promotes itself. It then follows nobody,
-  so its old primary acknowledges nothing any more.
-"""
+"""One of several processes that serve a log in PostgreSQL or in a bucket (P10)."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+import logging
+import os
+import secrets
+import sys
+import tempfile
 from pathlib import Path
 
-from acid_platform.base.disk import sync_path
-from acid_platform.errors import MetastoreDamaged
-from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.wire import PRIMARY
+from acid_platform.base.visible import log_to
+from acid_platform.errors import InvalidDefinition
+from acid_platform.metastore.__main__ import collect_rarely
+from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
+from acid_platform.metastore.log.contract import Leader
+from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.server.reception import ListeningService
+from acid_platform.metastore.server.server import install_signals, member_of
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """The role of a metastore, and that of the other one."""
+def serve_log(where: str, listen: str, advertise: str = "") -> None:
+    """Serves until SIGTERM. The process has no state of its own.
 
-    role: str = PRIMARY
-    term: int = 0
-    """How often a standby was promoted before; clients refuse a lower one than they have seen."""
-    primary: str = ""
-    """The address that a standby follows."""
-    standby: str = ""
-    """The id of the standby: its own, or that of the primary's synchronous one. Empty: none."""
-    synchronous: bool = False
-    """Whether the primary acknowledges no commit that the standby lacks."""
-    automatic: bool = True
-    """Whether a synchronous standby promotes itself when its primary is gone."""
+    `listen` and `advertise` are `host:port`; the log tells clients the second, or else the first.
+    Raises InvalidDefinition, MetastoreUnavailable, MetastoreRefused.
+    """
+    os.umask(0o077)
+    log_to(logging.StreamHandler(sys.stderr), "%(asctime)s %(process)d")
+    if not advertise and listen.rpartition(":")[0] in ("", "0.0.0.0", "[::]", "::"):
+        raise InvalidDefinition(
+            f"--listen {listen} is no address for clients: name theirs with --advertise HOST:PORT"
+        )
+    key = given_key(os.environ) or secrets.token_hex(32).encode()
+    certificate, authority = None, ""
+    if os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
+        from acid_platform.metastore.tls import Served
 
-    @classmethod
-    def read(cls, home: Home) -> Membership:
-        """If nothing is recorded, a primary of term 0 without a standby.
-
-        Raises MetastoreDamaged.
-        """
-        path = _path(home)
-        try:
-            return cls(**json.loads(path.read_text()))
-        except FileNotFoundError:
-            return cls()
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise MetastoreDamaged(
-                f"{path} can't be read: {error}; restore a backup, or make this metastore a standby"
-                " again (`acid metastore standby --of ADDRESS --replace`)"
-            ) from error
-
-    def write(self, home: Home) -> None:
-        """Makes it durable. Raises OSError."""
-        path = _path(home)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(self)))
-        draft.chmod(0o600)
-        sync_path(draft)
-        draft.rename(path)
-        sync_path(path.parent)
-
-
-def _path(home: Home) -> Path:
-    return home.path / "replication.json"
+        certificate = Served.found(Path("/nonexistent"), os.environ)
+        authority = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem").read_text()
+    service = ListeningService(listen, key, certificate)
+    with tempfile.TemporaryDirectory(prefix="acid-metastore-") as scratch:
+        offer = Leader(0, advertise, key=key.decode(), authority=authority)
+        server = member_of(open_log(where), service, Path(scratch), offer)
+        collect_rarely()
+        install_signals(server)
+        server.run()

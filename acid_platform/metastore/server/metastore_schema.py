@@ -1,9 +1,8 @@
-"""The tables of the metastore file, as people can read them (P8).
+"""The tables of a snapshot, as people can read them (P8).
 
-They hold what the last fold of the journal left. LIVE tables are rewritten; KEPT tables grow until
-their rows are older than the retention. They have no primary key, since there is only one writer.
-RECORDED tables gain rows with each fold, and lose those of directories that are gone. Columns are
-named after the fields that they hold; JSON columns are text. Times are milliseconds UTC.
+LIVE tables hold the state that is in memory. KEPT tables hold what has ended, until it is older
+than the retention. RECORDED tables hold the files of the directories that exist. Columns are named
+after the fields that they hold; JSON columns are text. Times are milliseconds UTC.
 """
 
 from __future__ import annotations
@@ -13,14 +12,7 @@ from collections.abc import Sequence
 from acid_platform.metastore.codec import columns_of
 from acid_platform.metastore.server.stored_kinds import ENDED, KINDS, Columns
 
-MADE = "backup_made"
-"""Key in `meta` of a backup: the moment of its data, in milliseconds UTC."""
-
-LOG = "log"
-"""Key in `meta`: the identity of the log, while it may hold events that the tables lack.
-
-`log_seq` is the number of the last event in the tables.
-"""
+META: Columns = {"key": "VARCHAR", "value": "VARCHAR"}
 
 LIVE: dict[str, Columns] = {kind.name: kind.columns for kind in KINDS}
 
@@ -37,9 +29,12 @@ RECORDED: dict[str, Columns] = {
 """Files of each row of `directories` (P26): `contents` is the text form of
 `layout.recorded_files.RecordedFiles`."""
 
-EVERY = {**LIVE, **KEPT, **RECORDED}
+PAST = {**KEPT, **RECORDED}
+"""What leaves memory once a snapshot has it."""
 
-_VIEWS = (
+EVERY = {**LIVE, **PAST}
+
+VIEWS = (
     """CREATE VIEW v_txns AS
     SELECT txn_id, state, kind, started, ended, commit_id, "user", host, agent, run_id, description,
         reason FROM txns
@@ -68,21 +63,14 @@ def sql_type(column_type: str) -> str:
     return "VARCHAR" if column_type == "JSON" else column_type
 
 
-def _create(name: str, columns: Columns) -> str:
+def create(name: str, columns: Columns) -> str:
+    """The statement that makes the table of this name, which is quoted where need be."""
     listed = ", ".join(f'"{column}" {sql_type(kind)}' for column, kind in columns.items())
-    return f'CREATE TABLE "{name}" ({listed})'
+    return f"CREATE TABLE {name} ({listed})"
 
-
-NEW: Sequence[str] = (
-    _create("meta", {"key": "VARCHAR", "value": "VARCHAR"}),
-    *(_create(name, columns) for name, columns in EVERY.items()),
-    *_VIEWS,
-)
-"""The statements that make the tables of the newest version in an empty file."""
 
 MIGRATIONS: tuple[Sequence[str], ...] = ()
-"""The statements that lead from version 1 to 2, from 2 to 3 and so on, each in one DuckDB
-transaction. Who changes the tables above adds a migration, and a file that the version before made
-to the tests."""
+"""The statements that lead a snapshot from version 1 to 2, from 2 to 3 and so on. Who changes the
+tables above adds a migration, and a file that the version before made to the tests."""
 
 VERSION = 1 + len(MIGRATIONS)

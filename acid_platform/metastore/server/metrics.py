@@ -53,10 +53,9 @@ class Counters:
     events: int = 0
     failed_writes: int = 0
     bad_requests: int = 0
-    folds: int = 0
-    failed_folds: int = 0
+    snapshots: int = 0
+    failed_snapshots: int = 0
     writing: Histogram = field(default_factory=Histogram)
-    folding: Histogram = field(default_factory=Histogram)
 
 
 _METRICS = (
@@ -70,23 +69,20 @@ _METRICS = (
     ("doubtful", "doubtful_write_ids", "gauge", "Write ids that a restore left in doubt."),
     ("changed_rows", "changed_rows_bytes", "gauge", "Row sets that commits are compared with."),
     ("epoch", "epoch", "counter", "How often this metastore was started."),
-    ("journal", "journal_events", "gauge", "Journaled events that are not folded yet."),
+    ("journal", "journal_bytes", "gauge", "Size of the log since the newest snapshot."),
     ("requests", "requests_total", "counter", "Requests handled."),
     ("commits", "durable_writes_total", "counter", "Journal writes, each made durable once."),
     ("events", "events_total", "counter", "Events journaled."),
     ("failed_writes", "failed_writes_total", "counter", "Journal writes that failed."),
     ("bad_requests", "bad_requests_total", "counter", "Requests that could not be understood."),
     ("refused", "refused_connections_total", "counter", "Connections dropped for what they sent."),
-    ("folds", "folds_total", "counter", "Folds of the journal into the tables."),
-    ("failed_folds", "failed_folds_total", "counter", "Folds that failed; the journal goes on."),
-    ("unarchived_segments", "unarchived_segments", "gauge", "Segments that the archive lacks."),
+    ("snapshots", "snapshots_total", "counter", "Snapshots of the state."),
+    ("failed_snapshots", "failed_snapshots_total", "counter", "Snapshots that failed."),
+    ("unarchived", "unarchived_batches", "gauge", "Batches that the archive lacks."),
     ("cpu_seconds", "process_cpu_seconds_total", "counter", "CPU time of the process."),
     ("resident_bytes", "process_resident_memory_bytes", "gauge", "Memory of the process."),
 )
-_HISTOGRAMS = (
-    ("write_latency", "durable_write_seconds", "Time of a journal write."),
-    ("fold_latency", "fold_seconds", "Time of a fold with its checkpoint."),
-)
+_HISTOGRAMS = (("write_latency", "durable_write_seconds", "Time of a journal write."),)
 
 
 def histogram(durations: Histogram) -> dict[str, Any]:

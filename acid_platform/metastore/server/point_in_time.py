@@ -1,238 +1,172 @@
-"""A backup as of an earlier moment, made from an archive (P40).
-
-It begins with the newest backup before that moment and applies the archived events one batch after
-another, as a standby does. Batches are never divided, since nobody ever saw a part of one.
-"""
+"""The state as of a moment, from a log or an archive of it (P40)."""
 
 from __future__ import annotations
 
 import os
 import re
-import zlib
-from collections.abc import Iterator, Sequence
+import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from acid_platform.base.disk import sync_path
-from acid_platform.errors import BackupRefused
-from acid_platform.metastore.operations.replication import Batch
+from acid_platform.errors import BackupRefused, MetastoreDamaged
+from acid_platform.metastore.log.contract import Batch, Log
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import blocks, journal, state_rows, wal
-from acid_platform.metastore.server.archive import Archive, Item, batches, moment_of
-from acid_platform.metastore.server.coverage import Chain, chains
-from acid_platform.metastore.server.journal import Record
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.state_file import Origin, StateFile
+from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.store import events_of
 
 LATEST = "latest"
-_FOLD_EVENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """How far to restore: to a moment in milliseconds UTC, to an event, or to the end."""
+    """How far to restore: to a moment in milliseconds UTC, to a position, or to the end."""
 
     moment: int | None = None
-    event: int | None = None
+    position: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> Until:
-        """`latest`, the number of an event, or a time in ISO form: UTC if it has no zone.
+        """`latest`, the position of a batch, or a time in ISO form: UTC if it has no zone.
 
         Raises BackupRefused.
         """
         if text.strip().lower() == LATEST:
             return cls()
         if re.fullmatch(r"\d{1,18}", text.strip()):
-            return cls(event=int(text))
+            return cls(position=int(text))
         try:
             moment = datetime.fromisoformat(text.strip().removesuffix(" UTC"))
         except ValueError as error:
             raise BackupRefused(
                 f"--until {text!r} is no time such as '2026-11-23 17:05:09' (UTC, or with a zone),"
-                f" no number of an event, and not {LATEST!r}"
+                f" no position of the log, and not {LATEST!r}"
             ) from error
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return cls(moment=round(zoned.timestamp() * 1000))
 
-    def begins_with(self, base: Item) -> bool:
-        """Whether nothing in the backup is later."""
-        if self.event is not None:
-            return base.last <= self.event
-        return self.moment is None or base.made <= self.moment
+    def includes(self, end: Origin | Batch) -> bool:
+        """Whether this batch, or the end of a snapshot, is not later."""
+        if self.position is not None:
+            return end.position <= self.position
+        return self.moment is None or end.made <= self.moment
 
-    def reached_by(self, chain: Chain) -> bool:
-        """Whether the chain has all events up to here."""
-        if self.event is not None:
-            return chain.last >= self.event
-        return chain.missing is None if self.moment is None else chain.until >= self.moment
-
-    def includes(self, last: int, at: int) -> bool:
-        """Whether a batch whose last event has this number and moment is not later."""
-        if self.event is not None:
-            return last <= self.event
-        return self.moment is None or at <= self.moment
+    def is_beyond(self, end: Origin) -> bool:
+        """Whether a log that ends there does not reach so far."""
+        if self.position is not None:
+            return end.position < self.position
+        return self.moment is not None and end.made < self.moment
 
     def __str__(self) -> str:
-        if self.event is not None:
-            return f"event {self.event}"
+        if self.position is not None:
+            return f"position {self.position}"
         return LATEST if self.moment is None else utc_text(self.moment)
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A backup that was made from an archive."""
+    """A snapshot that was made from a log."""
 
     path: str
-    history: str
-    base: str
-    """The backup with which it began."""
-    last: int
-    """The number of its last event."""
+    log: str
+    position: int
+    """The batch after which it has the state."""
     made: int
-    """The moment of its last event, in milliseconds UTC."""
-    segments: int
+    """The moment of that batch, in milliseconds UTC."""
+    batches: int
+    """How many batches were read after the snapshot before."""
 
 
-def rebuild(archive: Archive, until: Until, file: Path, history: str = "") -> Rebuilt:
-    """Writes the new backup `file` with the state as of `until`.
+def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
+    """Writes the new snapshot `file` with the state as of `until`.
 
-    Raises BackupRefused if that can't be told exactly: the archive does not reach that far, lacks
-    events, has two versions of one, or a damaged file; or if several histories have it and none is
-    named. OSError.
+    Raises BackupRefused if the log does not reach from a snapshot or its beginning to there, and
+    what reading the log raises.
     """
     if file.exists():
         raise BackupRefused(f"{file} exists; name a new file")
-    chain = choose(archive, until, history)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.duckdb")
+    with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+        begun = _snapshot_before(log, until, Path(scratch))
+        end = begun.origin if begun else Origin(0, 0, 0, log.history)
+        machine = Machine(begun.state() if begun else State())
+        batches, later = 0, False
+        for batch in log.read(end.position):
+            if not until.includes(batch):
+                later = True
+                break
+            machine.replay(events_of(batch))
+            end = Origin(batch.position, batch.epoch, batch.made, log.history)
+            batches += 1
+        if until.is_beyond(end) and not later:
+            raise BackupRefused(
+                f"{log.place} has every batch up to position {end.position}, of"
+                f" {utc_text(end.made)}, but does not reach {until}; restore with --until"
+                f" {LATEST}"
+            )
+        _write(file, machine.state, end, begun)
+    return Rebuilt(str(file), log.place, end.position, end.made, batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a log can restore: from its first state to its last."""
+
+    first: Origin
+    last: Origin
+    snapshots: int
+
+
+def window_of(log: Log) -> Window:
+    """Raises what reading the log raises."""
+    positions = log.snapshots()
+    first = last = None
+    with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
+        for position in positions[:1]:
+            file = StateFile(log.get_snapshot(position, Path(scratch)))
+            first = last = file.origin
+            file.close()
+        for batch in log.read(first.position if first else 0):
+            last = Origin(batch.position, batch.epoch, batch.made, log.history)
+            first = first or last
+    nothing = Origin(0, 0, 0, log.history)
+    return Window(first or nothing, last or nothing, len(positions))
+
+
+def _snapshot_before(log: Log, until: Until, scratch: Path) -> StateFile | None:
+    """The newest snapshot that is not later; None if the log has every batch. Raises
+    BackupRefused."""
+    positions = log.snapshots()
+    for position in reversed(positions):
+        file = StateFile(log.get_snapshot(position, scratch))
+        if until.includes(file.origin):
+            return file
+        file.close()
     try:
-        archive.fetch(chain.base, draft)
-        last, made = _advance(draft, archive, chain, until)
+        first = next(iter(log.read(0)), None)
+    except MetastoreDamaged:  # it begins later, since a snapshot has replaced the first batches
+        first = None
+    if first is None or not until.includes(first):
+        raise BackupRefused(
+            f"{log.place} has nothing from {until} or before, with which a restore could begin;"
+            " `acid metastore archive` shows what can be restored"
+        )
+    return None
+
+
+def _write(file: Path, state: State, end: Origin, begun: StateFile | None) -> None:
+    draft = file.with_name(f".{file.name}.{os.getpid()}.duckdb")
+    tables = StateTables(state, end, begun.path if begun else None)
+    try:
+        tables.save(draft)
         os.link(draft, file)
+        sync_path(file)
         sync_path(file.parent)
     finally:
-        for leftover in (draft, *(part.beside(draft) for part in (wal, journal, blocks))):
-            leftover.unlink(missing_ok=True)
-    return Rebuilt(str(file), chain.base.history, chain.base.name, last, made, len(chain.parts))
-
-
-def choose(archive: Archive, until: Until, history: str = "") -> Chain:
-    """What to restore from. Raises BackupRefused, OSError."""
-    items = archive.items()
-    known = sorted({item.history for item in items})
-    if history and history not in known:
-        raise BackupRefused(
-            f"{archive.where} has no history {history}, but {', '.join(known) or 'none at all'}"
-        )
-    able: list[Chain] = []
-    near: list[Chain] = []
-    for each in [history] if history else known:
-        begun = [
-            chain
-            for chain in chains([item for item in items if item.history == each])
-            if until.begins_with(chain.base)
-        ]
-        # From the newest on: a gap before it does no harm.
-        reached = [chain for chain in begun if until.reached_by(chain)]
-        able += reached[-1:]
-        near += begun[-1:]
-    if len(able) == 1:
-        return able[0]
-    if able:
-        raise BackupRefused(
-            f"{archive.where} has {until} in several histories:"
-            f" {', '.join(chain.base.history for chain in able)}; name the one with --history"
-            " (`acid metastore archive` shows them)"
-        )
-    raise BackupRefused(_why_not(archive, until, near))
-
-
-def _why_not(archive: Archive, until: Until, near: Sequence[Chain]) -> str:
-    if not near:
-        return (
-            f"{archive.where} has no backup from {until} or before, with which a restore could"
-            " begin; `acid metastore archive` shows what can be restored"
-        )
-    chain = near[-1]
-    text = (
-        f"{archive.where} has every event up to"
-        f" {f'{utc_text(chain.until)}, ' if chain.until else ''}event {chain.last}, but not up to"
-        f" {until}"
-    )
-    if chain.missing:
-        low, high = chain.missing
-        text += (
-            f": events {low} to {high} are missing, and later ones are there; put back the files"
-        )
-    return f"{text}; or restore with --until {chain.last}"
-
-
-def _advance(draft: Path, archive: Archive, chain: Chain, until: Until) -> tuple[int, int]:
-    """Applies the events and returns the number and the moment of the last."""
-    store = Store(draft)
-    try:
-        if store.last != chain.base.last:
-            raise BackupRefused(
-                f"the backup {chain.base.name} ends with event {store.last}, not with that of its"
-                " name; remove it from the archive: an older one then serves"
-            )
-        state, recorded = store.load()
-        machine = Machine(state, store)
-        machine.replay(recorded)
-        made, unfolded, done = chain.base.made, 0, False
-        for records in _records(archive, chain):
-            wanted = [
-                record for record in records if until.includes(record.last, moment_of(record))
-            ]
-            done = len(wanted) < len(records)
-            if wanted:
-                joined = ",".join(record.text[1:-1] for record in wanted)
-                batch = Batch(wanted[0].first, wanted[-1].last, f"[{joined}]")
-                events = store.append_batch(batch)
-                machine.replay(events)
-                made, unfolded = events[-1].at, unfolded + len(events)
-            if done:
-                break
-            if unfolded >= _FOLD_EVENTS:
-                _fold(store, state)
-                unfolded = 0
-        _fold(store, state)
-        last = store.last
-        store.made = made
-        store.checkpoint()
-    finally:
-        store.close()
-    sync_path(draft)
-    return last, made
-
-
-def _records(archive: Archive, chain: Chain) -> Iterator[list[Record]]:
-    """The batches after the backup, by segment. Raises BackupRefused, OSError."""
-    seen: dict[int, tuple[int, str]] = {}
-    last = chain.base.last
-    for part in chain.parts:
-        fresh = []
-        for record in batches(part.item, archive.read(part.item)):
-            if record.last > part.last or record.last <= chain.base.last:
-                continue
-            version = zlib.crc32(record.text.encode(), record.last)
-            known, where = seen.setdefault(record.first, (version, part.item.name))
-            if known != version or (record.first != last + 1 and record.last > last):
-                raise BackupRefused(
-                    f"{archive.where} holds two versions of event {record.first}, in {where} and in"
-                    f" {part.item.name}: two metastores have archived one history, as after a copy"
-                    f" of a disk; restore with --until {record.first - 1}, or remove the segments"
-                    " of the wrong one"
-                )
-            if record.first == last + 1:
-                fresh.append(record)
-                last = record.last
-        yield fresh
-
-
-def _fold(store: Store, state: State) -> None:
-    store.fold(state, 0)
-    state_rows.forget_ended(state)
-    store.checkpoint()
+        tables.close()
+        draft.unlink(missing_ok=True)
+        if begun is not None:
+            begun.close()

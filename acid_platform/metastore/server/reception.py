@@ -39,22 +39,25 @@ class ListeningService:
 
 
 class Reception:
-    """Listens at the directory's socket and for the service. Raises MetastoreUnavailable."""
+    """Listens at the directory's socket, if there is one, and for the service.
+
+    Raises MetastoreUnavailable.
+    """
 
     def __init__(
         self,
-        home: Home,
+        home: Home | None,
         service: ListeningService | None,
         refuse: Callable[[str, str, Exception], Reply],
     ) -> None:
         """`refuse(id, op, error)` makes the answer to a request with wrong arguments."""
         self._refuse = refuse
         self._waiting: dict[str, Connection] = {}
-        self.address = str(home.socket())
+        self.address = str(home.socket()) if home else ""
         self.certificate = service.certificate if service else None
         self.service = ""
         """The address of the service."""
-        listeners = [Listener(self._bind(), home.authkey())]
+        listeners = [Listener(self._bind(), home.authkey())] if home else []
         if service:
             listener = _listen(service.address)
             self.service = show_address(*listener.getsockname()[:2])
@@ -76,6 +79,8 @@ class Reception:
 
     def unbind(self) -> None:
         """Removes the socket's name, unless another process has taken it."""
+        if not self.address:
+            return
         with suppress(FileNotFoundError):
             if os.stat(self.address).st_ino == self._socket:
                 os.unlink(self.address)
@@ -119,13 +124,10 @@ class Reception:
         """The ids of the requests that are not answered."""
         return self._waiting
 
-    def drop_remote(self, request_ids: Iterable[str]) -> None:
-        """Ends the connections over TCP that wait for these answers."""
-        for request_id in request_ids:
-            connection = self._waiting.get(request_id)
-            if connection is not None and connection.remote:
-                self._waiting.pop(request_id)
-                self.connections.drop(connection)
+    def drop_remote(self) -> None:
+        """Ends all connections over TCP: another metastore answers now."""
+        self.connections.drop_remote()
+        self.forget_closed()
 
 
 def _message(payload: bytes) -> tuple[str, str, JsonObject]:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import shutil
-import time
+import tempfile
 import uuid
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import duckdb
-
+from acid_platform.base.clock import wall_ms
 from acid_platform.base.disk import sync_path
-from acid_platform.errors import BackupRefused
-from acid_platform.metastore.endpoint import Home, refuse_network_file_system, take_lock
+from acid_platform.errors import BackupRefused, MetastoreDamaged, MetastoreIncompatible
+from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_system, take_lock
+from acid_platform.metastore.log.contract import Log
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
 from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server import blocks, journal, wal
-from acid_platform.metastore.server.metastore_schema import MADE
-from acid_platform.metastore.server.store import GROUND, HISTORY, Store
+from acid_platform.metastore.server.state_file import Origin, StateFile
+from acid_platform.metastore.server.state_tables import StateTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,122 +83,130 @@ class Owner:
 
 
 def restore_metastore(
-    home: Home,
+    log: Log,
     file: str | os.PathLike[str],
     highest: Callable[[TableRecord, Known], Highest],
-    replace: bool = False,
     owner: Owner | None = None,
 ) -> Restored:
-    """Creates the directory's metastore from a backup; `highest` looks into the tables'
+    """Begins a new history in an empty log, from a backup; `highest` looks into the tables'
     directories.
 
     The result is another warehouse than the backup's: it has its own identity and does not touch
-    anything outside its root (P31). Raises MetastoreInUse while a metastore runs there,
-    BackupRefused if there is a metastore and `replace` is False, or if the file is no backup, and
+    anything outside its root (P31). Raises BackupRefused if the file is no backup, and
     MetastoreIncompatible for a newer schema.
     """
     path = Path(file).absolute()
-    made = _made(path)
     owner = owner or Owner(uuid.uuid4().hex)
-    home.prepare()
-    refuse_network_file_system(home)
-    with take_lock(home):
-        if (home.database.exists() or home.unfinished.exists()) and not replace:
-            raise BackupRefused(
-                f"{home.path} holds a metastore already; restore into another directory, or replace"
-                " it (--replace keeps the old file beside the new one)"
-            )
-        draft = home.path / f"restore.{os.getpid()}.duckdb"
-        try:
-            shutil.copyfile(path, draft)
-            draft.chmod(0o600)
-            opened, state = _advance(draft, highest, owner)
-            # While this file exists no metastore starts here: half a restore must not be used.
-            home.unfinished.touch(0o600)
-            kept = put_aside(home)
-            os.rename(draft, home.database)
-            sync_path(home.path)
-            owner.settle()
-            home.unfinished.unlink()
-            sync_path(home.path)
-        finally:
-            for leftover in (draft, wal.beside(draft), journal.beside(draft), blocks.beside(draft)):
-                with suppress(FileNotFoundError):
-                    leftover.unlink()
+    if not path.is_file():
+        raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
+    try:
+        begun = StateFile(path)
+    except (MetastoreIncompatible, MetastoreDamaged) as error:
+        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+    try:
+        machine = Machine(begun.state(), begun)
+        opened = _advance(machine, highest, owner)
+        state, end = machine.state, begun.origin
+        log.create(end.position)
+        log.open_to_append()
+        # Its number is the backup's, since no batch may have one that the backup has too.
+        origin = Origin(end.position, end.epoch, end.made, log.history)
+        with tempfile.TemporaryDirectory(prefix="restore.", dir=_scratch(log)) as scratch:
+            draft = Path(scratch, "restored.duckdb")
+            tables = StateTables(state, origin, path)
+            try:
+                tables.save(draft)
+            finally:
+                tables.close()
+            log.put_snapshot(end.position, draft)
+        owner.settle()
+    finally:
+        begun.close()
     return Restored(
-        str(home.path),
-        made,
+        log.where,
+        begun.origin.made,
         len(state.tables),
         doubtful_write_ids(state),
         opened,
         state.next_txn,
-        kept,
+        "",
         owner.identity,
         tuple(sorted(table.record.name for table in state.tables.values() if table.record.foreign)),
     )
 
 
-def _made(path: Path) -> int:
-    """The moment at which the backup was made. Raises BackupRefused."""
-    if not path.is_file():
-        raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
-    try:
-        with duckdb.connect(str(path), read_only=True) as source:
-            rows = source.execute("SELECT value FROM meta WHERE key = $1", [MADE]).fetchall()
-    except duckdb.Error as error:
-        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
-    if not rows:
-        raise BackupRefused(
-            f"{path} was not written by `acid metastore backup`; a metastore's own"
-            " file is never copied, since its log may hold the rest of it"
-        )
-    return int(rows[0][0])
+def restore_directory(
+    home: Home,
+    file: str | os.PathLike[str],
+    highest: Callable[[TableRecord, Known], Highest],
+    replace_it: bool = False,
+    owner: Owner | None = None,
+) -> Restored:
+    """`restore_metastore` into a directory; with `replace_it` its old files are put aside.
+
+    Raises MetastoreInUse while a metastore runs there, and BackupRefused if there is one and
+    `replace_it` is False.
+    """
+    home.prepare()
+    refuse_network_file_system(home)
+    with take_lock(home):
+        log = LocalLog(home.path, lambda: str(Ground.of(home.path)))
+        if (log.exists or home.unfinished.exists()) and not replace_it:
+            raise BackupRefused(
+                f"{home.path} holds a metastore already; restore into another directory, or replace"
+                " it (--replace keeps the old files in a directory beside the new ones)"
+            )
+        # While this file exists no metastore starts here: half a restore must not be used.
+        home.unfinished.touch(0o600)
+        kept = put_aside(home)
+        try:
+            restored = restore_metastore(log, file, highest, owner)
+        except BaseException:
+            _put_back(home, kept)
+            raise
+        finally:
+            log.close()
+        home.unfinished.unlink()
+        sync_path(home.path)
+    return dataclasses.replace(restored, directory=str(home.path), kept=kept)
+
+
+def _scratch(log: Log) -> str | None:
+    return str(log.directory) if isinstance(log, LocalLog) else None
 
 
 def _advance(
-    draft: Path, highest: Callable[[TableRecord, Known], Highest], owner: Owner
-) -> tuple[int, State]:
-    """Sets the counters above everything in the tables' directories (P24)."""
-    store = Store(draft)
-    try:
-        state, recorded = store.load()
-        machine = Machine(state)
-        machine.replay(recorded)
-        owner.accept(state.identity.id if state.identity else None)
-        opened = sum(1 for _ in state.open_txns())
-        highest_of = {
-            table_id: highest(table.record, partial(_known, state, table_id))
-            for table_id, table in state.tables.items()
-        }
-        now = time.time_ns() // 1_000_000
-        event = events.MetastoreRestored(
-            tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
-            max((found_in.txn_id for found_in in highest_of.values()), default=0),
-            owner.identity,
-            tuple(
-                events.Found(
-                    table_id,
-                    entity.partition,
-                    entity.names,
-                    tuple(
-                        events.DirectoryFiles(EntityDirectory.of(report, 0), str(report.contents))
-                        for report in entity.unknown
-                    ),
-                )
-                for table_id, listed in highest_of.items()
-                for entity in listed.present
-            ),
-        )
-        machine.replay([events.Recorded(now, event)])
-        store.fold(state, 0)
-        store.forget_meta(MADE)
-        store.forget_meta(GROUND)
-        store.forget_meta(HISTORY)
-        store.checkpoint()
-    finally:
-        store.close()
-    sync_path(draft)
-    return opened, state
+    machine: Machine, highest: Callable[[TableRecord, Known], Highest], owner: Owner
+) -> int:
+    """Sets the counters above everything in the tables' directories (P24); returns how many
+    transactions were open."""
+    state = machine.state
+    owner.accept(state.identity.id if state.identity else None)
+    opened = sum(1 for _ in state.open_txns())
+    highest_of = {
+        table_id: highest(table.record, partial(_known, state, table_id))
+        for table_id, table in state.tables.items()
+    }
+    event = events.MetastoreRestored(
+        tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
+        max((each.txn_id for each in highest_of.values()), default=0),
+        owner.identity,
+        tuple(
+            events.Found(
+                table_id,
+                entity.partition,
+                entity.names,
+                tuple(
+                    events.DirectoryFiles(EntityDirectory.of(report, 0), str(report.contents))
+                    for report in entity.unknown
+                ),
+            )
+            for table_id, listed in highest_of.items()
+            for entity in listed.present
+        ),
+    )
+    machine.replay([events.Recorded(wall_ms(), event)])
+    return opened
 
 
 def _known(state: State, table_id: int, partition: str | None) -> Collection[str]:
@@ -206,12 +214,25 @@ def _known(state: State, table_id: int, partition: str | None) -> Collection[str
 
 
 def put_aside(home: Home) -> str:
-    """Moves the old file and its logs away together: each is useless without the others."""
-    if not home.database.exists():
+    """Moves the files of the log into a directory beside it; returns the directory, or "" if there
+    are none."""
+    paths = [path for path in home.path.iterdir() if is_part(path.name)]
+    if not paths:
         return ""
-    kept = home.path / f"replaced-{time.time_ns() // 1_000_000}.duckdb"
-    os.rename(home.database, kept)
-    for beside in (wal.beside, journal.beside, blocks.beside):
-        with suppress(FileNotFoundError):
-            os.rename(beside(home.database), beside(kept))
+    kept = home.path / f"replaced-{wall_ms()}"
+    kept.mkdir(0o700)
+    for path in paths:
+        os.rename(path, kept / path.name)
+    sync_path(kept)
+    sync_path(home.path)
     return str(kept)
+
+
+def _put_back(home: Home, kept: str) -> None:
+    for path in [path for path in home.path.iterdir() if is_part(path.name)]:
+        path.unlink()
+    if kept:
+        for path in Path(kept).iterdir():
+            os.rename(path, home.path / path.name)
+        os.rmdir(kept)
+    home.unfinished.unlink()

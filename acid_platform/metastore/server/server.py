@@ -1,8 +1,9 @@
-"""The metastore process: one thread that owns the state and the file (P1, P2, P7).
+"""The metastore process: one thread that owns the state and appends to the log (P1, P2, P7).
 
 Each round takes all requests that have arrived. Requests that record nothing are answered at once.
 The others, with those that arrive in the meantime, are decided and written together
-(group_commit.py). Whether they are answered depends on its part in replication (leadership.py).
+(group_commit.py). The metastore of a directory leads as long as it holds the directory's lock. Of
+the processes that share a log elsewhere, the one with the lease leads (election.py).
 """
 
 from __future__ import annotations
@@ -13,32 +14,37 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import psutil
 
 from acid_platform.base.clock import Clock, SystemClock
-from acid_platform.errors import AcidError, MetastoreIncompatible, WarehouseMoved
+from acid_platform.errors import (
+    AcidError,
+    MetastoreIncompatible,
+    MetastoreUnavailable,
+    WarehouseMoved,
+)
 from acid_platform.metastore.endpoint import (
     Endpoint,
+    Ground,
     Home,
     refuse_network_file_system,
 )
+from acid_platform.metastore.log.contract import Leader, Log, PositionTaken
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations import MetastoreOperation, Row, write_answer
-from acid_platform.metastore.operations.replication import (
-    Follow,
-    Followed,
-    ForgetStandby,
-    Promote,
-)
 from acid_platform.metastore.operations.shows import GetStatus, ReportGateway, Stop
+from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
-from acid_platform.metastore.server.archiver import Archiver
+from acid_platform.metastore.server.archiving import Archiver
+from acid_platform.metastore.server.election import Election
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
-from acid_platform.metastore.server.leadership import Leadership, require_service
-from acid_platform.metastore.server.membership import Membership
 from acid_platform.metastore.server.metrics import histogram
 from acid_platform.metastore.server.reception import ListeningService, Reception
-from acid_platform.metastore.wire import PROTOCOL, STANDBY
+from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.wire import PRIMARY, PROTOCOL, STANDBY
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
@@ -47,42 +53,84 @@ _GATEWAY_SECONDS = 60.0
 """A gateway that has said nothing for so long is no longer shown."""
 
 
+def log_of(home: Home) -> LocalLog:
+    """The log in a metastore's directory."""
+    return LocalLog(home.path, lambda: str(Ground.of(home.path)))
+
+
+def server_of(
+    home: Home, clock: Clock | None = None, service: ListeningService | None = None
+) -> Server:
+    """The server of a metastore's directory, whose lock the caller holds.
+
+    `service`: where it also listens for other machines. Raises MetastoreIncompatible,
+    MetastoreDamaged, OSError.
+    """
+    refuse_network_file_system(home)
+    if home.unfinished.exists():
+        raise MetastoreIncompatible(
+            f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
+            " --replace` again"
+        )
+    log = log_of(home)
+    if not log.exists:
+        log.create()
+    log.open_to_append()
+    commits = GroupCommit(Store(log, home.path), clock or SystemClock())
+    commits.lead()
+    reception = Reception(home, service, commits.bad)
+    server = Server(commits, reception, home)
+    Endpoint(reception.address, os.getpid(), commits.epoch, PROTOCOL).publish(home)
+    return server
+
+
+def member_of(log: Log, service: ListeningService, directory: Path, offer: Leader) -> Server:
+    """The server of a log that other processes may lead too.
+
+    `directory` is for snapshots while they are used; `offer` is how clients reach this process.
+    Raises what reading the log raises.
+    """
+    if not log.exists:
+        log.create()
+    commits = GroupCommit(Store(log, directory), SystemClock())
+    reception = Reception(None, service, commits.bad)
+    if not offer.address:
+        offer = replace(offer, address=reception.service)
+    return Server(commits, reception, None, Election(log, commits, offer))
+
+
 class Server:
-    """Serves one metastore directory, whose lock the caller holds. `run` returns when it stops."""
+    """Serves one metastore. `run` returns when it stops."""
 
     def __init__(
-        self, home: Home, clock: Clock | None = None, service: ListeningService | None = None
+        self,
+        commits: GroupCommit,
+        reception: Reception,
+        home: Home | None,
+        election: Election | None = None,
     ) -> None:
-        """`service`: where it also listens for other machines."""
-        refuse_network_file_system(home)
-        if home.unfinished.exists():
-            raise MetastoreIncompatible(
-                f"a restore into {home.path} was interrupted; run `acid metastore restore FILE"
-                " --replace` again, or `acid metastore standby --of ADDRESS --replace` if that was"
-                " interrupted"
-            )
-        self._home = home
+        """`home`: the directory of the log, if it is local; otherwise there is an `election`."""
+        self.commits, self.reception = commits, reception
+        self._home, self._election = home, election
         self._place = _inodes(home)
         self.moved = False
         """Whether `run` ended because the directory is no longer at its path (P31)."""
-        membership = Membership.read(home)
-        require_service(membership, service)
-        self.commits = GroupCommit(
-            home.database, clock or SystemClock(), membership.role == STANDBY
-        )
-        self.outdated = ""
-        """Why `run` ended, if this is a standby that has to be made anew."""
         self._stopping = False
+        self._held: list[Request] = []
+        """Requests that came while it was not known whether this process still leads."""
         self._gateways: dict[str, tuple[float, Row]] = {}
         self._ticked = time.monotonic()
         # The client that started the process needs a moment to connect.
         self._idle_since = self._ticked + _FIRST_CLIENT_SECONDS
-        self.reception = Reception(home, service, self.commits.bad)
-        self.leadership = Leadership(home, membership, self.commits, self.reception, HANDLERS)
-        self.archiver = Archiver(home, self.commits, self.leadership)
-        self.commits.before_fold = self.archiver.seal
-        self.leadership.before_promotion = self.archiver.try_to_seal
-        Endpoint(self.reception.address, os.getpid(), self.commits.epoch, PROTOCOL).publish(home)
+        self.archiver = Archiver(commits)
+        self.commits.before_release = self._release
+        self._tell_role()
+
+    def _release(self) -> None:
+        log = self.commits.store.log
+        if isinstance(log, LocalLog):
+            log.keep_after = self.archiver.archived
+            log.release()
 
     def run(self) -> None:
         reception = self.reception
@@ -117,18 +165,91 @@ class Server:
         due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
         if due:
             self.reception.forget_closed()
-            self.archiver.tick()
-        own = self.leadership.round(requests, due)
+        own = [request for request in requests if type(request.operation) in HANDLERS]
+        others = [request for request in requests if type(request.operation) not in HANDLERS]
+        if self._election is None:
+            self._serve(others, due)
+        else:
+            self._serve_elected(self._election, others, due)
         self.reception.send(self._own(request) for request in own)
-        self.outdated = self.leadership.outdated
-        if self.outdated:
-            self.stop()
         self.moved = _inodes(self._home) != self._place
-        if not self.moved:
-            self.commits.fold_if_due()
+        if not self.moved and self._leads:
+            self.archiver.tick()
+            self.commits.save_if_due()
         if due:
             self._ticked = time.monotonic()
         return due
+
+    def _serve(self, requests: list[Request], due: bool) -> None:
+        """Raises PositionTaken if another process leads."""
+        commits, reception = self.commits, self.reception
+        replies, requests = commits.answer_reads(requests)
+        reception.send(replies)
+        more = reception.receive(0)
+        own = [request for request in more if type(request.operation) in HANDLERS]
+        requests += [request for request in more if type(request.operation) not in HANDLERS]
+        if requests or due:
+            reception.send(commits.round(requests, reception.waiting if due else None))
+        reception.send(self._own(request) for request in own)
+
+    # --- one of several processes -------------------------------------------------------------
+
+    @property
+    def _leads(self) -> bool:
+        return self._election is None or self._election.leads
+
+    def _serve_elected(self, election: Election, requests: list[Request], due: bool) -> None:
+        try:
+            if election.lost:
+                raise PositionTaken("the lease has ended")
+            if election.may_answer:
+                # The requests arrived before: nobody else led then, so memory is the newest state.
+                requests, self._held = [*self._held, *requests], []
+                self._serve(requests, due)
+            elif election.leads:
+                self._held += requests
+            else:
+                self._refuse(requests)
+                if election.tick():
+                    self._tell_role()
+        except PositionTaken as error:
+            self._step_down(election, str(error))
+        except (AcidError, OSError) as error:
+            if election.leads:
+                self._step_down(election, str(error))
+            else:
+                _LOG.warning("the log can't be followed: %s", error)
+
+    def _refuse(self, requests: list[Request]) -> None:
+        """Every client asks for the settings first; otherwise only the leader answers."""
+        asked = [request for request in requests if isinstance(request.operation, GetSettings)]
+        replies, _ = self.commits.answer_reads(asked)
+        self.reception.send(replies)
+        where = self._election.leader_address if self._election else ""
+        refusal = error_reply(
+            MetastoreUnavailable(
+                f"this metastore stands by; the one that leads is at {where or 'no address yet'}"
+            )
+        )
+        self.reception.send(
+            Reply(request.id, refusal) for request in requests if request not in asked
+        )
+
+    def _step_down(self, election: Election, why: str) -> None:
+        """Clients learn from the next leader what became of their requests."""
+        _LOG.warning("no longer leads in epoch %d: %s", self.commits.epoch, why)
+        self._held = []
+        self._tell_role(leads=False)
+        self.reception.drop_remote()
+        self.archiver.pause()
+        election.step_down()
+        self.commits.rejoin()
+
+    def _tell_role(self, leads: bool | None = None) -> None:
+        connections = self.reception.connections
+        leading = self._leads if leads is None else leads
+        connections.role = PRIMARY if leading else STANDBY
+        connections.term = self.commits.epoch
 
     # --- requests on the process itself -------------------------------------------------------
 
@@ -147,15 +268,6 @@ class Server:
     def _stop_for(self, _operation: Stop) -> int:
         self.stop()
         return os.getpid()
-
-    def _follow_for(self, _operation: Follow) -> Followed:
-        return self.leadership.refuse_follow()
-
-    def _promote_for(self, operation: Promote) -> int:
-        return self.leadership.promote(operation.incomplete)
-
-    def _forget_for(self, _operation: ForgetStandby) -> str:
-        return self.leadership.forget_standby()
 
     def _report_for(self, operation: ReportGateway) -> None:
         self._gateways[operation.name] = (time.monotonic(), operation.report)
@@ -182,11 +294,14 @@ class Server:
         return {
             "pid": os.getpid(),
             "epoch": self.commits.epoch,
-            "directory": str(self._home.path),
+            "log": self.commits.store.log.place if self._home is None else str(self._home.path),
             "address": self.reception.address,
             "listen": self.reception.service,
             "tls_until": f"{certificate.expires:%Y-%m-%d %H:%M:%S} UTC" if certificate else "",
-            **self.leadership.status(),
+            "role": PRIMARY if self._leads else STANDBY,
+            "leader": self._election.leader_address if self._election else "",
+            "position": self.commits.store.end.position,
+            "snapshot": self.commits.store.saved,
             **self.archiver.status(),
             "clients": connections.known,
             "open": sum(1 for _ in state.open_txns()),
@@ -196,16 +311,15 @@ class Server:
             "last_txn": state.last_txn,
             "changed_rows": state.row_bytes,
             "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
-            "journal": self.commits.store.journal_length,
+            "journal": self.commits.store.unsaved_bytes,
             "requests": done.requests,
             "commits": done.batches,
             "events": done.events,
             "commit_ms": round(1000 * done.writing.total / max(done.batches, 1), 3),
             "write_latency": histogram(done.writing),
-            "folds": done.folds,
-            "fold_latency": histogram(done.folding),
+            "snapshots": done.snapshots,
             "failed_writes": done.failed_writes,
-            "failed_folds": done.failed_folds,
+            "failed_snapshots": done.failed_snapshots,
             "bad_requests": done.bad_requests,
             "refused": connections.refused,
             "cpu_seconds": time.process_time(),
@@ -219,6 +333,8 @@ class Server:
         """Whether no client is connected and nothing has been open for long enough. A service
         stays."""
         reception = self.reception
+        if self._election is not None:
+            return False
         open_one = next(self.commits.state.open_txns(), None)
         if reception.service or reception.connections.any or open_one:
             self._idle_since = time.monotonic()
@@ -228,33 +344,40 @@ class Server:
 
     def _moved_away(self) -> WarehouseMoved:
         return WarehouseMoved(
-            f"{self._home.path} was moved, removed or replaced: nothing was done; open the"
-            " warehouse where it is now"
+            f"{self._home and self._home.path} was moved, removed or replaced: nothing was done;"
+            " open the warehouse where it is now"
         )
 
     def _close(self) -> None:
         self._stopping = True
-        self.leadership.stop()
         self.moved = self.moved or _inodes(self._home) != self._place
         self.reception.unbind()
         if self.moved:
-            # The log moved with the directory and has every commit. DuckDB would write and remove
-            # its own log at the old path, so the process ends as in a crash.
-            self.archiver.abandon()
+            # The log moved with the directory and has every commit: the process ends as in a crash.
+            self.commits.end_saving()
             self.reception.connections.close()
             _LOG.warning("epoch %d ends: %s", self.commits.epoch, self._moved_away())
             return
-        with suppress(FileNotFoundError):
-            os.unlink(self._home.endpoint)
-        # Before the last fold: clients in a handshake then look for another process.
+        if self._home is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self._home.endpoint)
+        # Before the last snapshot: clients in a handshake then look for another process.
         self.reception.connections.close()
-        self.commits.close()
         self.archiver.stop()
+        if self._election is not None:
+            self._election.step_down()  # another process may lead at once
+            self.commits.end_saving()
+            self.commits.store.close()
+        else:
+            self.commits.close()
         _LOG.info("epoch %d ends", self.commits.epoch)
 
 
-def _inodes(home: Home) -> list[tuple[int, int]] | None:
-    """The inodes of the directory's path and of its lock; None if one is missing."""
+def _inodes(home: Home | None) -> list[tuple[int, int]] | None:
+    """The inodes of the directory's path and of its lock; None if one is missing, or without a
+    directory."""
+    if home is None:
+        return None
     try:
         stats = [os.stat(path) for path in (home.path, home.lock)]
     except OSError:
@@ -266,9 +389,6 @@ HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     GetStatus: Server._status_for,
     ReportGateway: Server._report_for,
     Stop: Server._stop_for,
-    Follow: Server._follow_for,
-    Promote: Server._promote_for,
-    ForgetStandby: Server._forget_for,
 }
 """Operations on the process."""
 

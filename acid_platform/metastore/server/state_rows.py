@@ -1,7 +1,9 @@
-"""Converts the state to rows of the tables and back: what a fold writes and a start reads."""
+"""Converts the state to rows of the tables and back: what a snapshot holds and a start reads."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -54,7 +56,7 @@ def live_rows(state: State) -> Rows:
 
 
 def ended_rows(state: State) -> Rows:
-    """What has ended since the last fold, for the KEPT tables."""
+    """What has ended since the last snapshot, for the KEPT tables."""
     return {
         "txns": [encode(ended) for ended in state.ended.values()],
         "outcomes": [encode(outcome) for outcome in state.outcomes.values()],
@@ -63,7 +65,7 @@ def ended_rows(state: State) -> Rows:
 
 
 def recorded_rows(state: State) -> list[Row]:
-    """The files of directories that were recorded since the last fold and still exist (P26)."""
+    """The files of directories that were recorded since the last snapshot and still exist (P26)."""
     return [
         {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
         for (table_id, partition), known in state.contents.items()
@@ -72,9 +74,33 @@ def recorded_rows(state: State) -> list[Row]:
     ]
 
 
-def forget_ended(state: State) -> None:
-    """After a fold: removes from memory what the KEPT and RECORDED tables have."""
-    state.ended, state.outcomes, state.written, state.contents = {}, {}, [], {}
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What had ended and been recorded at some position since the snapshot before."""
+
+    ended: int
+    outcomes: int
+    written: int
+    contents: dict[tuple[int, str | None], dict[str, str]]
+
+    @classmethod
+    def of(cls, state: State) -> Recent:
+        contents = {entity: dict(by_name) for entity, by_name in state.contents.items()}
+        return cls(len(state.ended), len(state.outcomes), len(state.written), contents)
+
+    def forget(self, state: State) -> None:
+        """Removes it from memory, since a snapshot has it; what came later stays."""
+        # Nothing else removes these, so the first are the oldest.
+        state.ended = dict(islice(state.ended.items(), self.ended, None))
+        state.outcomes = dict(islice(state.outcomes.items(), self.outcomes, None))
+        del state.written[: self.written]
+        for entity, saved in self.contents.items():
+            by_name = state.contents.get(entity, {})
+            state.contents[entity] = {
+                name: text for name, text in by_name.items() if saved.get(name) != text
+            }
+            if not state.contents[entity]:
+                del state.contents[entity]
 
 
 def restore(rows: Rows, numbers: dict[str, int]) -> State:

@@ -1,4 +1,4 @@
-"""The table `manifests`: the files of each directory of an entity (P26).
+"""The files of each directory of an entity, from the table `manifests` of a snapshot (P26).
 
 It may have millions of rows and has no index. Recent results stay in memory, up to a limit.
 """
@@ -6,7 +6,7 @@ It may have millions of rows and has no index. Recent results stay in memory, up
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acid_platform.metastore.server import metastore_schema as schema
@@ -24,7 +24,7 @@ _FEW = 100
 """The most partitions in one query; for more, the whole table is read at once."""
 
 
-class Manifests:
+class RecordedCache:
     """The recorded files of entities; the least recently used entities are evicted first."""
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
@@ -75,13 +75,6 @@ class Manifests:
             if row["partition"] in files:
                 files[row["partition"]][row["directory"]] = row["contents"]
         return files
-
-    def forget(self, entities: Iterable[Entity]) -> None:
-        """Evicts these entities: the table has other files for them now."""
-        for entity in entities:
-            known = self._kept.pop(entity, None)
-            if known is not None:
-                self._size -= _size(known)
 
     def _keep(self, entity: Entity, contents: dict[str, str]) -> None:
         self._kept[entity] = contents

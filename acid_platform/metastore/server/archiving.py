@@ -1,0 +1,194 @@
+"""Copies a log to an archive while its metastore runs (P40).
+
+An archive is a log too: a directory or a prefix of an object store with the same segments and
+snapshots (log/objects.py), below a directory for each history. A thread copies, so a slow or absent
+archive delays no request, and a local log keeps its batches until they are copied.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from acid_platform.base.clock import wall_ms
+from acid_platform.errors import MetastoreDamaged
+from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.server.group_commit import GroupCommit
+
+_LOG = logging.getLogger("acid_platform.metastore")
+_LONGEST_PAUSE = 30.0
+_END_SECONDS = 10.0
+_SEGMENT_BYTES = 4 << 20
+
+
+class Archiver:
+    """The server's thread calls all methods but those of the thread itself."""
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._commits = commits
+        self._wake = threading.Condition()
+        self._stopped = self._asked = False
+        self._thread: threading.Thread | None = None
+        self._due = self._snapshot_due = 0.0
+        self._end = 0
+        """The position up to which the thread is to copy."""
+        self._copied: dict[str, int] = {}
+        """By archive: the position up to which it has every batch."""
+        self.error = ""
+        """Why the last attempt failed; empty if it did not."""
+        self._where = ""
+        self._learn()
+
+    def _learn(self) -> None:
+        """Reads the settings, which may change at any time."""
+        settings = self._commits.state.settings
+        where = settings.text("acid.metastore.archive").strip().rstrip("/")
+        self._where = f"{where}/{self._commits.store.log.history}" if where else ""
+        self._interval = settings.integer("acid.metastore.archive.interval") / 1000
+        self._snapshot_interval = (
+            settings.integer("acid.metastore.archive.snapshot.interval") / 1000
+        )
+        self._retention = settings.integer("acid.metastore.archive.retention")
+
+    @property
+    def archived(self) -> int | None:
+        """The position up to which batches are archived; None if there is no archive."""
+        self._learn()
+        return self._copied.get(self._where, 0) if self._where else None
+
+    def tick(self) -> None:
+        """Has the thread copy if the interval has passed. To be called a few times a second."""
+        self._learn()
+        if not self._where or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self._interval
+        self._ask()
+
+    def _ask(self) -> None:
+        with self._wake:
+            self._end, self._asked = self._commits.store.end.position, True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
+                self._thread.start()
+            self._wake.notify_all()
+
+    def stop(self) -> None:
+        """Ends the thread once it has copied everything, or failed to."""
+        if self._where and not self._stopped and self._commits.store.end.position:
+            self._ask()
+        with self._wake:
+            self._stopped = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join(_END_SECONDS)
+
+    def pause(self) -> None:
+        """Copies nothing more until the next `tick`, since another process leads."""
+        with self._wake:
+            self._end = 0
+
+    def status(self) -> dict[str, object]:
+        archived = self.archived
+        end = self._commits.store.end.position
+        return {
+            "archive": self._where,
+            "archived": archived or 0,
+            "unarchived": 0 if archived is None else end - archived,
+            "archive_error": self.error,
+        }
+
+    # --- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = 0.0
+        while True:
+            with self._wake:
+                if pause:
+                    self._wake.wait_for(lambda: self._stopped, pause)
+                elif not self._stopped and not self._asked:
+                    self._wake.wait()
+                stopped, end, where = self._stopped, self._end, self._where
+                self._asked = False
+            try:
+                if where and end:
+                    self._copy(where, end)
+                self.error, pause = "", 0.0
+            except Exception as error:  # whatever a store raises, the next attempt may work
+                pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
+                if self.error != (text := f"{type(error).__name__}: {error}"):
+                    self.error = text
+                    _LOG.error("the log can't be archived in %s: %s", where, text)
+            if stopped:
+                return
+
+    def _copy(self, where: str, end: int) -> None:
+        archive, source = ObjectLog(_url(where)), _reader(self._commits.store.log)
+        try:
+            if not archive.exists:
+                archive.create()
+            after = self._copied.get(where)
+            if after is None:
+                after = max(archive.snapshots(), default=0)
+                after = max((batch.position for batch in archive.read(after)), default=after)
+            newest = max(source.snapshots(), default=0)
+            if newest > after and not _has(source, after + 1):
+                self._copy_snapshot(source, archive, newest)
+                after = newest
+            for batches in _segments(source, after, end):
+                archive.append_all(batches)
+                after = self._copied[where] = batches[-1].position
+            self._copied[where] = after
+            if newest <= after and time.monotonic() >= self._snapshot_due:
+                self._copy_snapshot(source, archive, newest)
+        finally:
+            archive.close()
+            source.close()
+
+    def _copy_snapshot(self, source: Log, archive: Log, position: int) -> None:
+        self._snapshot_due = time.monotonic() + self._snapshot_interval
+        if position <= max(archive.snapshots(), default=0):
+            return
+        with tempfile.TemporaryDirectory(prefix="acid-archive-") as scratch:
+            draft = Path(scratch, "draft.duckdb")
+            shutil.copyfile(source.get_snapshot(position, Path(scratch)), draft)
+            archive.put_snapshot(
+                position, draft, wall_ms() - self._retention if self._retention else 0
+            )
+
+
+def _segments(source: Log, after: int, end: int) -> list[list[Batch]]:
+    """The batches up to `end`, in pieces of some megabytes."""
+    pieces: list[list[Batch]] = []
+    size = _SEGMENT_BYTES
+    for batch in source.read(after):
+        if batch.position > end:
+            break
+        if size >= _SEGMENT_BYTES:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(batch)
+        size += len(batch.text)
+    return pieces
+
+
+def _has(source: Log, position: int) -> bool:
+    try:
+        return next(iter(source.read(position - 1)), None) is not None
+    except MetastoreDamaged:  # it begins later, since a snapshot has replaced the batch
+        return False
+
+
+def _reader(log: Log) -> Log:
+    """The same log for another thread."""
+    return LocalLog(log.directory) if isinstance(log, LocalLog) else open_log(log.where)
+
+
+def _url(where: str) -> str:
+    return where if "://" in where else f"file://{where}"

@@ -1,0 +1,98 @@
+"""Writes a snapshot from the log, in a process of its own: the leader goes on meanwhile.
+
+`python -m acid_platform.metastore.server.saving --log WHERE --until POSITION …` reads the snapshot
+before and the batches after it, as a start does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from acid_platform.base.disk import sync_path
+from acid_platform.errors import BackupRefused, MetastoreDamaged
+from acid_platform.metastore.client.start import environment
+from acid_platform.metastore.log.contract import Log
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.server.state_file import Origin
+from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.store import Store, machine_at
+
+_ATTEMPTS = 5
+
+
+def start_saving(
+    log: Log, until: int, forget_before: int, keep_since: int | None
+) -> subprocess.Popen[bytes]:
+    """Starts the process; it ends with 0 once the log has the snapshot."""
+    command = [sys.executable, "-P", "-m", __name__, "--log", log.where, "--until", str(until)]
+    command += ["--forget-before", str(forget_before)]
+    command += [] if keep_since is None else ["--keep-since", str(keep_since)]
+    return subprocess.Popen(command, env=environment(), cwd="/", stdin=subprocess.DEVNULL)
+
+
+def write_copy(log: Log, file: Path) -> Origin:
+    """Writes a snapshot of the end of the log to a new file, while its leader goes on.
+
+    Raises BackupRefused if the file exists or can't be written, and what reading the log raises.
+    """
+    if file.exists():
+        raise BackupRefused(f"{file} exists; name a new file")
+    with tempfile.TemporaryDirectory(prefix="acid-copy-") as scratch:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return _write_copy(log, file, Path(scratch))
+            except (MetastoreDamaged, FileNotFoundError):
+                # The leader may have replaced batches by a snapshot meanwhile.
+                if attempt == _ATTEMPTS:
+                    raise
+    raise AssertionError("unreachable")
+
+
+def _write_copy(log: Log, file: Path, scratch: Path) -> Origin:
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    store = Store(log, scratch)
+    try:
+        state = machine_at(store).state
+        tables = StateTables(state, store.end, store.path)
+        try:
+            tables.save(draft)
+        finally:
+            tables.close()
+        sync_path(draft)
+        os.link(draft, file)
+        sync_path(file.parent)
+    except FileExistsError as error:
+        raise BackupRefused(f"{file} exists; name a new file") from error
+    finally:
+        store.let_go()
+        with suppress(FileNotFoundError):
+            draft.unlink()
+    return store.end
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--log", required=True)
+    parser.add_argument("--until", type=int, required=True)
+    parser.add_argument("--forget-before", type=int, required=True)
+    parser.add_argument("--keep-since", type=int)
+    chosen = parser.parse_args()
+    os.umask(0o077)
+    with tempfile.TemporaryDirectory(prefix="acid-saving-") as scratch:
+        local = "://" not in chosen.log
+        log = LocalLog(Path(chosen.log)) if local else open_log(chosen.log)
+        store = Store(log, Path(chosen.log if local else scratch))
+        state = machine_at(store, chosen.until).state
+        store.save(state, chosen.forget_before, chosen.keep_since)
+        store.close()
+
+
+if __name__ == "__main__":
+    main()
