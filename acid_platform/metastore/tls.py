@@ -42,8 +42,14 @@ def client_context(environment: Mapping[str, str]) -> ssl.SSLContext | None:
 
 @lru_cache(8)
 def trusting(named: str) -> ssl.SSLContext:
+    """Trusts the authority in a file, in the text of one, or all that this machine trusts.
+
+    Raises MetastoreRefused.
+    """
+    text = named if named.startswith("-----BEGIN") else None
+    file = None if text or named == SYSTEM else named
     try:
-        context = ssl.create_default_context(cafile=None if named == SYSTEM else named)
+        context = ssl.create_default_context(cafile=file, cadata=text)
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise MetastoreRefused(
             f"{CA} {named} can't be read: {error}; it must name the file ca.pem that {MAKE} wrote,"

@@ -283,7 +283,7 @@ class Elected(Remote):
     """The leader of a log that several services share; the log tells its address and key."""
 
     def __init__(self, where: str) -> None:
-        super().__init__((), b"", silence=_silence(os.environ.get(SILENCE, "")))
+        super().__init__((), b"", tls=_tls(), silence=_silence(os.environ.get(SILENCE, "")))
         self._where = where
         self._log: ObjectLog | PostgresLog | None = None
 
@@ -349,12 +349,16 @@ def remote(text: str) -> Remote:
             " holds it (`authkey` in the metastore's directory, unless the service was given"
             " another)"
         )
-    context = None
-    if os.environ.get(TLS_CA, "").strip():
-        from acid_platform.metastore.tls import client_context  # takes 20 ms
+    return Remote(addresses, key, tls=_tls(), silence=_silence(os.environ.get(SILENCE, "")))
 
-        context = client_context(os.environ)
-    return Remote(addresses, key, tls=context, silence=_silence(os.environ.get(SILENCE, "")))
+
+def _tls() -> ssl.SSLContext | None:
+    """What this machine's settings say."""
+    if not os.environ.get(TLS_CA, "").strip():
+        return None
+    from acid_platform.metastore.tls import client_context  # takes 20 ms
+
+    return client_context(os.environ)
 
 
 def _silence(text: str) -> float:

@@ -47,7 +47,7 @@ def snapshot_position(name: str) -> int | None:
 
 def is_part(name: str) -> bool:
     """Whether a file of this name belongs to a log."""
-    return name.startswith(("journal", "snapshot-")) or name == "snapshot.new"
+    return name.startswith(("journal", "snapshot-"))
 
 
 @dataclass(frozen=True)

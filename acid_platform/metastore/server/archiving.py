@@ -122,6 +122,7 @@ class Archiver:
                 self.error, pause = "", 0.0
             except Exception as error:  # whatever a store raises, the next attempt may work
                 pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
+                self._copied.pop(where, None)  # it may be another process's
                 if self.error != (text := f"{type(error).__name__}: {error}"):
                     self.error = text
                     _LOG.error("the log can't be archived in %s: %s", where, text)

@@ -88,6 +88,7 @@ class Election:
             self._commits.lead(epoch)
         except PositionTaken:
             self.step_down()
+            self._commits.step_down()
             return False
         _LOG.warning("leads %s in epoch %d", self._log.place, epoch)
         return True

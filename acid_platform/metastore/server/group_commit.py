@@ -74,7 +74,7 @@ class GroupCommit:
         """Called when a new snapshot makes batches superfluous."""
         self._clock = clock
         self._started = clock.moment()
-        self._ahead = False
+        self._ahead = self._stale = False
         self._saver: subprocess.Popen[bytes] | None = None
         self._saving: _Saving | None = None
         self._save_after = 0.0
@@ -105,6 +105,8 @@ class GroupCommit:
 
     def follow(self) -> None:
         """Applies the batches that another process has appended."""
+        if self._stale:
+            self.machine, self._saving, self._stale = machine_at(self.store), None, False
         self.machine.replay(self.store.follow())
         if self._saving is not None:
             self._adopt()
@@ -233,10 +235,10 @@ class GroupCommit:
         self.machine = machine_at(self.store)
         self.machine.wake(self._clock.moment())
 
-    def rejoin(self) -> None:
-        """Reads the log again, since memory may have what another leader did not accept."""
+    def step_down(self) -> None:
+        """Another process may lead: memory may have what the log does not, and is read again."""
         self.end_saving()
-        self.machine = machine_at(self.store)
+        self._stale = True
 
     def _notice_copy(self) -> None:
         """Notices that the files were copied: the original may still be in use (P31)."""
@@ -290,7 +292,9 @@ class GroupCommit:
 
     @property
     def _save_bytes(self) -> int:
-        return self.state.settings.integer("acid.metastore.snapshot.bytes")
+        """How much the log may grow until a snapshot is due: more if a snapshot is large."""
+        least = self.state.settings.integer("acid.metastore.snapshot.bytes")
+        return max(least, self.store.saved_bytes // 4)
 
     @property
     def saves_soon(self) -> bool:

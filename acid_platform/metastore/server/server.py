@@ -243,7 +243,7 @@ class Server:
         self.reception.drop_remote()
         self.archiver.pause()
         election.step_down()
-        self.commits.rejoin()
+        self.commits.step_down()
 
     def _tell_role(self, leads: bool | None = None) -> None:
         connections = self.reception.connections

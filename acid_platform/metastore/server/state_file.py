@@ -69,6 +69,7 @@ class StateFile:
         except BaseException:
             self._connection.close()
             raise
+        self.size = path.stat().st_size
         self._recorded = RecordedCache(self._read)
 
     def _meta(self) -> dict[str, str]:

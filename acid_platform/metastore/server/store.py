@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -105,7 +106,7 @@ class Store:
 
     def save(self, state: State, forget_before: int, keep_since: int | None = None) -> None:
         """Puts a snapshot of the state into the log; it must be the state at the end of the log."""
-        draft = self._directory / "snapshot.new"
+        draft = self._directory / f"snapshot-{os.getpid()}.new"
         tables = StateTables(state, self.end, self.path, forget_before)
         try:
             tables.save(draft)
@@ -144,6 +145,11 @@ class Store:
             self._close_tables()
             self._tables = self.end.position, StateTables(state, self.end, self.path)
         return self._tables[1].query(sql)
+
+    @property
+    def saved_bytes(self) -> int:
+        """The size of the newest snapshot's file."""
+        return self._file.size if self._file else 0
 
     @property
     def path(self) -> Path | None:
