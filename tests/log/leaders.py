@@ -1,5 +1,4 @@
-"""`python -m tests.log.leaders LOG [--kills N] [--stops N] [--results FILE]`: leaders are killed and
-suspended under writers (P10).
+"""`python -m tests.log.leaders LOG`: leaders are killed and suspended under writers (P10).
 
 LOG is `postgresql://…` or `s3://…`; `postgres` and `s3` start a server for the run. Eight processes
 create databases, each name once, and commit a transaction. The leader is killed with SIGKILL, or

@@ -76,10 +76,11 @@ class Member:
 
     def status(self, key: bytes) -> dict[str, Any] | None:
         """None if it does not answer."""
-        with suppress(AcidError, OSError, EOFError):
+        try:
             with Metastore(Link(Remote((("127.0.0.1", self.port),), key))) as client:
                 return client.status()
-        return None
+        except (AcidError, OSError, EOFError):
+            return None
 
 
 class Members:

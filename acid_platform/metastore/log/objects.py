@@ -1,4 +1,0 @@
-"""stub"""
-
-
-class ObjectLog: ...

@@ -1,9 +1,0 @@
-"""stub"""
-
-
-def open_log(where):
-    raise NotImplementedError
-
-
-def histories(where):
-    raise NotImplementedError
