@@ -28,6 +28,7 @@ from urllib.request import Request, urlopen
 CONTROL = "/-/"
 """Paths for the tests; no bucket has such a name."""
 
+_CONDITIONS = {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"}
 _ERRORS = {
     "SlowDown": (503, "Slow Down"),
     "AccessDenied": (403, "Forbidden"),
@@ -43,7 +44,8 @@ class Fault:
     """What happens to the next requests that fit."""
 
     error: str
-    """A code of S3 such as SlowDown; `hang`: no answer; `lost`: done, but the answer is lost."""
+    """A code of S3 such as SlowDown; `hang`: no answer; `lost`: done, but the answer is lost;
+    `unconditional`: done, whatever the request's conditions say."""
     operation: str = ".*"
     """A pattern of `operation_of`."""
     key: str = ".*"
@@ -75,6 +77,7 @@ class Watched:
     def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
         self._inner = inner
         self._guard = threading.Lock()
+        self._conditional = threading.Lock()
         self._log: list[tuple[str, str]] = []
         self._faults: list[dict[str, Any]] = []
 
@@ -90,18 +93,28 @@ class Watched:
             self._log.append((operation, path))
             fault = self._next_fault(operation, path)
         if fault is None:
+            return self._do(environ, start)
+        if fault["error"] == "unconditional":
+            for name in _CONDITIONS:
+                environ.pop(name, None)
             return self._inner(environ, start)
         if fault["error"] == "hang":
             time.sleep(fault["seconds"])
             return self._cut(environ, start)
         if fault["error"] == "lost":
-            list(self._inner(environ, lambda *_: None))
+            list(self._do(environ, lambda *_: None))
             return self._cut(environ, start)
         _read(environ)
         status, reason = _ERRORS[fault["error"]]
         body = f"<Error><Code>{fault['error']}</Code><Message>injected</Message></Error>".encode()
         start(f"{status} {reason}", [("Content-Type", "application/xml")])
         return [b"" if environ["REQUEST_METHOD"] == "HEAD" else body]
+
+    def _do(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ.keys() & _CONDITIONS and environ["REQUEST_METHOD"] == "PUT":
+            with self._conditional:  # moto looks first and writes later
+                return self._inner(environ, start)
+        return self._inner(environ, start)
 
     def _next_fault(self, operation: str, path: str) -> dict[str, Any] | None:
         for fault in self._faults:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from acid_platform.errors import MetastoreUnavailable
+from acid_platform.errors import MetastoreDamaged, MetastoreUnavailable
 
 FIRST = 1
 """The position of the first batch."""
@@ -51,6 +51,10 @@ class Leader:
 
 class PositionTaken(MetastoreUnavailable):
     """Another leader has appended: whoever gets this no longer leads."""
+
+
+class BatchesForgotten(MetastoreDamaged):
+    """Batches that are asked for are gone because a snapshot has replaced them: begin with that."""
 
 
 class Log(Protocol):

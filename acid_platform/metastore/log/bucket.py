@@ -1,0 +1,222 @@
+"""Objects below a prefix of a store, through obstore: S3, Google's, Azure's.
+
+The settings of S3 are those of every AWS tool, from the environment, as in base/object_store.py.
+Google's and Azure's are read by obstore (GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and
+AZURE_STORAGE_ACCOUNT_KEY, …).
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+import obstore
+from obstore import exceptions
+from obstore.store import from_url
+
+from acid_platform.errors import StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutResult, UpdateVersion
+    from obstore.store import ObjectStore
+
+_SMALL = 1 << 20
+"""Larger objects have more time than the patience of whoever puts them."""
+_LONG = timedelta(minutes=10)
+_REFUSED = re.compile(
+    r"status code: 40[13]\b|NoSuchBucket|ContainerNotFound|InvalidAccessKeyId|SignatureDoesNotMatch"
+    r"|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
+)
+
+
+class Objects(Protocol):
+    """Named objects. Any thread may use them.
+
+    All methods raise StoreUnavailable if the outcome is unknown, and StoreRefused.
+    """
+
+    place: str
+
+    def create(self, name: str, data: bytes) -> None:
+        """Raises FileExistsError if there is such an object."""
+
+    def replace(self, name: str, data: bytes, version: object) -> None:
+        """Raises FileExistsError if the object is no longer the one that had this version."""
+
+    def get(self, name: str) -> tuple[bytes, object]:
+        """The content, and a version for `replace`. Raises FileNotFoundError."""
+
+    def names(self, after: str = "") -> list[str]:
+        """The names that come after this one, sorted."""
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Deletes objects in this order or all at once; some may be gone."""
+
+    def upload(self, name: str, file: Path) -> None:
+        """Puts a file of any size. Nobody sees a part of it."""
+
+    def download(self, name: str, file: Path) -> None:
+        """Writes the object to a file. Raises FileNotFoundError."""
+
+    def check(self, name: str) -> bool:
+        """Whether the store honours conditions, tried on this object, which exists."""
+
+
+class StorePrefix:
+    """A prefix of a bucket. No method tries anything again, but `upload` its parts."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        """`seconds`: how long a request of a small object, or a silence of the store, may take."""
+        parts = urlsplit(url)
+        self._is_s3 = parts.scheme in ("s3", "s3a")
+        settings, endpoint = _s3_settings(parts.netloc) if self._is_s3 else ({}, "")
+        self.place = url + (f" at {endpoint}" if endpoint else "")
+        wait = timedelta(seconds=seconds)
+
+        def store(retries: int = 0, **limits: timedelta) -> ObjectStore:
+            options: Any = {
+                "config": settings or None,
+                "client_options": {"connect_timeout": wait, "allow_http": True, **limits},
+                "retry_config": {"max_retries": retries, "retry_timeout": _LONG},
+            }
+            return from_url(url, **options)
+
+        self._small = store(timeout=wait)
+        self._large = store(retries=5, timeout=_LONG)
+        self._reads = store(timeout=_LONG, read_timeout=wait)
+
+    def create(self, name: str, data: bytes) -> None:
+        with self._faults():
+            self._put(name, data, "create")
+
+    def replace(self, name: str, data: bytes, version: Any) -> None:
+        with self._faults():
+            self._put(name, data, version)
+
+    def _put(self, name: str, data: bytes, mode: Any) -> PutResult:
+        store = self._small if len(data) <= _SMALL else self._large
+        return obstore.put(store, name, data, mode=mode, use_multipart=False)
+
+    def get(self, name: str) -> tuple[bytes, object]:
+        with self._faults():
+            result = obstore.get(self._reads, name)
+            version = _version(result.meta)
+            return bytes(result.bytes()), version
+
+    def names(self, after: str = "") -> list[str]:
+        with self._faults():
+            found = [
+                each["path"]
+                for page in obstore.list(self._reads, offset=after or None)
+                for each in page
+            ]
+        return sorted(name for name in found if name > after)
+
+    def delete(self, names: Sequence[str]) -> None:
+        try:
+            with self._faults():
+                obstore.delete(self._small, names)
+        except FileNotFoundError:
+            # Some stores say so; then the others are deleted one by one.
+            for name in names:
+                with suppress(FileNotFoundError), self._faults():
+                    obstore.delete(self._small, name)
+
+    def upload(self, name: str, file: Path) -> None:
+        with self._faults():
+            obstore.put(self._large, name, file)
+
+    def download(self, name: str, file: Path) -> None:
+        with self._faults(), file.open("wb") as written:
+            result = obstore.get(self._reads, name)
+            for chunk in result:
+                written.write(chunk)
+            if written.tell() != result.meta["size"]:
+                raise StoreUnavailable(f"{self.place}: {name} was cut off")
+
+    def check(self, name: str) -> bool:
+        if not self._is_s3:
+            return True  # Google and Azure have always had conditions
+        data, _ = self.get(name)
+        try:
+            self.create(name, data)
+            return False
+        except FileExistsError:
+            pass
+        try:
+            self.replace(name, data, {"e_tag": '"0123456789abcdef0123456789abcdef"'})
+            return False
+        except FileExistsError:
+            return True
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Raises the errors of Objects instead of obstore's."""
+        try:
+            yield
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            raise FileExistsError(_first_line(error)) from error
+        except (exceptions.BaseError, FileNotFoundError, ValueError) as error:
+            text = _first_line(error)
+            refused = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+            if isinstance(error, refused) or _REFUSED.search(text):
+                raise StoreRefused(
+                    f"{self.place}: the object store refuses it: {text}; check the bucket and the"
+                    " credentials, see docs/object-stores.md"
+                ) from error
+            if isinstance(error, FileNotFoundError):
+                raise FileNotFoundError(text) from error
+            raise StoreUnavailable(f"{self.place}: {text}") from error
+
+
+def _version(meta: ObjectMeta) -> UpdateVersion:
+    """S3 and Azure go by the ETag, Google by the version. obstore takes no None."""
+    found: UpdateVersion = {}
+    if meta["e_tag"] is not None:
+        found["e_tag"] = meta["e_tag"]
+    if meta["version"] is not None:
+        found["version"] = meta["version"]
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    """What obstore says before the structure of the error, with the answer of the server."""
+    return " ".join(str(error).partition("\n\nDebug source")[0].split())[:600]
+
+
+def _s3_settings(bucket: str) -> tuple[dict[str, Any], str]:
+    """What obstore does not take from the environment as other AWS tools do; and the endpoint."""
+    environment = os.environ
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+    settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
+    if not region and not endpoint:
+        from pyarrow import fs
+
+        try:
+            region = str(fs.resolve_s3_region(bucket))
+        except OSError as error:
+            raise StoreUnavailable(f"s3://{bucket}: its region is unknown: {error}") from error
+    settings["region"] = region or "us-east-1"
+    return settings | _profile(), endpoint
+
+
+def _profile() -> dict[str, str]:
+    """The keys of AWS_PROFILE, unless the environment has keys; obstore does not read profiles."""
+    if os.environ.get("AWS_ACCESS_KEY_ID"):
+        return {}
+    path = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+    profiles = configparser.RawConfigParser()
+    profiles.read(path)
+    profile = os.environ.get("AWS_PROFILE") or "default"
+    if not profiles.has_section(profile):
+        return {}
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    return {name: profiles[profile][name] for name in names if name in profiles[profile]}

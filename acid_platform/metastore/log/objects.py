@@ -1,0 +1,403 @@
+"""A log below a prefix of an object store, or in a directory of archives.
+
+The names and bytes are those of the local log: segments `journal-POSITION.log`, usually of one
+batch, and snapshots `snapshot-POSITION.duckdb`. Besides them `log.json` names the history and
+`leader.json` the leader. Nothing else may lie below the prefix.
+
+A segment is put only if its name is free (If-None-Match), and each writer puts its next one at the
+position after the end that it knows. So two writers can't both succeed there, and no position lies
+in two segments. A put whose outcome is unknown is tried again; if the name is taken then, the bytes
+tell whose it is.
+
+What a snapshot replaces is deleted, except the first segment of each epoch, which `epoch-POSITION`
+marks. A leader that was replaced and does not know it will try that position: it must stay taken.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from acid_platform.base.location import local_path
+from acid_platform.errors import (
+    InvalidDefinition,
+    MetastoreDamaged,
+    MetastoreIncompatible,
+    MetastoreUnavailable,
+    StoreUnavailable,
+)
+from acid_platform.metastore.log import segment
+from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Leader, PositionTaken
+from acid_platform.metastore.log.folder import Folder
+from acid_platform.metastore.log.segment import Header
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.log.bucket import Objects
+
+_LOG, _LEADER = "log.json", "leader.json"
+_AHEAD = 16
+"""So many segments are fetched at once."""
+_Answer = TypeVar("_Answer")
+
+
+class ObjectLog:
+    """Append, leader and snapshots may each be used by a thread of its own.
+
+    Besides the errors of Log, methods raise StoreRefused if the store refuses the credentials or
+    has no such bucket.
+    """
+
+    def __init__(self, url: str, patience: float = 10) -> None:
+        """`url`: `s3://bucket/prefix`, `gs://…`, `az://…`, `abfss://…` or `file:///directory`.
+
+        `patience`: for how many seconds a failing request is tried again. Raises InvalidDefinition.
+        """
+        self.where = url.rstrip("/")
+        self._patience = patience
+        self._objects = _objects(self.where, max(0.5, min(patience / 3, 30)))
+        self._number = secrets.token_hex(8)
+        self._checked = False
+        self._last: int | None = None
+        self._epoch = 0
+        self._tail = (0, 0)
+        """The first and last position of the segment that was read last."""
+
+    @property
+    def place(self) -> str:
+        return self._objects.place
+
+    @property
+    def history(self) -> str:
+        return str(self._begun["history"])
+
+    @property
+    def begun_at(self) -> str:
+        """Where the log was when it was created."""
+        return str(self._begun["place"])
+
+    @property
+    def exists(self) -> bool:
+        try:
+            self._patiently(lambda: self._objects.get(_LOG))
+        except FileNotFoundError:
+            return False
+        return True
+
+    @cached_property
+    def _begun(self) -> dict[str, Any]:
+        try:
+            data, _ = self._patiently(lambda: self._objects.get(_LOG))
+        except FileNotFoundError:
+            raise MetastoreDamaged(f"{self.place} holds no log: it has no {_LOG}") from None
+        return dict(self._parsed(_LOG, data))
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def create(self, after: int = 0) -> None:
+        """Raises FileExistsError if there is anything below the prefix, and MetastoreIncompatible
+        if the store ignores conditions."""
+        if found := self._patiently(self._objects.names):
+            raise FileExistsError(f"{self.place} is not empty: it holds {found[0]}")
+        begun = {"history": secrets.token_hex(8), "place": self.place, "after": after}
+        try:
+            self._create(_LOG, json.dumps(begun).encode())
+        except FileExistsError:
+            raise FileExistsError(f"{self.place}: another process has begun a log") from None
+        try:
+            self._check()
+        except MetastoreIncompatible:
+            self._patiently(lambda: self._objects.delete([_LOG]))
+            raise
+        self.__dict__["_begun"] = begun
+
+    def _check(self) -> None:
+        if not self._checked and not self._patiently(lambda: self._objects.check(_LOG)):
+            raise MetastoreIncompatible(
+                f"{self.place}: this store ignores If-None-Match or If-Match of a PUT, so two"
+                " processes could overwrite each other's commits; use a store that honours both"
+            )
+        self._checked = True
+
+    def open_to_append(self) -> None:
+        """Raises MetastoreIncompatible if the store ignores conditions."""
+        self._check()
+        newest = max([int(self._begun["after"]), *self.snapshots()])
+        last, epoch = newest, 0
+        for first in self._firsts(newest)[-1:]:
+            batch = self._fetch(first)[-1]
+            if batch.position >= last:
+                last, epoch = batch.position, batch.epoch
+        self._last, self._epoch = last, epoch
+
+    def append(self, batch: Batch) -> None:
+        self._put([batch], marked=True)
+
+    def append_all(self, batches: Sequence[Batch]) -> None:
+        """Appends consecutive batches as one segment: for archives, whose batches are elsewhere
+        too. Raises PositionTaken as `append` does."""
+        if batches:
+            self._put(batches, marked=False)
+
+    def _put(self, batches: Sequence[Batch], marked: bool) -> None:
+        if self._last is None:
+            self.open_to_append()
+            assert self._last is not None
+        first, name = batches[0].position, segment.segment_name(batches[0].position)
+        if first > self._last + 1 or batches[0].epoch < self._epoch:
+            raise PositionTaken(
+                f"{self.place} ends with batch {self._last} of epoch {self._epoch}, so batch"
+                f" {first} of epoch {batches[0].epoch} is not the next one"
+            )
+        data = segment.whole(Header(self.history, first, self.place, self._number), batches)
+        try:
+            if first <= self._last:  # perhaps an earlier attempt of ours; the name may be deleted
+                if self._patiently(lambda: self._objects.get(name))[0] != data:
+                    raise FileExistsError(name)
+                return
+            if marked and batches[0].epoch != self._epoch:
+                self._create(_mark(first), b"")
+            self._create(name, data)
+        except (FileExistsError, FileNotFoundError):
+            raise PositionTaken(
+                f"{self.place}: another process has appended batch {first}"
+            ) from None
+        self._last, self._epoch = batches[-1].position, batches[-1].epoch
+
+    def _create(self, name: str, data: bytes) -> None:
+        """Raises FileExistsError if the object has other bytes, even after lost answers."""
+
+        def attempt() -> None:
+            try:
+                self._objects.create(name, data)
+            except FileExistsError:
+                if self._now(name) != data:
+                    raise
+
+        self._patiently(attempt)
+
+    def _now(self, name: str) -> bytes:
+        """The bytes of an object that exists according to the store, but for a pending request."""
+        try:
+            return self._objects.get(name)[0]
+        except FileNotFoundError as error:
+            raise StoreUnavailable(f"{self.place}: a request for {name} is pending") from error
+
+    def _patiently(self, call: Callable[[], _Answer]) -> _Answer:
+        """Tries again until the outcome is known. Raises MetastoreUnavailable after `patience`."""
+        until, pause = time.monotonic() + self._patience, 0.05
+        while True:
+            try:
+                return call()
+            except StoreUnavailable as error:
+                if time.monotonic() + pause > until:
+                    raise MetastoreUnavailable(
+                        f"{error}; it failed for {self._patience:g} s: check the network and the"
+                        " store, then try again"
+                    ) from error
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, 1)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, after: int) -> Iterator[Batch]:
+        """Fetches several segments at a time.
+
+        Raises BatchesForgotten if a snapshot has replaced the batches, even while they are read.
+        """
+        if after < int(self._begun["after"]):
+            raise self._lacks(after + 1)
+        firsts = self._firsts(after)
+        if len(firsts) == 1 and self._tail == (firsts[0], after):
+            return  # a standby asks again and again
+        expected = None
+        for first, batches in self._fetched(firsts):
+            if first != (expected or min(first, after + 1)):
+                raise self._lacks(max(expected or 0, after + 1))
+            yield from (batch for batch in batches if batch.position > after)
+            expected = batches[-1].position + 1
+            self._tail = (first, expected - 1)
+
+    def _fetched(self, firsts: Sequence[int]) -> Iterator[tuple[int, list[Batch]]]:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            pending: deque[tuple[int, Future[list[Batch]]]] = deque()
+            for first in firsts:
+                pending.append((first, pool.submit(self._fetch, first)))
+                if len(pending) >= _AHEAD:
+                    begun, fetching = pending.popleft()
+                    yield begun, fetching.result()
+            for begun, fetching in pending:
+                yield begun, fetching.result()
+
+    def _fetch(self, first: int) -> list[Batch]:
+        """The batches of a segment, of which there is at least one."""
+        name = segment.segment_name(first)
+        try:
+            data, _ = self._patiently(lambda: self._objects.get(name))
+        except FileNotFoundError:
+            raise self._lacks(first) from None
+        header = Header.parse(data)
+        if header is None or header.first != first:
+            raise MetastoreDamaged(f"{name} of {self.place} is damaged at byte 0, its header")
+        batches, end = segment.run(data, header)
+        if end != len(data) or not batches:
+            raise MetastoreDamaged(
+                f"{name} of {self.place} is damaged at byte {end}: batch {first + len(batches)}"
+                " can't be read; put the object back, or restore a backup"
+            )
+        return batches
+
+    def _firsts(self, after: int) -> list[int]:
+        """The first positions of the segments from that on which holds the batch after this one,
+        or this one if it is the last."""
+        # Just before the name, so that a segment of this one batch is listed.
+        near = self._positions(segment.segment_first, segment.segment_name(after).split(".")[0])
+        if not near or near[0] > after + 1:  # a longer segment may hold it
+            near = self._positions(segment.segment_first)
+        reaching = [number for number, first in enumerate(near) if first <= after + 1]
+        return near[reaching[-1] :] if reaching else near
+
+    def _positions(self, parse: Callable[[str], int | None], after: str = "") -> list[int]:
+        names = self._patiently(lambda: self._objects.names(after))
+        return [found for name in names if (found := parse(name)) is not None]
+
+    def _lacks(self, position: int) -> MetastoreDamaged:
+        newest = max(self.snapshots(), default=0)
+        if position <= newest:
+            return BatchesForgotten(
+                f"{self.place} no longer holds batch {position}, which the snapshot at {newest}"
+                " replaces: begin with that"
+            )
+        return MetastoreDamaged(
+            f"{self.place} lacks batch {position}; put the missing objects back, or restore a"
+            " backup"
+        )
+
+    # --- snapshots ------------------------------------------------------------------------------
+
+    def snapshots(self) -> list[int]:
+        return self._positions(segment.snapshot_position, "snapshot-")
+
+    def get_snapshot(self, position: int, directory: Path) -> Path:
+        name = segment.snapshot_name(position)
+        path = directory / name
+        try:
+            self._patiently(lambda: self._objects.download(name, path))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def put_snapshot(self, position: int, file: Path, keep_since: int | None = None) -> None:
+        """The moment of a snapshot is that of the batch at its position, which is kept with it."""
+        name = segment.snapshot_name(position)
+        self._patiently(lambda: self._objects.upload(name, file))
+        file.unlink()
+        oldest = position if keep_since is None else self._oldest_needed(keep_since)
+        # Snapshots first: the batches after one that is listed are there.
+        self._forget([segment.snapshot_name(each) for each in self.snapshots() if each < oldest])
+        marked = set(self._positions(_marked, "epoch-"))
+        replaced = [
+            segment.segment_name(first)
+            for first, following in pairwise(self._positions(segment.segment_first, "journal-"))
+            if following <= oldest and first not in marked
+        ]
+        self._forget(replaced)
+
+    def _oldest_needed(self, keep_since: int) -> int:
+        """The newest snapshot whose batch was made at or before this moment; 0 if there is none."""
+        for position in reversed(self.snapshots()):
+            for first in self._firsts(position)[:1]:
+                for batch in self._fetch(first):
+                    if batch.position == position and batch.made <= keep_since:
+                        return position
+        return 0
+
+    def _forget(self, names: list[str]) -> None:
+        if names:
+            self._patiently(lambda: self._objects.delete(names))
+
+    # --- the leader -----------------------------------------------------------------------------
+
+    def leader(self) -> Leader | None:
+        try:
+            data, _ = self._patiently(lambda: self._objects.get(_LEADER))
+        except FileNotFoundError:
+            return None
+        return self._leader(data)
+
+    def _leader(self, data: bytes) -> Leader:
+        return Leader(**self._parsed(_LEADER, data)["leader"])
+
+    def set_leader(self, before: Leader | None, after: Leader) -> bool:
+        # The number tells this call from every other one, should its answer be lost.
+        data = json.dumps({"leader": asdict(after), "number": secrets.token_hex(8)}).encode()
+
+        def attempt() -> bool:
+            try:
+                found, version = self._objects.get(_LEADER)
+            except FileNotFoundError:
+                if before is not None:
+                    return False
+                found, version = b"", None
+            if found == data:
+                return True
+            if (self._leader(found) if found else None) != before:
+                return False
+            try:
+                if found:
+                    self._objects.replace(_LEADER, data, version)
+                else:
+                    self._objects.create(_LEADER, data)
+            except FileExistsError:
+                now = self._now(_LEADER)
+                if now == found:  # S3 says so too while another request is pending
+                    raise StoreUnavailable(f"{self.place}: a request is pending") from None
+                return now == data
+            return True
+
+        return self._patiently(attempt)
+
+    def close(self) -> None:
+        self._last = None
+
+    def _parsed(self, name: str, data: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(data)
+            assert isinstance(found, dict)
+        except (ValueError, AssertionError):
+            raise MetastoreDamaged(f"{name} of {self.place} is no JSON object") from None
+        return found
+
+
+def _objects(url: str, seconds: float) -> Objects:
+    if url.startswith("file:"):
+        path = local_path(url)
+        if path is None:
+            raise InvalidDefinition(f"{url}: write file:///directory")
+        return Folder(Path(path))
+    _, _, rest = url.partition("://")
+    if not rest.partition("/")[2] or "?" in rest:
+        raise InvalidDefinition(f"{url}: write the bucket and a prefix, as in s3://bucket/prefix")
+    from acid_platform.metastore.log.bucket import StorePrefix
+
+    return StorePrefix(url, seconds)
+
+
+def _mark(first: int) -> str:
+    return f"epoch-{first:016}"
+
+
+def _marked(name: str) -> int | None:
+    """The position in the name of a mark; None for another file."""
+    digits = name.removeprefix("epoch-")
+    return int(digits) if digits != name and digits.isdecimal() else None

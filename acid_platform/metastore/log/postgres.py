@@ -1,0 +1,348 @@
+"""A log in PostgreSQL: one INSERT for each batch, in a schema of its own.
+
+Two writers can't insert the same position: it is the primary key. An INSERT whose outcome is
+unknown is tried again; the row says who wrote it. What a snapshot replaces is deleted, except the
+first batch of each epoch: a leader that was replaced and does not know it will try that position,
+so it must stay taken.
+
+It needs sessions: a pool that gives each transaction another connection does not keep
+`synchronous_commit`. The user needs no other right than to create the schema, or to create tables
+in one that exists.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Iterator
+from dataclasses import astuple
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors, sql
+from psycopg.rows import TupleRow
+
+from acid_platform.errors import MetastoreDamaged
+from acid_platform.metastore.log import segment
+from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Leader, PositionTaken
+from acid_platform.metastore.log.postgres_session import PostgresSession, parsed
+
+_PAGE = 500
+"""So many batches are fetched at once."""
+_PART = 4 << 20
+"""Bytes of a snapshot in one row."""
+_SNAPSHOT_SECONDS = 300
+
+_TABLES = """
+CREATE TABLE {s}.log (history text NOT NULL, place text NOT NULL, after bigint NOT NULL);
+CREATE TABLE {s}.batches (
+    position bigint PRIMARY KEY, epoch bigint NOT NULL, made bigint NOT NULL,
+    body bytea NOT NULL, checksum bigint NOT NULL, writer text NOT NULL);
+CREATE TABLE {s}.snapshots (
+    position bigint, part integer, body bytea NOT NULL, PRIMARY KEY (position, part));
+ALTER TABLE {s}.snapshots ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE {s}.leader (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), epoch bigint NOT NULL, address text NOT NULL,
+    beat bigint NOT NULL, lease bigint NOT NULL, key text NOT NULL, authority text NOT NULL,
+    number text NOT NULL);
+"""
+_LEADER = "epoch, address, beat, lease, key, authority"
+
+_Connection = psycopg.Connection[TupleRow]
+
+
+class PostgresLog:
+    """Append, leader and snapshots may each be used by a thread of its own.
+
+    Besides the errors of Log, methods raise MetastoreRefused without the needed rights.
+    """
+
+    def __init__(self, url: str, patience: float = 10) -> None:
+        """`url`: as libpq takes it, without a password; `acid_schema=` names another schema.
+
+        `patience`: for how many seconds a lost connection is opened again. Connects when needed.
+        Raises InvalidDefinition.
+        """
+        self.where = url
+        self._parameters, self._schema = parsed(url)
+        seconds = max(1, patience / 2)
+        self._session = PostgresSession(self._parameters, patience, seconds)
+        self._leading = PostgresSession(self._parameters, patience, seconds)
+        self._storing = PostgresSession(self._parameters, patience, _SNAPSHOT_SECONDS)
+        self._number = secrets.token_hex(8)
+        self._last: int | None = None
+        self._epoch = 0
+
+    @cached_property
+    def place(self) -> str:
+        """Names the server's identifier too, if the user may know it."""
+
+        def ask(connection: _Connection) -> str:
+            info = connection.info
+            host = self._parameters.get("host") or info.host or info.hostaddr
+            port = self._parameters.get("port") or info.port
+            where = f"postgresql://{host}:{port}/{info.dbname}?acid_schema={self._schema}"
+            try:
+                found = connection.execute("SELECT system_identifier FROM pg_control_system()")
+                return f"{where} of {found.fetchall()[0][0]}"
+            except (errors.InsufficientPrivilege, errors.UndefinedFunction):
+                return where
+
+        return self._session.run(ask)
+
+    @property
+    def history(self) -> str:
+        return str(self._begun[0])
+
+    @property
+    def begun_at(self) -> str:
+        """Where the log was when it was created."""
+        return str(self._begun[1])
+
+    @cached_property
+    def _begun(self) -> tuple[Any, ...]:
+        rows = self._rows("SELECT history, place, after FROM {s}.log")
+        if len(rows) != 1:
+            raise MetastoreDamaged(f"{self.where}: the table log has {len(rows)} rows instead of 1")
+        return rows[0]
+
+    @property
+    def exists(self) -> bool:
+        found = self._rows(
+            "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'log'", self._schema
+        )
+        return bool(found)
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def create(self, after: int = 0) -> None:
+        """Makes the schema, unless it exists, and its tables. Raises FileExistsError if the schema
+        has a log."""
+        place, history = self.place, secrets.token_hex(8)
+
+        def begin(connection: _Connection) -> None:
+            try:
+                with connection.transaction():
+                    schemas = connection.execute(
+                        "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)
+                    )
+                    if not schemas.fetchall():
+                        connection.execute(self._sql("CREATE SCHEMA {s}"))
+                    connection.execute(self._sql(_TABLES))
+                    connection.execute(
+                        self._sql("INSERT INTO {s}.log VALUES (%s, %s, %s)"),
+                        (history, place, after),
+                    )
+            except (
+                errors.DuplicateTable,
+                errors.DuplicateSchema,
+                errors.UniqueViolation,
+            ):
+                found = connection.execute(self._sql("SELECT history FROM {s}.log")).fetchall()
+                if found != [(history,)]:  # else an earlier attempt got through
+                    raise FileExistsError(f"{place} holds a log already") from None
+
+        self._session.run(begin)
+
+    def open_to_append(self) -> None:
+        rows = self._rows("SELECT position, epoch FROM {s}.batches ORDER BY position DESC LIMIT 1")
+        last, epoch = rows[0] if rows else (0, 0)
+        newest = max([self._begun[2], *self.snapshots()])
+        self._last, self._epoch = (last, epoch) if last >= newest else (newest, 0)
+
+    def append(self, batch: Batch) -> None:
+        if self._last is None:
+            self.open_to_append()
+            assert self._last is not None
+        if batch.position > self._last + 1 or batch.epoch < self._epoch:
+            raise PositionTaken(
+                f"{self.place} ends with batch {self._last} of epoch {self._epoch}, so batch"
+                f" {batch.position} of epoch {batch.epoch} is not the next one"
+            )
+        known = batch.position <= self._last  # perhaps an earlier attempt of ours
+        row = (batch.position, *self._values(batch), self._number)
+
+        def insert(connection: _Connection) -> bool:
+            if not known and connection.execute(self._insert, row, prepare=True).rowcount:
+                return True
+            # An earlier attempt may have got through. Its row may be seen before a synchronous
+            # replica has it; a commit after it is not acknowledged before.
+            return bool(connection.execute(self._touch, row).rowcount)
+
+        if not self._session.run(insert):
+            raise PositionTaken(
+                f"{self.place}: another process has appended batch {batch.position}"
+            )
+        if not known:
+            self._last, self._epoch = batch.position, batch.epoch
+
+    @cached_property
+    def _insert(self) -> sql.Composed:
+        return self._sql(
+            "INSERT INTO {s}.batches (position, epoch, made, body, checksum, writer)"
+            " VALUES (%s, %s, %s, %b, %s, %s) ON CONFLICT DO NOTHING"
+        )
+
+    @cached_property
+    def _touch(self) -> sql.Composed:
+        return self._sql(
+            "UPDATE {s}.batches SET writer = writer WHERE position = %s AND epoch = %s"
+            " AND made = %s AND body = %b AND checksum = %s AND writer = %s"
+        )
+
+    def _values(self, batch: Batch) -> tuple[int, int, bytes, int]:
+        """Epoch, moment, body and checksum, in which the history stands too."""
+        line = segment.encode(batch, zlib.crc32(self.history.encode()))
+        return batch.epoch, batch.made, batch.text.encode(), zlib.crc32(line)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, after: int) -> Iterator[Batch]:
+        """Fetches pages. Raises BatchesForgotten if a snapshot has replaced the batches, even while
+        they are read."""
+        if after < self._begun[2]:
+            raise self._lacks(after + 1)
+        while rows := self._rows(
+            "SELECT position, epoch, made, body, checksum FROM {s}.batches"
+            " WHERE position > %s ORDER BY position LIMIT %s",
+            after,
+            _PAGE,
+        ):
+            for position, *values in rows:
+                if position != after + 1:
+                    raise self._lacks(after + 1)
+                batch = self._batch(position, *values)
+                yield batch
+                after = position
+            if len(rows) < _PAGE:
+                return
+
+    def _batch(self, position: int, epoch: int, made: int, body: bytes, checksum: int) -> Batch:
+        try:
+            batch = Batch(position, epoch, made, body.decode())
+            if self._values(batch)[-1] == checksum:
+                return batch
+        except UnicodeDecodeError:
+            pass
+        raise MetastoreDamaged(
+            f"{self.place}: batch {position} is damaged: its checksum differs; restore a backup"
+        )
+
+    def _lacks(self, position: int) -> MetastoreDamaged:
+        newest = max(self.snapshots(), default=0)
+        if position <= newest:
+            return BatchesForgotten(
+                f"{self.place} no longer holds batch {position}, which the snapshot at {newest}"
+                " replaces: begin with that"
+            )
+        return MetastoreDamaged(f"{self.place} lacks batch {position}; restore a backup")
+
+    # --- snapshots ------------------------------------------------------------------------------
+
+    def snapshots(self) -> list[int]:
+        rows = self._rows("SELECT position FROM {s}.snapshots WHERE part = 0 ORDER BY position")
+        return [int(row[0]) for row in rows]
+
+    def get_snapshot(self, position: int, directory: Path) -> Path:
+        """The parts are of one moment: what is deleted meanwhile is still read."""
+        path = directory / segment.snapshot_name(position)
+
+        def fetch(connection: _Connection) -> int:
+            parts = 0
+            with connection.transaction(), path.open("wb") as written:
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                query = self._sql(
+                    "SELECT body FROM {s}.snapshots WHERE position = %s AND part = %s"
+                )
+                while found := connection.execute(query, (position, parts), binary=True).fetchone():
+                    written.write(found[0])
+                    parts += 1
+            return parts
+
+        try:
+            if not self._storing.run(fetch):
+                raise FileNotFoundError(f"{self.place} has no snapshot at {position}")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+    def put_snapshot(self, position: int, file: Path, keep_since: int | None = None) -> None:
+        """One transaction. The moment of a snapshot is that of the batch at its position, which is
+        kept with it."""
+
+        def store(connection: _Connection) -> None:
+            def execute(text: str, *values: object) -> psycopg.Cursor[TupleRow]:
+                return connection.execute(self._sql(text), values)
+
+            with connection.transaction(), file.open("rb") as read:
+                execute("DELETE FROM {s}.snapshots WHERE position = %s", position)
+                part = 0
+                while body := read.read(_PART):
+                    execute("INSERT INTO {s}.snapshots VALUES (%s, %s, %b)", position, part, body)
+                    part += 1
+                oldest = position
+                if keep_since is not None:
+                    (found,) = execute(
+                        "SELECT max(position) FROM {s}.snapshots JOIN {s}.batches USING (position)"
+                        " WHERE part = 0 AND made <= %s",
+                        keep_since,
+                    ).fetchall()
+                    oldest = found[0] or 0
+                execute("DELETE FROM {s}.snapshots WHERE position < %s", oldest)
+                execute(
+                    "DELETE FROM {s}.batches WHERE position < %s AND position NOT IN"
+                    " (SELECT min(position) FROM {s}.batches GROUP BY epoch)",
+                    oldest,
+                )
+
+        self._storing.run(store)
+        file.unlink()
+
+    # --- the leader -----------------------------------------------------------------------------
+
+    def leader(self) -> Leader | None:
+        query = self._sql(f"SELECT {_LEADER} FROM {{s}}.leader")
+        rows = self._leading.run(lambda connection: connection.execute(query).fetchall())
+        return Leader(*rows[0]) if rows else None
+
+    def set_leader(self, before: Leader | None, after: Leader) -> bool:
+        number = secrets.token_hex(8)  # tells this call, should its answer be lost
+        if before is None:
+            query = self._sql(
+                f"INSERT INTO {{s}}.leader ({_LEADER}, number)"
+                " VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+            )
+            values = (*astuple(after), number)
+        else:
+            query = self._sql(
+                f"UPDATE {{s}}.leader SET ({_LEADER}, number) = (%s, %s, %s, %s, %s, %s, %s)"
+                f" WHERE ({_LEADER}) = (%s, %s, %s, %s, %s, %s)"
+            )
+            values = (*astuple(after), number, *astuple(before))
+
+        def replace(connection: _Connection) -> bool:
+            if connection.execute(query, values).rowcount:
+                return True
+            found = connection.execute(self._sql("SELECT number FROM {s}.leader")).fetchall()
+            return found == [(number,)]
+
+        return self._leading.run(replace)
+
+    def close(self) -> None:
+        self._last = None
+        for session in (self._session, self._leading, self._storing):
+            session.close()
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def _sql(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(s=sql.Identifier(self._schema))
+
+    def _rows(self, text: str, *values: object) -> list[TupleRow]:
+        query = self._sql(text)
+        return self._session.run(
+            lambda connection: connection.execute(query, values, binary=True).fetchall()
+        )
