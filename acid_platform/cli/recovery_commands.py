@@ -16,7 +16,7 @@ from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
 from acid_platform.metastore.address import TCP
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.opening import histories, open_log
+from acid_platform.metastore.log.open_log import histories, open_log
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.server.point_in_time import Rebuilt, Until, window_of

@@ -12,7 +12,7 @@ from acid_platform.base.location import Location
 from acid_platform.errors import BackupRefused, MalformedName, WarehouseMismatch
 from acid_platform.layout.names import BaseName, parse_directory, temporary_owner
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.server.restore import (

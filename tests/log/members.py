@@ -15,7 +15,7 @@ from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.target import Remote
 from acid_platform.metastore.log.contract import Leader, Log
-from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.log.open_log import open_log
 from tests.metastore.processes import free_port, until
 
 

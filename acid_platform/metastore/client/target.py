@@ -297,7 +297,7 @@ class Elected(Remote):
 
     def _look(self) -> None:
         """Raises ConnectionError if nobody leads, and what the log raises."""
-        from acid_platform.metastore.log.opening import open_log  # loads a driver
+        from acid_platform.metastore.log.open_log import open_log  # loads a driver
 
         if self._log is None:
             self._log = open_log(self._where)

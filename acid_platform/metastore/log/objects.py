@@ -379,6 +379,15 @@ class ObjectLog:
         return found
 
 
+def logs_below(url: str) -> list[str]:
+    """The names of the prefixes below this one that hold a log."""
+    names = _objects(url.rstrip("/"), 30).names()
+    if url.startswith("file:"):
+        path = Path(local_path(url) or "")
+        names = [f"{name}/{_LOG}" for name in names if (path / name / _LOG).exists()]
+    return [name.partition("/")[0] for name in names if name.count("/") == 1 and _LOG in name]
+
+
 def _objects(url: str, seconds: float) -> Objects:
     if url.startswith("file:"):
         path = local_path(url)

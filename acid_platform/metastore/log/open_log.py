@@ -41,6 +41,16 @@ def open_log(where: str, patience: float = 10) -> ObjectLog | PostgresLog:
     )
 
 
+def histories(where: str) -> list[str]:
+    """The names of the logs in an archive: one for each history of a metastore.
+
+    Raises what `open_log` raises, MetastoreUnavailable, StoreRefused.
+    """
+    from acid_platform.metastore.log.objects import logs_below
+
+    return logs_below(where)
+
+
 def _missing(error: ModuleNotFoundError, where: str, package: str, extra: str) -> Exception:
     if error.name != package:
         return error

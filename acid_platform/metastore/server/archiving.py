@@ -19,7 +19,7 @@ from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.log.contract import Batch, Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.server.group_commit import GroupCommit
 
 _LOG = logging.getLogger("acid_platform.metastore")

@@ -14,7 +14,7 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.__main__ import collect_rarely
 from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
 from acid_platform.metastore.log.contract import Leader
-from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.server.reception import ListeningService
 from acid_platform.metastore.server.server import install_signals, member_of
 

@@ -19,7 +19,7 @@ from acid_platform.errors import BackupRefused, MetastoreDamaged
 from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.opening import open_log
+from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.server.state_file import Origin
 from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import Store, machine_at

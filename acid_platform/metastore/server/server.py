@@ -90,8 +90,9 @@ def member_of(log: Log, service: ListeningService, directory: Path, offer: Leade
     `directory` is for snapshots while they are used; `offer` is how clients reach this process.
     Raises what reading the log raises.
     """
-    if not log.exists:
-        log.create()
+    with suppress(FileExistsError):  # another process was faster
+        if not log.exists:
+            log.create()
     commits = GroupCommit(Store(log, directory), SystemClock())
     reception = Reception(None, service, commits.bad)
     if not offer.address:

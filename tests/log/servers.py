@@ -1,0 +1,35 @@
+"""Servers on which a log may lie, for tests and measurements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from tests.log.postgres_server import PostgresServer, missing
+from tests.stores.server import S3Server
+
+
+@contextmanager
+def serving(log: str) -> Iterator[str]:
+    """The address of a log: `postgres` and `s3` start a server for as long as the block lasts."""
+    if log == "postgres":
+        if why := missing():
+            raise SystemExit(f"no PostgreSQL can run here: {why}")
+        server = PostgresServer()
+        try:
+            server.start()
+            yield server.url()
+        finally:
+            server.close()
+    elif log == "s3":
+        store = S3Server()
+        try:
+            store.make_bucket("log")
+            with mock.patch.dict(os.environ, store.environment):
+                yield "s3://log/metastore"
+        finally:
+            store.close()
+    else:
+        yield log
