@@ -157,10 +157,6 @@ class MetastoreUnavailable(Transient):
     """The metastore process can't be reached or started."""
 
 
-class StandbyRefused(Terminal):
-    """A standby can't follow, be promoted or be forgotten as requested."""
-
-
 class MetastoreWriteFailed(Terminal):
     """The metastore could not write its journal, as on a full disk; nothing was changed (P3)."""
 

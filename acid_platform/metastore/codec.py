@@ -1,6 +1,6 @@
 """Converts frozen values to plain JSON and back.
 
-Messages, the journal and the folded tables share this conversion, so that they cannot drift apart.
+Messages, the log and its snapshots share this conversion, so that they cannot drift apart.
 The pair of functions for a class is built once from its annotations.
 
 A dataclass becomes an object with its fields in the order of their declaration; an absent field

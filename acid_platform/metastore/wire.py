@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PROTOCOL = 1
 """Changes when old clients and new servers can't understand each other."""
 
-PRIMARY, STANDBY = "primary", "standby"
+LEADER, STANDBY = "leader", "standby"
 """The role that a server tells: it leads its log, or stands by."""
 
 LARGEST_MESSAGE = 64 << 20
@@ -39,7 +39,7 @@ GREETING_SECONDS = 10.0
 """How long a client waits for each step of the server's part of the handshake."""
 
 LOOK_SECONDS = 2.0
-"""After so many seconds without an answer a client looks whether a standby has taken over, and
+"""After so many seconds without an answer a client looks whether another one leads, and
 again after as many."""
 
 SILENCE_SECONDS = 10.0
@@ -99,13 +99,13 @@ def challenge() -> str:
     return secrets.token_hex(32)
 
 
-def greeting(own: str, proof: str | None = None, role: str = "", term: int = 0) -> bytes:
+def greeting(own: str, proof: str | None = None, role: str = "", epoch: int = 0) -> bytes:
     """The first message of each end, and the second of the server, which has its proof and role."""
     fields: dict[str, object] = {"acid": PROTOCOL, "challenge": own}
     if proof is not None:
         fields["proof"] = proof
     if role:
-        fields |= {"role": role, "term": term}
+        fields |= {"role": role, "epoch": epoch}
     return json.dumps(fields).encode()
 
 
@@ -117,7 +117,7 @@ def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
 
 _GREETING = re.compile(
     rb'\{"acid": (\d{1,9}), "challenge": "([0-9a-f]{64})"(?:, "proof": "([0-9a-f]{64})")?'
-    rb'(?:, "role": "([a-z]{1,20})", "term": (\d{1,18}))?\}'
+    rb'(?:, "role": "([a-z]{1,20})", "epoch": (\d{1,18}))?\}'
 )
 _OTHER_VERSION = re.compile(rb'\{"acid": (\d{1,9})[,}]')
 _REFUSAL = re.compile(rb'\{"refused": "([\w .,:-]{1,200})"\}', re.ASCII)
@@ -131,7 +131,7 @@ class Greeting:
     challenge: str = ""
     proof: str = ""
     role: str = ""
-    term: int = 0
+    epoch: int = 0
     refused: str = ""
 
     def proves(self, expected: str) -> bool:
@@ -145,8 +145,8 @@ def read_greeting(payload: bytes) -> Greeting:
     Raises Malformed, without any of the bytes.
     """
     if said := _GREETING.fullmatch(payload):
-        protocol, challenge, proof, role, term = (part.decode() for part in said.groups(b""))
-        return Greeting(int(protocol), challenge, proof, role, int(term or 0))
+        protocol, challenge, proof, role, epoch = (part.decode() for part in said.groups(b""))
+        return Greeting(int(protocol), challenge, proof, role, int(epoch or 0))
     if other := _OTHER_VERSION.match(payload):
         number = int(other[1])
         if number != PROTOCOL:
@@ -177,7 +177,7 @@ class Channel:
         self._frames = Frames(LARGEST_MESSAGE)
         self._arrived: list[bytes] = []
         self._timeout: float | None = -1.0
-        self.role, self.term = PRIMARY, 0
+        self.role, self.epoch = LEADER, 0
         try:
             self._greet(key, greeting_seconds)
         except BaseException:
@@ -253,7 +253,7 @@ class Channel:
             raise Refused(answer.refused)
         if not answer.proves(proof(key, "server", theirs.challenge, own)):
             raise Refused("it does not know the key itself")
-        self.role, self.term = answer.role or PRIMARY, answer.term
+        self.role, self.epoch = answer.role or LEADER, answer.epoch
         self._frames.limit = LARGEST_MESSAGE
 
 

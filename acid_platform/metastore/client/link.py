@@ -111,11 +111,6 @@ class Link:
         kind = MetastoreUnavailable if answer["transient"] else MetastoreWriteFailed
         raise kind(f"the metastore did not do {op}, and nothing was changed: {answer['ask']}")
 
-    @property
-    def term(self) -> int:
-        """The term of the primary that this thread is connected to; connects if need be."""
-        return self._connection().term
-
     def close(self) -> None:
         """Closes the connection of this thread."""
         connection = getattr(self._per_thread, "connection", None)
@@ -186,7 +181,7 @@ class Link:
         connection = self._connection()
         replaced = None
         if self.target.failover_seconds:
-            replaced = partial(self.target.replaced, connection.term)
+            replaced = partial(self.target.replaced, connection.epoch)
         try:
             answer: Answer = json.loads(connection.exchange(request.message, patience, replaced))
             return answer

@@ -76,8 +76,8 @@ class Target(Protocol):
     def failover_seconds(self) -> float:
         """How long a new connection waits for another metastore to take over."""
 
-    def replaced(self, term: int) -> bool:
-        """Whether another metastore has taken the place of the primary of this term."""
+    def replaced(self, epoch: int) -> bool:
+        """Whether another metastore leads since the one of this epoch."""
 
     def require_same(self) -> None:
         """Raises WarehouseMoved if the metastore that was reached before is no longer there."""
@@ -121,8 +121,8 @@ class Local:
         self.require_same()
         start(self.home, alone=alone)
 
-    def replaced(self, term: int) -> bool:  # noqa: ARG002 (Target declares it)
-        """A directory has no standby."""
+    def replaced(self, epoch: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """Nobody else serves a directory."""
         return False
 
     def require_same(self) -> None:
@@ -168,7 +168,7 @@ class Remote:
     tls: ssl.SSLContext | None = None
     silence: float = wire.SILENCE_SECONDS
     """Seconds without a sign of life of the machine after which a connection ends."""
-    _term: int = 0
+    _epoch: int = 0
     """The highest epoch that a leader told; one with a lower epoch was replaced."""
     _reached: tuple[str, int] | None = None
     """The address of that leader, which is tried first."""
@@ -196,8 +196,8 @@ class Remote:
             except (MetastoreRefused, MetastoreIncompatible) as error:
                 refusals.append(error)
                 continue
-            if channel.role == wire.PRIMARY and channel.term >= self._term:
-                self._term, self._reached = channel.term, (host, port)
+            if channel.role == wire.LEADER and channel.epoch >= self._epoch:
+                self._epoch, self._reached = channel.epoch, (host, port)
                 return channel
             channel.close()
             reasons.append(f"{show_address(host, port)} {_why_not(channel.role)}")
@@ -205,10 +205,10 @@ class Remote:
             raise refusals[0]
         raise ConnectionError("; ".join([*reasons, *map(str, refusals)]))
 
-    def replaced(self, term: int) -> bool:
-        """Whether another address has a primary of a higher term."""
+    def replaced(self, epoch: int) -> bool:
+        """Whether another address leads in a later epoch."""
         for host, port in self.addresses:
-            if self._term > term:
+            if self._epoch > epoch:
                 return True
             if (host, port) == self._reached:
                 continue
@@ -217,9 +217,9 @@ class Remote:
             except (OSError, EOFError, AcidError):
                 continue
             channel.close()
-            if channel.role == wire.PRIMARY and channel.term > term:
-                self._term, self._reached = channel.term, (host, port)
-        return self._term > term
+            if channel.role == wire.LEADER and channel.epoch > epoch:
+                self._epoch, self._reached = channel.epoch, (host, port)
+        return self._epoch > epoch
 
     def _dial(self, host: str, port: int) -> wire.Channel:
         where = show_address(host, port)
@@ -274,7 +274,7 @@ class Remote:
 
 def _why_not(role: str) -> str:
     return {
-        wire.PRIMARY: "was replaced by another one",
+        wire.LEADER: "was replaced by another one",
         wire.STANDBY: "stands by",
     }.get(role, f"has the unknown role {role!r}")
 
@@ -311,10 +311,10 @@ class Elected(Remote):
 
             self.tls = trusting(leader.authority)
 
-    def replaced(self, term: int) -> bool:
+    def replaced(self, epoch: int) -> bool:
         """Whether the log names a later leader."""
         leader = self._log.leader() if self._log else None
-        return leader is not None and leader.epoch > term
+        return leader is not None and leader.epoch > epoch
 
     @property
     def advice(self) -> str:

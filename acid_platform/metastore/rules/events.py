@@ -1,8 +1,7 @@
 """Changes of the state, one class per kind of event: what the rules decide and the journal stores.
 
-A journal that is not folded yet outlives its program: a field that is added needs a default, and a
-kind keeps its name. To add an event, declare it here and write its effect beside the operation that
-records it.
+A log outlives its program: a field that is added needs a default, and a kind keeps its name. To
+add an event, declare it here and write its effect beside the operation that records it.
 """
 
 from __future__ import annotations

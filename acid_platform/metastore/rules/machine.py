@@ -139,7 +139,7 @@ class Handled:
 
 
 class Machine:
-    """One state and the rules that change it. `past` knows what was folded."""
+    """One state and the rules that change it. `past` knows what only a snapshot has."""
 
     def __init__(self, state: State | None = None, past: Past | None = None) -> None:
         self.state = state or State()
@@ -202,7 +202,7 @@ class Machine:
         return Handled(turn.events, turn.replies)
 
     def purge(self, moment: Moment) -> Handled:
-        """Forgets what nobody needs, even if that is not due yet: the next fold then
+        """Forgets what nobody needs, even if that is not due yet: the next snapshot then
         writes less."""
         turn = self._turn(moment)
         housekeeping.purge(turn)

@@ -53,10 +53,10 @@ def _recorded(
         if directories(state, (table_id, partition)).keys()
         - state.contents.get((table_id, partition), {}).keys()
     ]
-    folded = turn.past.recorded(table_id, lacking) if lacking else {}
+    saved = turn.past.recorded(table_id, lacking) if lacking else {}
     return [
         [
-            RecordedDirectory(directory, fresh.get(name) or folded[partition, name])
+            RecordedDirectory(directory, fresh.get(name) or saved[partition, name])
             for name, directory in directories(state, (table_id, partition)).items()
         ]
         for partition in partitions

@@ -1,14 +1,14 @@
 """What the metastore keeps in memory, and nothing else: no decision, no clock, no I/O.
 
-`State` changes only by events (turn.py): a replay of the journal over the last fold gives the same
+`State` changes only by events (turn.py): a replay of the log over a snapshot gives the same
 state. What else changes it is not kept over a restart:
 
 - `heartbeats`, `lock_beats`, `reads`, `leases`, `gauge` and `timers`, by the steady clock. A start
   gives every open transaction one fresh timeout (P7, timers.py).
 - `awake` and `forgotten`: a start raises them (machine.Machine.wake), for clients that ask what
   changed.
-- `ended`, `outcomes`, `written` and `contents`: emptied after a fold, when the tables have them
-  (state_rows.forget_ended).
+- `ended`, `outcomes`, `written` and `contents`: emptied once a snapshot has them
+  (state_rows.Recent).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class TableState:
 class Txn:
     """A transaction that is open, or aborted with data that the Cleaner has not removed (T46).
 
-    It is never changed in place, so that a fold sees what differs from the last fold.
+    It is never changed in place, so that memory may share it with what is being saved.
     """
 
     txn_id: int
@@ -349,8 +349,8 @@ class State:
     dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     """Directories of dropped tables and partitions, kept as long as these are (P28)."""
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
-    """The files of directories that were recorded since the last fold, by directory name; those of
-    older directories are in the store (P26)."""
+    """The files of directories that were recorded since the newest snapshot, by directory name;
+    those of older directories are in the snapshot (P26)."""
     cleaning: dict[Entity, int] = field(default_factory=dict)
     """Entities that a Cleaner works on, and since when, by the wall clock (P21)."""
     retries: dict[Entity, Retry] = field(default_factory=dict)
@@ -364,7 +364,7 @@ class State:
     """Write ids of transactions below this one may be forgotten, those of others are not (P5)."""
 
     ended: dict[int, Ended] = field(default_factory=dict)
-    """Ended since the last fold, like `outcomes` and `written`; older ones are in the store."""
+    """Ended since the newest snapshot, like `outcomes` and `written`; it has the older ones."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     written: list[HistoryRow] = field(default_factory=list)
 

@@ -31,16 +31,16 @@ class Reply:
 
 
 class Past(Protocol):
-    """What the folded tables know and memory no longer holds."""
+    """What the newest snapshot knows and memory no longer holds."""
 
     def past_txn(self, txn_id: int) -> Ended | None:
-        """A transaction that ended before the last fold."""
+        """A transaction that ended before the newest snapshot."""
 
     def recorded(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> Mapping[tuple[str | None, str], str]:
-        """The files of directories that were committed before the last fold: the text form of their
-        `RecordedFiles` by partition and directory name (P26)."""
+        """The files of directories that were committed before the newest snapshot: the text form of
+        their `RecordedFiles` by partition and directory name (P26)."""
 
 
 class Parked(Exception):

@@ -94,7 +94,7 @@ def _since(rows: list[WriteSetRow], txn_id: int) -> list[WriteSetRow]:
 
 
 def every_row(state: State) -> Iterator[WriteSetRow]:
-    """All rows, as a fold writes them and `restore` takes them."""
+    """All rows, as a snapshot holds them and `restore` takes them."""
     for by_table in (state.write_set, state.inserts):
         for by_partition in by_table.values():
             for rows in by_partition.values():
@@ -102,7 +102,7 @@ def every_row(state: State) -> Iterator[WriteSetRow]:
 
 
 def restore(state: State, row: WriteSetRow) -> None:
-    """Adds a row that a fold wrote."""
+    """Adds a row of a snapshot."""
     by_table = state.inserts if row.operation is RowOperation.INSERT else state.write_set
     by_table.setdefault(row.table_id, {}).setdefault(row.partition, []).append(row)
     state.row_bytes += _size(row)

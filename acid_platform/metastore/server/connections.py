@@ -86,7 +86,7 @@ class Connections:
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, None] = {}
         self._slow: set[Connection] = set()
-        self.role, self.term = wire.PRIMARY, 0
+        self.role, self.epoch = wire.LEADER, 0
         """What clients are told at their handshake."""
         self.refused = 0
         """Connections that were dropped for what they sent or failed to send."""
@@ -281,7 +281,9 @@ class Connections:
             why = "the key is wrong"
         else:
             answer = wire.proof(connection.key, "server", connection.challenge, said.challenge)
-            self.send(connection, wire.greeting(connection.challenge, answer, self.role, self.term))
+            self.send(
+                connection, wire.greeting(connection.challenge, answer, self.role, self.epoch)
+            )
             connection.known = True
             connection.frames.limit = wire.LARGEST_MESSAGE
             self._strangers.pop(connection, None)

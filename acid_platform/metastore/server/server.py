@@ -44,7 +44,7 @@ from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.metrics import histogram
 from acid_platform.metastore.server.reception import ListeningService, Reception
 from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.wire import PRIMARY, PROTOCOL, STANDBY
+from acid_platform.metastore.wire import LEADER, PROTOCOL, STANDBY
 
 _LOG = logging.getLogger("acid_platform.metastore")
 _TICK_SECONDS = 0.2
@@ -249,8 +249,8 @@ class Server:
     def _tell_role(self, leads: bool | None = None) -> None:
         connections = self.reception.connections
         leading = self._leads if leads is None else leads
-        connections.role = PRIMARY if leading else STANDBY
-        connections.term = self.commits.epoch
+        connections.role = LEADER if leading else STANDBY
+        connections.epoch = self.commits.epoch
 
     # --- requests on the process itself -------------------------------------------------------
 
@@ -261,8 +261,6 @@ class Server:
             return Reply(request.id, {"value": write_answer(kind, answer)})
         except AcidError as error:
             return Reply(request.id, error_reply(error))
-        except OSError:  # as when a promotion can't be recorded: this process has to end
-            raise
         except Exception as error:
             return self.commits.bad(request.id, kind.op, error)
 
@@ -299,7 +297,7 @@ class Server:
             "address": self.reception.address,
             "listen": self.reception.service,
             "tls_until": f"{certificate.expires:%Y-%m-%d %H:%M:%S} UTC" if certificate else "",
-            "role": PRIMARY if self._leads else STANDBY,
+            "role": LEADER if self._leads else STANDBY,
             "leader": self._election.leader_address if self._election else "",
             "position": self.commits.store.end.position,
             "snapshot": self.commits.store.saved,

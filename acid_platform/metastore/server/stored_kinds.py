@@ -1,7 +1,7 @@
-"""What a fold keeps of the state: each kind of record declared once (P8).
+"""What a snapshot keeps of the state: each kind of record declared once (P8).
 
 A declaration names a table, its key and its record, and says where the records are in the state.
-The table's columns, the rows that a fold writes, and the state that a start reads follow from it.
+The table's columns, the rows of a snapshot, and the state that a start reads follow from it.
 Columns are named after the fields that they hold; fields without a type of SQL become JSON text.
 """
 
@@ -355,7 +355,7 @@ KINDS: tuple[StoredKind, ...] = (
     _mapping("retries", "table_id partition", Retry, "retries"),
 )
 # fmt: on
-"""What a fold rewrites, in the order in which a start needs it."""
+"""What a snapshot holds of memory, in the order in which a start needs it."""
 
 ENDED: dict[str, type] = {"txns": Ended, "outcomes": Outcome, "writes": HistoryRow}
-"""What a fold adds to tables that grow until their rows are older than the retention."""
+"""What leaves memory once a snapshot has it; kept until it is older than the retention."""
