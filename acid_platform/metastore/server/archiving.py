@@ -36,7 +36,8 @@ class Archiver:
         self._wake = threading.Condition()
         self._stopped = self._asked = False
         self._thread: threading.Thread | None = None
-        self._due = self._snapshot_due = 0.0
+        self._asked_at = float("-inf")
+        self._snapshot_due = 0.0
         self._end = 0
         """The position up to which the thread is to copy."""
         self._copied: dict[str, int] = {}
@@ -66,10 +67,9 @@ class Archiver:
     def tick(self) -> None:
         """Has the thread copy if the interval has passed. To be called a few times a second."""
         self._learn()
-        if not self._where or time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + self._interval
-        self._ask()
+        if self._where and time.monotonic() - self._asked_at >= self._interval:
+            self._asked_at = time.monotonic()
+            self._ask()
 
     def _ask(self) -> None:
         with self._wake:

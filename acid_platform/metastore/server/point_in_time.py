@@ -101,6 +101,8 @@ def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
             machine.replay(events_of(batch))
             end = Origin(batch.position, batch.epoch, batch.made, log.history)
             batches += 1
+            if batch.position == until.position:
+                break
         if until.is_beyond(end) and not later:
             raise BackupRefused(
                 f"{log.place} has every batch up to position {end.position}, of"
