@@ -183,9 +183,9 @@ soak: setup ## N=2000 random histories, then writers, readers and services for 3
 chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="--commits 1000 ...")
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
-.PHONY: failovers
-failovers: setup ## kill the primary metastore under eight writers: its standby has every commit (N=50)
-	@$(TEST_STATE) exec $(PY) -m tests.metastore.failovers $(or $(N),50) $(ARGS)
+.PHONY: leaders
+leaders: setup ## kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20")
+	@$(TEST_STATE) exec $(PY) -m tests.log.leaders $(or $(LOG),postgres) --kills $(or $(N),50) $(ARGS)
 
 .PHONY: test-stores
 test-stores: setup ## the tests of warehouses in S3 on a real server, built by Go once (ARGS="minio -- -x")

@@ -28,8 +28,13 @@ class SeenRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
+    """`as_of` is the moment of the state that was asked, in milliseconds UTC, and `position` the
+    last batch of the log in it."""
+
     columns: list[str]
     rows: Values
+    as_of: int
+    position: int
 
 
 # --- listings -----------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
 def query(group: GroupCommit, operation: RunQuery) -> QueryResult:
     """Raises what `Store.query` raises."""
     columns, rows = group.store.query(group.state, operation.sql)
-    return QueryResult(columns, [[_plain(value) for value in row] for row in rows])
+    plain = [[_plain(value) for value in row] for row in rows]
+    return QueryResult(columns, plain, group.now_wall, group.store.end.position)
 
 
 def history(group: GroupCommit, operation: GetHistory) -> list[Row]:
