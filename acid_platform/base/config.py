@@ -195,7 +195,7 @@ HONOURED: tuple[Setting, ...] = (
     Setting("acid.local.compaction.max.bytes", _N, str(64 << 20), low=0),
     Setting("acid.outcome.retention", _T, "24h", "h", 24, 8760),
     Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
-    Setting("acid.metastore.snapshot.bytes", _N, str(16 << 20), low=1),
+    Setting("acid.metastore.snapshot.bytes", _N, str(8 << 20), low=1),
     Setting("acid.metastore.lease", _T, "2500ms", "ms", 500, 60_000),
     Setting("acid.metastore.archive", _X, ""),
     Setting("acid.metastore.archive.interval", _T, "60s", "s", 0.1, 86_400),
