@@ -31,6 +31,8 @@ from acid_platform.metastore.server.state_rows import Recent
 from acid_platform.metastore.server.store import Store, machine_at
 
 _LOG = logging.getLogger("acid_platform.metastore")
+_SMALL_BYTES = 32 << 20
+"""A snapshot of this size is written in a moment."""
 _SAVE_AGAIN_SECONDS = 60.0
 """How long after a snapshot that failed the next is tried."""
 
@@ -371,8 +373,9 @@ class GroupCommit:
     def close(self) -> None:
         """Writes a last snapshot unless that would take long, and closes the log."""
         self.end_saving()
+        small = self.store.saved_bytes < _SMALL_BYTES
         try:
-            if not self._ahead and self.store.unsaved_bytes:
+            if not self._ahead and self.store.unsaved_bytes and small:
                 self.save()
         except Exception:
             _LOG.exception("the last snapshot failed; the next start reads the log")

@@ -137,7 +137,11 @@ class Store:
         """The writes of a table, oldest first."""
         rows = self._file.history(table_id) if self._file else []
         rows += [row for row in state.written if row.table_id == table_id]
-        return [{**encode(row), "operation": row.operation.name.lower()} for row in rows]
+        # Memory may still have some that the snapshot has.
+        distinct = {(row.write_id, row.partition, row.directory): row for row in rows}
+        return [
+            {**encode(row), "operation": row.operation.name.lower()} for row in distinct.values()
+        ]
 
     def query(self, state: State, sql: str) -> tuple[list[str], list[list[object]]]:
         """See `StateTables.query`; `state` is the one at the end of the log."""
