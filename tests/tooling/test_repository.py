@@ -199,6 +199,11 @@ FORBIDDEN_IMPORTS = {
         "import acid_platform.metastore.server",
         "acid_platform.metastore.client.b -> acid_platform.metastore.server",
     ),
+    "metastore/log/a.py": (
+        "import acid_platform.metastore.rules",
+        "acid_platform.metastore.log.a -> acid_platform.metastore.rules",
+    ),
+    "metastore/server/a.py": ("import psycopg", "acid_platform.metastore.server.a -> psycopg"),
     "predicates/a.py": ("import pyspark.sql", "acid_platform.predicates.a -> pyspark"),
     "tables/a.py": (
         "import acid_platform.services",
@@ -245,8 +250,10 @@ FORBIDDEN_IMPORTS = {
 ALLOWED_IMPORTS = {
     "layout/b.py": "import acid_platform.errors",
     "metastore/b.py": "import duckdb, time",
-    # A standby is a client of its primary.
-    "metastore/server/b.py": "import acid_platform.metastore.client",
+    "metastore/log/b.py": "import obstore, psycopg",
+    # The process that writes snapshots is started as a client starts the metastore.
+    "metastore/server/b.py": "import acid_platform.metastore.client, acid_platform.metastore.log",
+    "metastore/client/c.py": "import acid_platform.metastore.log",
     "orc/b.py": "import pyorc",
     "engine/spark/b.py": "import pyspark.sql, acid_platform.storage, acid_platform.scan",
     "gateway/b.py": "import thriftpy2, acid_platform.tables",
@@ -273,6 +280,7 @@ def lint_imports(directory: Path, imports: dict[str, str]) -> subprocess.Complet
         "metastore/rules",
         "metastore/server",
         "metastore/client",
+        "metastore/log",
         "tables",
         "engine",
         "engine/spark",
