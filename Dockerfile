@@ -23,7 +23,7 @@ COPY --chown=acid scripts scripts
 RUN make setup PYTHON=python3.12 && rm -rf "$HOME/.cache"
 
 COPY --chown=acid . .
-ENV ACID_HOME=/app/var
+ENV ACID_HOME=/app/var PATH=/app/.venv/bin:$PATH
 EXPOSE 3000
 VOLUME /app/var
 ENTRYPOINT ["tini", "--"]

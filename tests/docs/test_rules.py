@@ -33,6 +33,7 @@ _ROOMS = [
     "assets",
     "benchmarks",
     "dagster_home",
+    "deploy",
     "docs",
     "notebooks",
     "resources",
