@@ -41,6 +41,7 @@ GROUP = Group(
             ' OutcomeUnknown, which does not mean "not committed".',
             (
                 "metastore.server.group_commit",
+                "metastore.log.local",
                 "metastore.client.link",
             ),
             (
@@ -106,10 +107,12 @@ GROUP = Group(
             "P8",
             "A commit reports what it published (directory, operation, rows, bytes, files), and"
             " the metastore keeps that with tables, transactions and history in tables that"
-            " people can read; the file of an older version is migrated when the metastore"
-            " starts.",
+            " people can read: in a snapshot as of its position, by `acid metastore sql` as of now."
+            " A snapshot of a newer version is refused.",
             (
                 "metastore.server.metastore_schema",
+                "metastore.server.state_file",
+                "metastore.server.state_tables",
                 "metastore.rules.candidates",
             ),
             (
@@ -134,9 +137,17 @@ GROUP = Group(
         ),
         Rule(
             "P10",
-            "The metastore's file lies on a local disk; a warehouse that is no local directory"
-            " needs `ACID_METASTORE`.",
-            ("base.location:Location.of",),
+            "The metastore's log lies in a directory on a local disk, in PostgreSQL or in a bucket;"
+            " a warehouse that is no local directory needs `ACID_METASTORE`. A log never holds two"
+            " batches at one position, so of several processes only the one that leads commits. It"
+            " answers only while its lease lasts, and another takes over with every acknowledged"
+            " commit.",
+            (
+                "base.location:Location.of",
+                "metastore.log.contract",
+                "metastore.server.election",
+                "metastore.server.membership",
+            ),
             ("test_P10_network_file_systems_are_refused",),
         ),
         Rule(
@@ -331,6 +342,7 @@ GROUP = Group(
             " backup does not know are in doubt until they are resolved by name.",
             (
                 "tables.adoption",
+                "metastore.server.restore",
                 "metastore.rules.restoring",
             ),
             (
@@ -363,8 +375,8 @@ GROUP = Group(
         ),
         Rule(
             "P27",
-            "Files, and the directories that name them, are on the disk before the commit is,"
-            " and the commit before it is answered.",
+            "Files, and the directories that name them, are on the disk before the commit is in the"
+            " log, and the commit before it is answered.",
             (
                 "storage.durability",
                 "base.disk",
@@ -518,12 +530,11 @@ GROUP = Group(
         ),
         Rule(
             "P40",
-            "Whatever the journal forgets is in the archive or waits for it; a metastore that is"
-            " restored to a moment or event has exactly the state of then, and where the archive"
+            "Whatever the log forgets is in the archive, if there is one; a metastore that is"
+            " restored to a moment or position has exactly the state of then, and where the archive"
             " can't tell it, the restore is refused with what is missing.",
             (
-                "metastore.server.archiver",
-                "metastore.server.coverage",
+                "metastore.server.archiving",
                 "metastore.server.point_in_time",
             ),
             (
