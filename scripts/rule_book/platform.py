@@ -148,7 +148,13 @@ GROUP = Group(
                 "metastore.server.election",
                 "metastore.server.membership",
             ),
-            ("test_P10_network_file_systems_are_refused",),
+            (
+                "test_P10_network_file_systems_are_refused",
+                "test_P10_of_two_writers_one_goes_on",
+                "test_P10_a_leader_that_slept_through_a_snapshot_appends_nothing",
+                "test_P10_every_epoch_has_one_leader",
+                "test_P10_leaders_on_a_failing_store",
+            ),
         ),
         Rule(
             "P11",
@@ -538,11 +544,10 @@ GROUP = Group(
                 "metastore.server.point_in_time",
             ),
             (
-                "test_P40_restoring_to_an_event_gives_exactly_the_state_of_then",
-                "test_P40_no_event_is_missing_after_kills",
-                "test_P40_a_gap_is_refused_with_what_is_missing",
-                "test_P40_two_versions_of_an_event_are_refused",
-                "test_P40_a_promoted_standby_goes_on_with_the_archive",
+                "test_P40_restoring_to_a_position_gives_exactly_the_state_of_then",
+                "test_P40_no_batch_is_missing_after_kills",
+                "test_P40_a_gap_and_damage_are_refused",
+                "test_P40_what_two_metastores_have_archived_is_not_mixed",
             ),
         ),
         Rule(
