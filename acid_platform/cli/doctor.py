@@ -128,7 +128,7 @@ def _warehouse(place: Location) -> str:
 def _metastore(metastore: Metastore) -> CheckResult:
     status = metastore.status()
     text = (
-        f"process {status['pid']} serves {status['directory']}: {status['tables']} tables,"
+        f"process {status['pid']} serves {status['log']}: {status['tables']} tables,"
         f" {status['open']} open and {status['aborted']} aborted transactions,"
         f" {status['waiting']} waiting locks, {status['commit_ms']} ms per commit"
     )

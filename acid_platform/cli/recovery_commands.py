@@ -75,7 +75,9 @@ def archive(session: CommandSession, place: str | None) -> None:
 
 @metastore.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
-@click.option("--archive", "archived", metavar="DIR", help="Restore from this archive, not a FILE.")
+@click.option(
+    "--archive", "archived", metavar="DIR", help="Restore from this archive or log, not a FILE."
+)
 @click.option(
     "--until",
     metavar="WHEN",
@@ -110,9 +112,9 @@ def restore(
     from acid_platform.tables.restored_tables import restore as restore_file
 
     if bool(file) == bool(archived) or bool(archived) != bool(until):
-        raise InvalidDefinition("name a backup FILE, or --archive DIR and --until WHEN")
+        raise InvalidDefinition("name a backup FILE, or --archive PLACE and --until WHEN")
     if not archived and (history or target):
-        raise InvalidDefinition("--history and --to belong to --archive DIR")
+        raise InvalidDefinition("--history and --to belong to --archive PLACE")
     if target and archived and until:
         made_file = _rebuild(archived, until, Path(target).absolute(), history)
         session.say(asdict(made_file), _reached(made_file))
@@ -224,8 +226,11 @@ def _log(place: Location) -> Log:
 
 
 def _archived(place: str) -> dict[str, Log]:
-    """The histories of an archive, each a log."""
+    """The histories of an archive, each a log; or the log at this place."""
     where = place if "://" in place else f"file://{Path(place).expanduser().absolute()}"
+    own: Log = open_log(where)
+    if own.exists:
+        return {own.history: own}
     return {history: open_log(f"{where}/{history}") for history in histories(where)}
 
 

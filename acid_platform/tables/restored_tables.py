@@ -103,7 +103,8 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
     log = open_log(place.metastore)
     if log.exists:
         raise BackupRefused(
-            f"{place.metastore} holds a metastore already; name another prefix, schema or database"
+            f"{place.metastore} holds a metastore already, or what an interrupted restore left:"
+            " name another prefix, schema or database, or remove this one"
         )
     return restore_metastore(log, file, highest, owner)
 

@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import statistics
 import tempfile
+import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -23,7 +24,8 @@ from typing import Any
 
 from acid_platform import MetastoreUnavailable, OutcomeUnknown
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.log.contract import Log
+from acid_platform.metastore.log.contract import Batch
+from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.rules.events import Committed, DatabaseCreated
 from acid_platform.metastore.server.store import events_of
 from benchmarks.results import machine, save
@@ -86,6 +88,10 @@ def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> 
     context = multiprocessing.get_context("spawn")
     with Members(where, directory, count) as members:
         members.start()
+        observer = Observer(where, outcome)
+        observer.start()
+        with Metastore.connect(where) as client:  # snapshots replace batches all the time
+            client.set("acid.metastore.snapshot.bytes", "60000")
         writers = [
             context.Process(target=write, args=(where, writer, path, stop))
             for writer, path in enumerate(paths)
@@ -106,7 +112,8 @@ def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> 
             stop.touch()
             for process in writers:
                 process.join(60)
-        _check(members.log, paths, outcome)
+        observer.end()
+        _check(observer, paths, outcome)
     return outcome
 
 
@@ -137,29 +144,58 @@ def _first_after(paths: list[Path], moment: float) -> float | None:
     return min(ends, default=None)
 
 
-def _check(log: Log, paths: list[Path], outcome: Outcome) -> None:
-    """Compares the log with what was acknowledged."""
-    databases: Counter[str] = Counter()
-    committed: Counter[int] = Counter()
-    position = epoch = 0
-    for batch in log.read(0):
-        if batch.position != position + 1 or batch.epoch < epoch:
-            outcome.out_of_order.append((batch.position, batch.epoch))
-        position, epoch = batch.position, batch.epoch
+class Observer(threading.Thread):
+    """Follows the log as a standby does, and counts what is in it."""
+
+    def __init__(self, where: str, outcome: Outcome) -> None:
+        super().__init__(daemon=True)
+        self._log, self._outcome = open_log(where), outcome
+        self._ended = threading.Event()
+        self._position = self._epoch = 0
+        self.databases: Counter[str] = Counter()
+        self.committed: Counter[int] = Counter()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        while not self._ended.wait(0.1):
+            self._look(patient=True)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        self._look(patient=False)
+        self._log.close()
+
+    def _look(self, patient: bool) -> None:
+        try:
+            for batch in self._log.read(self._position):
+                self._count(batch)
+        except MetastoreUnavailable:  # as while the database is down
+            if not patient:
+                raise
+
+    def _count(self, batch: Batch) -> None:
+        if batch.position != self._position + 1 or batch.epoch < self._epoch:
+            self._outcome.out_of_order.append((batch.position, batch.epoch))
+        self._position, self._epoch = batch.position, batch.epoch
         for recorded in events_of(batch):
             if isinstance(recorded.event, DatabaseCreated):
-                databases[recorded.event.name] += 1
+                self.databases[recorded.event.name] += 1
             elif isinstance(recorded.event, Committed):
-                committed[recorded.event.txn] += 1
+                self.committed[recorded.event.txn] += 1
+
+
+def _check(observed: Observer, paths: list[Path], outcome: Outcome) -> None:
+    """Compares the log with what was acknowledged."""
     acknowledged = _lines(paths)
     outcome.acknowledged = len(acknowledged)
     for name, txn, _, _ in acknowledged:
-        if not databases[name] or not committed[txn]:
+        if not observed.databases[name] or not observed.committed[txn]:
             outcome.lost.append((name, txn))
     told = Counter(txn for _, txn, _, _ in acknowledged)
     outcome.twice += [txn for txn, times in told.items() if times > 1]
-    outcome.twice += [name for name, times in databases.items() if times > 1]
-    outcome.twice += [txn for txn, times in committed.items() if times > 1]
+    outcome.twice += [name for name, times in observed.databases.items() if times > 1]
+    outcome.twice += [txn for txn, times in observed.committed.items() if times > 1]
 
 
 def main() -> int:

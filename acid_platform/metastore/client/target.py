@@ -316,6 +316,11 @@ class Elected(Remote):
         leader = self._log.leader() if self._log else None
         return leader is not None and leader.epoch > epoch
 
+    def runs(self, pid: int) -> bool:  # noqa: ARG002 (Target declares it)
+        """Whether the log names the leader that was reached last."""
+        leader = self._log.leader() if self._log else None
+        return leader is not None and bool(leader.address) and leader.epoch == self._epoch
+
     @property
     def advice(self) -> str:
         return "start one with `acid metastore serve --listen HOST:PORT`"

@@ -187,7 +187,7 @@ def _has(source: Log, position: int) -> bool:
 
 
 def _reader(log: Log) -> Log:
-    """The same log for another thread."""
+    """Opens the log once more, for another thread."""
     return LocalLog(log.directory) if isinstance(log, LocalLog) else open_log(log.where)
 
 

@@ -27,7 +27,7 @@ from acid_platform.metastore.server import file_operations
 from acid_platform.metastore.server.metrics import Counters
 from acid_platform.metastore.server.saving import start_saving
 from acid_platform.metastore.server.state_file import Error
-from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.store import Store, machine_at
 
 _LOG = logging.getLogger("acid_platform.metastore")
@@ -59,7 +59,7 @@ class _Saving:
     log up to there since the snapshot before."""
 
     position: int
-    recent: Recent
+    recent: Unsaved
     bytes: int
 
 
@@ -322,20 +322,18 @@ class GroupCommit:
                 self._adopt()
         elif self.saves_soon:
             self._mark()
-            self._saver = start_saving(
-                self.store.log, self.store.end.position, self._oldest_kept(), self._restorable
-            )
+            self._saver = start_saving(self.store.log, self.store.end.position, self._oldest_kept())
 
     def save(self) -> None:
         """Writes a snapshot of the end of the log here. Raises Error, OSError."""
         self.end_saving()
-        self.store.save(self.state, self._oldest_kept(), self._restorable)
+        self.store.save(self.state, self._oldest_kept())
         self.before_release()
         self.counters.snapshots += 1
 
     def _mark(self) -> None:
         store = self.store
-        self._saving = _Saving(store.end.position, Recent.of(self.state), store.unsaved_bytes)
+        self._saving = _Saving(store.end.position, Unsaved.of(self.state), store.unsaved_bytes)
 
     def _adopt(self) -> None:
         """Forgets what the newest snapshot has."""
@@ -353,20 +351,13 @@ class GroupCommit:
             self._saver.wait()
         self._saver = self._saving = None
 
-    @property
-    def _restorable(self) -> int:
-        """The moment since which a log keeps its batches, if it keeps any for a restore."""
-        kept = self.state.settings.integer("acid.metastore.archive.retention")
-        return self._oldest_kept(kept) if kept else 0
-
-    def _oldest_kept(self, keep: int | None = None) -> int:
+    def _oldest_kept(self) -> int:
         """The moment before which ended transactions and outcomes may be forgotten.
 
         A wall clock that was set forward since the start is ignored: a client may still ask for the
         outcome of its request (P3, P29).
         """
-        if keep is None:
-            keep = self.state.settings.integer("acid.outcome.retention")
+        keep = self.state.settings.integer("acid.outcome.retention")
         now = self._clock.moment()
         return min(now.wall, self._started.wall + now.steady - self._started.steady) - keep
 

@@ -15,7 +15,7 @@ from acid_platform.metastore.log.contract import Batch, Log
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server.state_file import Origin, StateFile
+from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
 from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import events_of
 
@@ -128,7 +128,7 @@ def window_of(log: Log) -> Window:
     first = last = None
     with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
         for position in positions[:1]:
-            file = StateFile(log.get_snapshot(position, Path(scratch)))
+            file = open_state(log.get_snapshot(position, Path(scratch)), Path(scratch))
             first = last = file.origin
             file.close()
         for batch in log.read(first.position if first else 0):
@@ -143,7 +143,7 @@ def _snapshot_before(log: Log, until: Until, scratch: Path) -> StateFile | None:
     BackupRefused."""
     positions = log.snapshots()
     for position in reversed(positions):
-        file = StateFile(log.get_snapshot(position, scratch))
+        file = open_state(log.get_snapshot(position, scratch), scratch)
         if until.includes(file.origin):
             return file
         file.close()

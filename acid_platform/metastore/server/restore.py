@@ -23,7 +23,7 @@ from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.restoring import doubtful_write_ids
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.server.state_file import Origin, StateFile
+from acid_platform.metastore.server.state_file import Origin, open_state
 from acid_platform.metastore.server.state_tables import StateTables
 
 
@@ -99,29 +99,29 @@ def restore_metastore(
     owner = owner or Owner(uuid.uuid4().hex)
     if not path.is_file():
         raise BackupRefused(f"{path} is not a file; name one that `acid metastore backup` wrote")
-    try:
-        begun = StateFile(path)
-    except (MetastoreIncompatible, MetastoreDamaged) as error:
-        raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
-    try:
-        machine = Machine(begun.state(), begun)
-        opened = _advance(machine, highest, owner)
-        state, end = machine.state, begun.origin
-        log.create(end.position)
-        log.open_to_append()
-        # Its number is the backup's, since no batch may have one that the backup has too.
-        origin = Origin(end.position, end.epoch, end.made, log.history)
-        with tempfile.TemporaryDirectory(prefix="restore.", dir=_scratch(log)) as scratch:
+    with tempfile.TemporaryDirectory(prefix="restore.", dir=_scratch(log)) as scratch:
+        try:
+            begun = open_state(path, Path(scratch))
+        except (MetastoreIncompatible, MetastoreDamaged) as error:
+            raise BackupRefused(f"{path} is no backup of a metastore: {error}") from error
+        try:
+            machine = Machine(begun.state(), begun)
+            opened = _advance(machine, highest, owner)
+            state, end = machine.state, begun.origin
+            log.create(end.position)
+            log.open_to_append()
+            # It goes on after the backup's position, so that no batch has one of the backup's.
+            origin = Origin(end.position, end.epoch, end.made, log.history)
             draft = Path(scratch, "restored.duckdb")
-            tables = StateTables(state, origin, path)
+            tables = StateTables(state, origin, begun.path)
             try:
                 tables.save(draft)
             finally:
                 tables.close()
             log.put_snapshot(end.position, draft)
-        owner.settle()
-    finally:
-        begun.close()
+            owner.settle()
+        finally:
+            begun.close()
     return Restored(
         log.where,
         begun.origin.made,

@@ -27,13 +27,10 @@ from acid_platform.metastore.server.store import Store, machine_at
 _ATTEMPTS = 5
 
 
-def start_saving(
-    log: Log, until: int, forget_before: int, keep_since: int | None
-) -> subprocess.Popen[bytes]:
+def start_saving(log: Log, until: int, forget_before: int) -> subprocess.Popen[bytes]:
     """Starts the process; it ends with 0 once the log has the snapshot."""
     command = [sys.executable, "-P", "-m", __name__, "--log", log.where, "--until", str(until)]
     command += ["--forget-before", str(forget_before)]
-    command += [] if keep_since is None else ["--keep-since", str(keep_since)]
     return subprocess.Popen(command, env=environment(), cwd="/", stdin=subprocess.DEVNULL)
 
 
@@ -82,7 +79,6 @@ def main() -> None:
     parser.add_argument("--log", required=True)
     parser.add_argument("--until", type=int, required=True)
     parser.add_argument("--forget-before", type=int, required=True)
-    parser.add_argument("--keep-since", type=int)
     chosen = parser.parse_args()
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="acid-saving-") as scratch:
@@ -90,7 +86,7 @@ def main() -> None:
         log = LocalLog(Path(chosen.log)) if local else open_log(chosen.log)
         store = Store(log, Path(chosen.log if local else scratch))
         state = machine_at(store, chosen.until).state
-        store.save(state, chosen.forget_before, chosen.keep_since)
+        store.save(state, chosen.forget_before)
         store.close()
 
 

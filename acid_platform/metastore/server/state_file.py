@@ -7,6 +7,7 @@ People may open it with any DuckDB of the same version. It has one table for eac
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -55,39 +56,66 @@ class Origin:
         return {key: str(value) for key, value in asdict(self).items()}
 
 
+def open_state(path: Path, directory: Path) -> StateFile:
+    """Opens a snapshot, or a copy of it below `directory` with today's tables if it is older.
+
+    Raises MetastoreIncompatible, MetastoreDamaged, OSError.
+    """
+    file = StateFile(path)
+    if file.version == schema.VERSION:
+        return file
+    file.close()
+    copy = directory / f"{path.stem}.migrated"
+    shutil.copyfile(path, copy)
+    with _connected(copy, read_only=False) as connection:
+        for statements in schema.MIGRATIONS[file.version - 1 :]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(
+            "UPDATE meta SET value = $1 WHERE key = 'schema_version'", [str(schema.VERSION)]
+        )
+    return StateFile(copy)
+
+
+def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    try:
+        return duckdb.connect(str(path), read_only=read_only, config=_READING)
+    except duckdb.Error as error:
+        raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
+
+
+def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
+    try:
+        meta = dict(connection.execute("SELECT key, value FROM meta").fetchall())
+        int(meta["schema_version"])
+        Origin.parse(meta)
+    except (duckdb.Error, KeyError, ValueError) as error:
+        raise MetastoreDamaged(
+            f"{path} is no snapshot of a metastore: {error}; restore a backup"
+        ) from error
+    return meta
+
+
 class StateFile:
     """An open snapshot, for one thread. Raises MetastoreIncompatible, MetastoreDamaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._connection = _connected(path, read_only=True)
         try:
-            self._connection = duckdb.connect(str(path), read_only=True, config=_READING)
-        except duckdb.Error as error:
-            raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
-        try:
-            self.meta = self._meta()
+            self.meta = _meta(self._connection, path)
+            self.version = int(self.meta["schema_version"])
+            if self.version > schema.VERSION:
+                raise MetastoreIncompatible(
+                    f"{path} has schema version {self.version}, this program knows"
+                    f" {schema.VERSION}; use the newer program that wrote it"
+                )
         except BaseException:
             self._connection.close()
             raise
+        self.origin = Origin.parse(self.meta)
         self.size = path.stat().st_size
         self._recorded = RecordedCache(self._read)
-
-    def _meta(self) -> dict[str, str]:
-        try:
-            meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
-            version = int(meta["schema_version"])
-            self.origin = Origin.parse(meta)
-        except (duckdb.Error, KeyError, ValueError) as error:
-            raise MetastoreDamaged(
-                f"{self.path} is no snapshot of a metastore: {error}; restore a backup"
-            ) from error
-        if version > schema.VERSION:
-            raise MetastoreIncompatible(
-                f"{self.path} has schema version {version}, this program knows {schema.VERSION};"
-                " use the newer program that wrote it"
-            )
-        self.version = version
-        return meta
 
     def state(self) -> State:
         """Raises duckdb.Error."""

@@ -75,7 +75,7 @@ def recorded_rows(state: State) -> list[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Recent:
+class Unsaved:
     """What had ended and been recorded at some position since the snapshot before."""
 
     ended: int
@@ -84,7 +84,7 @@ class Recent:
     contents: dict[tuple[int, str | None], dict[str, str]]
 
     @classmethod
-    def of(cls, state: State) -> Recent:
+    def of(cls, state: State) -> Unsaved:
         contents = {entity: dict(by_name) for entity, by_name in state.contents.items()}
         return cls(len(state.ended), len(state.outcomes), len(state.written), contents)
 

@@ -14,8 +14,8 @@ from acid_platform.metastore.operations import Row
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
-from acid_platform.metastore.server.state_file import Origin, StateFile
-from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
+from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.state_tables import StateTables
 
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -98,13 +98,14 @@ class Store:
         """Opens the newest snapshot of the log, if it is newer than the one that is open."""
         while (newest := max(self.log.snapshots(), default=0)) > self.saved:
             try:
-                opened = StateFile(self.log.get_snapshot(newest, self._directory))
+                path = self.log.get_snapshot(newest, self._directory)
+                opened = open_state(path, self._directory)
             except FileNotFoundError:  # replaced by a newer one just now
                 continue
             self.let_go()
             self._file = opened
 
-    def save(self, state: State, forget_before: int, keep_since: int | None = None) -> None:
+    def save(self, state: State, forget_before: int) -> None:
         """Puts a snapshot of the state into the log; it must be the state at the end of the log."""
         draft = self._directory / f"snapshot-{os.getpid()}.new"
         tables = StateTables(state, self.end, self.path, forget_before)
@@ -112,9 +113,9 @@ class Store:
             tables.save(draft)
         finally:
             tables.close()
-        self.log.put_snapshot(self.end.position, draft, keep_since)
+        self.log.put_snapshot(self.end.position, draft)
         self.open_newest()
-        Recent.of(state).forget(state)
+        Unsaved.of(state).forget(state)
         self.unsaved_bytes = 0
 
     # --- what memory no longer holds ------------------------------------------------------------
