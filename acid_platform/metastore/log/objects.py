@@ -130,8 +130,8 @@ class ObjectLog:
 
     def open_to_append(self) -> None:
         """Raises MetastoreIncompatible if the store ignores conditions."""
-        self._check()
         newest = max([int(self._begun["after"]), *self.snapshots()])
+        self._check()
         last, epoch = newest, 0
         for first in self._firsts(newest)[-1:]:
             batch = self._fetch(first)[-1]
@@ -316,7 +316,7 @@ class ObjectLog:
     def _oldest_needed(self, keep_since: int) -> int:
         """The newest snapshot whose batch was made at or before this moment; 0 if there is none."""
         for position in reversed(self.snapshots()):
-            for first in self._firsts(position)[:1]:
+            for first in self._firsts(position - 1)[:1]:
                 for batch in self._fetch(first):
                     if batch.position == position and batch.made <= keep_since:
                         return position
