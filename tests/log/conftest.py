@@ -140,7 +140,7 @@ def in_postgres(postgres_server: PostgresServer) -> Iterator[Place]:
 
     def execute(text: str, *values: object) -> None:
         with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
-            connection.execute(text.format(s=schema), values)  # type: ignore[arg-type]
+            connection.execute(text.format(s=schema), values)
 
     def change(position: int, before: bytes, after: bytes) -> None:
         execute(

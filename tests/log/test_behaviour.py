@@ -20,6 +20,7 @@ from acid_platform.metastore.log.contract import (
 )
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.log.open_log import open_log
 from tests.log.conftest import Place, batch, positions
 
 TEXTS = ("", "[]", "[\"ä 東 \\u0000 \\n 'quoted' %s %b {s} \\\\\"]", f'["{"x" * 3_000_000}"]')
@@ -144,7 +145,7 @@ def test_P3_two_logs_lie_side_by_side(
         "s3": f"{shared.url}-2",
         "postgresql": f"{shared.url}_2",
     }
-    two = type(one)(urls[shared.kind])
+    two = open_log(urls[shared.kind])
     two.create()
     two.append(batch(1, 5, '["other"]'))
     one.put_snapshot(2, a_file(tmp_path / "files"))
@@ -407,7 +408,7 @@ def test_P3_a_changed_batch_is_refused(place: Place) -> None:
 def test_P3_a_missing_batch_is_named(shared: Place) -> None:
     log = shared.created(5)
     shared.remove(3)
-    read = []
+    read: list[Batch] = []
     with pytest.raises(MetastoreDamaged, match="lacks batch 3"):
         read.extend(log.read(0))
     with pytest.raises(MetastoreDamaged, match="lacks batch 3"):

@@ -300,7 +300,7 @@ def test_P3_a_postgresql_that_crashes_loses_and_repeats_nothing(
             acknowledged_between.append(len(appending.acknowledged) - before)
             own_server.start()
 
-    appending.run(4, 60 * crashes, crash)
+    appending.run(4, 40 * crashes, crash)
     appending.judge(log)
     assert min(acknowledged_between) > 0, "the crashes were in the middle"
     log.close()
