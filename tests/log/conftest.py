@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.postgres import PostgresLog
 from acid_platform.metastore.log.segment import segment_name
+from acid_platform.metastore.log.store_access import objects_at
 from tests.log.postgres_server import PostgresServer, missing
 from tests.stores.server import S3Server
 
 _NUMBERS = count(1)
-_BUCKET = f"logs-{secrets.token_hex(4)}"
+_RUN = secrets.token_hex(4)
+_BUCKET = f"logs-{_RUN}"
 AnyLog = LocalLog | ObjectLog | PostgresLog
 
 
@@ -111,21 +114,25 @@ def _place_of_files(kind: str, directory: Path, opened: Callable[[], AnyLog]) ->
 
 
 @pytest.fixture
-def in_bucket(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    prefix = f"log/{next(_NUMBERS)}"
-    url = f"s3://{_BUCKET}/{prefix}"
+def in_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """In a bucket of the S3 server, or below the prefix that ACID_TEST_BUCKET names."""
+    below = os.environ.get("ACID_TEST_BUCKET")
+    if below is None:
+        server: S3Server = request.getfixturevalue("server")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        below = f"s3://{_BUCKET}/log"
+    url = f"{below.rstrip('/')}/{_RUN}-{next(_NUMBERS)}"
+    objects = objects_at(url, 10)
 
     def change(position: int, before: bytes, after: bytes) -> None:
-        key = f"{prefix}/{segment_name(position)}"
-        data = server.get(_BUCKET, key)
+        data, version = objects.get(segment_name(position))
         assert before in data
-        server.put(_BUCKET, key, data.replace(before, after, 1))
+        objects.replace(segment_name(position), data.replace(before, after, 1), version)
 
     def remove(position: int) -> None:
-        server.delete(_BUCKET, f"{prefix}/{segment_name(position)}")
+        objects.delete([segment_name(position)])
 
     return Place("s3", url, lambda: ObjectLog(url), change, remove)
 

@@ -21,6 +21,7 @@ from acid_platform.metastore.log.contract import Leader
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.log.postgres import PostgresLog
+from acid_platform.metastore.log.store_access import objects_at
 from tests.log.conftest import Place, batch, positions
 from tests.log.postgres_server import PostgresServer
 from tests.stores.server import Fault, S3Server
@@ -84,10 +85,8 @@ def test_P10_a_store_that_ignores_conditions_is_refused(in_bucket: Place, server
     assert positions(in_bucket.writer()) == [1]
 
 
-def test_P10_a_prefix_with_other_objects_is_refused(in_bucket: Place, server: S3Server) -> None:
-    _, _, where = in_bucket.url.partition("://")
-    bucket, _, prefix = where.partition("/")
-    server.put(bucket, f"{prefix}/warehouse/db.db/t/part-0", b"1")
+def test_P10_a_prefix_with_other_objects_is_refused(in_bucket: Place) -> None:
+    objects_at(in_bucket.url, 10).create("warehouse/db.db/t/part-0", b"1")
     with pytest.raises(FileExistsError, match="warehouse"):
         in_bucket.open().create()
 

@@ -250,15 +250,6 @@ class S3Server:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=below)
         return sorted(found["Key"] for page in pages for found in page.get("Contents", ()))
 
-    def get(self, bucket: str, key: str) -> bytes:
-        return bytes(self._client.get_object(Bucket=bucket, Key=key)["Body"].read())
-
-    def put(self, bucket: str, key: str, data: bytes) -> None:
-        self._client.put_object(Bucket=bucket, Key=key, Body=data)
-
-    def delete(self, bucket: str, key: str) -> None:
-        self._client.delete_object(Bucket=bucket, Key=key)
-
     def uploads(self, bucket: str) -> list[str]:
         """The keys of multipart uploads that are not finished."""
         listed = self._client.list_multipart_uploads(Bucket=bucket)
