@@ -355,7 +355,10 @@ def test_P3_what_a_restore_to_a_moment_needs_is_kept(shared: Place, tmp_path: Pa
     assert positions(log, 15) == []
 
 
-def test_P3_a_reader_beside_snapshots_sees_no_gap(shared: Place, tmp_path: Path) -> None:
+def test_P3_a_reader_beside_snapshots_sees_no_gap(
+    shared: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acid_platform.metastore.log.postgres._PART", 20)
     log = shared.created(1)
     log.put_snapshot(1, a_file(tmp_path / "files", b"1" * 100))
     ended = threading.Event()
