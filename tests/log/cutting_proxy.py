@@ -41,6 +41,11 @@ class CuttingProxy:
         """Passes messages and answers on. A client sends nothing before it has the answer."""
         with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._to)) as server:
             threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
+            self._pass_on(client, server)
+            server.shutdown(socket.SHUT_RDWR)  # ends the other thread, which waits for answers
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
             while message := client.recv(1 << 20):
                 cut = self._decide(message)
                 if cut == "before":
