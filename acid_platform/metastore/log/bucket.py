@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import obstore
@@ -34,39 +34,6 @@ _REFUSED = re.compile(
     r"status code: 40[13]\b|NoSuchBucket|ContainerNotFound|InvalidAccessKeyId|SignatureDoesNotMatch"
     r"|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
 )
-
-
-class Objects(Protocol):
-    """Named objects. Any thread may use them.
-
-    All methods raise StoreUnavailable if the outcome is unknown, and StoreRefused.
-    """
-
-    place: str
-
-    def create(self, name: str, data: bytes) -> None:
-        """Raises FileExistsError if there is such an object."""
-
-    def replace(self, name: str, data: bytes, version: object) -> None:
-        """Raises FileExistsError if the object is no longer the one that had this version."""
-
-    def get(self, name: str) -> tuple[bytes, object]:
-        """The content, and a version for `replace`. Raises FileNotFoundError."""
-
-    def names(self, after: str = "") -> list[str]:
-        """The names that come after this one, sorted."""
-
-    def delete(self, names: Sequence[str]) -> None:
-        """Deletes objects in this order or all at once; some may be gone."""
-
-    def upload(self, name: str, file: Path) -> None:
-        """Puts a file of any size. Nobody sees a part of it."""
-
-    def download(self, name: str, file: Path) -> None:
-        """Writes the object to a file. Raises FileNotFoundError."""
-
-    def check(self, name: str) -> bool:
-        """Whether the store honours conditions, tried on this object, which exists."""
 
 
 class StorePrefix:

@@ -26,11 +26,9 @@ from dataclasses import asdict
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from acid_platform.base.location import local_path
 from acid_platform.errors import (
-    InvalidDefinition,
     MetastoreDamaged,
     MetastoreIncompatible,
     MetastoreUnavailable,
@@ -38,13 +36,10 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.log import segment
 from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Leader, PositionTaken
-from acid_platform.metastore.log.folder import Folder
 from acid_platform.metastore.log.segment import Header
+from acid_platform.metastore.log.store_access import LOG, objects_at
 
-if TYPE_CHECKING:
-    from acid_platform.metastore.log.bucket import Objects
-
-_LOG, _LEADER = "log.json", "leader.json"
+_LEADER = "leader.json"
 _AHEAD = 16
 """So many segments are fetched at once."""
 _Answer = TypeVar("_Answer")
@@ -64,7 +59,7 @@ class ObjectLog:
         """
         self.where = url.rstrip("/")
         self._patience = patience
-        self._objects = _objects(self.where, max(0.5, min(patience / 3, 30)))
+        self._objects = objects_at(self.where, max(0.5, min(patience / 3, 30)))
         self._number = secrets.token_hex(8)
         self._checked = False
         self._last: int | None = None
@@ -88,7 +83,7 @@ class ObjectLog:
     @property
     def exists(self) -> bool:
         try:
-            self._patiently(lambda: self._objects.get(_LOG))
+            self._patiently(lambda: self._objects.get(LOG))
         except FileNotFoundError:
             return False
         return True
@@ -96,10 +91,10 @@ class ObjectLog:
     @cached_property
     def _begun(self) -> dict[str, Any]:
         try:
-            data, _ = self._patiently(lambda: self._objects.get(_LOG))
+            data, _ = self._patiently(lambda: self._objects.get(LOG))
         except FileNotFoundError:
-            raise MetastoreDamaged(f"{self.place} holds no log: it has no {_LOG}") from None
-        return dict(self._parsed(_LOG, data))
+            raise MetastoreDamaged(f"{self.place} holds no log: it has no {LOG}") from None
+        return dict(self._parsed(LOG, data))
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -110,18 +105,18 @@ class ObjectLog:
             raise FileExistsError(f"{self.place} is not empty: it holds {found[0]}")
         begun = {"history": secrets.token_hex(8), "place": self.place, "after": after}
         try:
-            self._create(_LOG, json.dumps(begun).encode())
+            self._create(LOG, json.dumps(begun).encode())
         except FileExistsError:
             raise FileExistsError(f"{self.place}: another process has begun a log") from None
         try:
             self._check()
         except MetastoreIncompatible:
-            self._patiently(lambda: self._objects.delete([_LOG]))
+            self._patiently(lambda: self._objects.delete([LOG]))
             raise
         self.__dict__["_begun"] = begun
 
     def _check(self) -> None:
-        if not self._checked and not self._patiently(lambda: self._objects.check(_LOG)):
+        if not self._checked and not self._patiently(lambda: self._objects.check(LOG)):
             raise MetastoreIncompatible(
                 f"{self.place}: this store ignores If-None-Match or If-Match of a PUT, so two"
                 " processes could overwrite each other's commits; use a store that honours both"
@@ -130,8 +125,8 @@ class ObjectLog:
 
     def open_to_append(self) -> None:
         """Raises MetastoreIncompatible if the store ignores conditions."""
-        self._check()
         newest = max([int(self._begun["after"]), *self.snapshots()])
+        self._check()
         last, epoch = newest, 0
         for first in self._firsts(newest)[-1:]:
             batch = self._fetch(first)[-1]
@@ -316,7 +311,7 @@ class ObjectLog:
     def _oldest_needed(self, keep_since: int) -> int:
         """The newest snapshot whose batch was made at or before this moment; 0 if there is none."""
         for position in reversed(self.snapshots()):
-            for first in self._firsts(position)[:1]:
+            for first in self._firsts(position - 1)[:1]:
                 for batch in self._fetch(first):
                     if batch.position == position and batch.made <= keep_since:
                         return position
@@ -377,29 +372,6 @@ class ObjectLog:
         except (ValueError, AssertionError):
             raise MetastoreDamaged(f"{name} of {self.place} is no JSON object") from None
         return found
-
-
-def logs_below(url: str) -> list[str]:
-    """The names of the prefixes below this one that hold a log."""
-    names = _objects(url.rstrip("/"), 30).names()
-    if url.startswith("file:"):
-        path = Path(local_path(url) or "")
-        names = [f"{name}/{_LOG}" for name in names if (path / name / _LOG).exists()]
-    return [name.partition("/")[0] for name in names if name.count("/") == 1 and _LOG in name]
-
-
-def _objects(url: str, seconds: float) -> Objects:
-    if url.startswith("file:"):
-        path = local_path(url)
-        if path is None:
-            raise InvalidDefinition(f"{url}: write file:///directory")
-        return Folder(Path(path))
-    _, _, rest = url.partition("://")
-    if not rest.partition("/")[2] or "?" in rest:
-        raise InvalidDefinition(f"{url}: write the bucket and a prefix, as in s3://bucket/prefix")
-    from acid_platform.metastore.log.bucket import StorePrefix
-
-    return StorePrefix(url, seconds)
 
 
 def _mark(first: int) -> str:

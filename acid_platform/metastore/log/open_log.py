@@ -46,7 +46,7 @@ def histories(where: str) -> list[str]:
 
     Raises what `open_log` raises, MetastoreUnavailable, StoreRefused.
     """
-    from acid_platform.metastore.log.objects import logs_below
+    from acid_platform.metastore.log.store_access import logs_below
 
     return logs_below(where)
 

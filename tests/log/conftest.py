@@ -1,0 +1,188 @@
+"""Every kind of log, for the suite that all of them pass."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.log.postgres import PostgresLog
+from acid_platform.metastore.log.segment import segment_name
+from acid_platform.metastore.log.store_access import objects_at
+from tests.log.postgres_server import PostgresServer, missing
+from tests.stores.server import S3Server
+
+_NUMBERS = count(1)
+_RUN = secrets.token_hex(4)
+_BUCKET = f"logs-{_RUN}"
+AnyLog = LocalLog | ObjectLog | PostgresLog
+
+
+@dataclass
+class Place:
+    """Where one log is, and how a test damages it."""
+
+    kind: str
+    url: str
+    open: Callable[[], AnyLog]
+    """A log with connections of its own."""
+    change: Callable[[int, bytes, bytes], None]
+    """Replaces bytes of the batch at a position, behind the back of the log."""
+    remove: Callable[[int], None]
+    """Removes the batch at a position."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether several processes may append."""
+        return self.kind != "local"
+
+    def created(self, batches: int = 0, after: int = 0) -> AnyLog:
+        """A log that holds so many batches and can be appended to."""
+        log = self.open()
+        log.create(after)
+        log.open_to_append()
+        for position in range(after + 1, after + batches + 1):
+            log.append(batch(position))
+        return log
+
+    def writer(self) -> AnyLog:
+        log = self.open()
+        log.open_to_append()
+        return log
+
+
+def batch(position: int, epoch: int = 1, text: str | None = None) -> Batch:
+    """It was made 1 second after the one before it."""
+    return Batch(position, epoch, 1000 * position, text if text is not None else f'["{position}"]')
+
+
+def positions(log: Log, after: int = 0) -> list[int]:
+    return [each.position for each in log.read(after)]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[S3Server]:
+    started = S3Server()
+    started.make_bucket(_BUCKET)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    if why := missing():
+        pytest.skip(f"PostgreSQL: {why}")
+    started = PostgresServer()
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def in_directory(tmp_path: Path) -> Place:
+    return _place_of_files("local", tmp_path / "log", lambda: LocalLog(tmp_path / "log"))
+
+
+@pytest.fixture
+def in_archive(tmp_path: Path) -> Place:
+    url = f"file://{tmp_path}/log"
+    return _place_of_files("file", tmp_path / "log", lambda: ObjectLog(url))
+
+
+def _place_of_files(kind: str, directory: Path, opened: Callable[[], AnyLog]) -> Place:
+    directory.mkdir()
+
+    def change(position: int, before: bytes, after: bytes) -> None:
+        name = segment_name(1 if kind == "local" else position)
+        path = directory / name
+        data = path.read_bytes()
+        assert before in data
+        path.write_bytes(data.replace(before, after, 1))
+
+    def remove(position: int) -> None:
+        (directory / segment_name(position)).unlink()
+
+    return Place(kind, f"file://{directory}", opened, change, remove)
+
+
+@pytest.fixture
+def in_bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """In a bucket of the S3 server, or below the prefix that ACID_TEST_BUCKET names."""
+    below = os.environ.get("ACID_TEST_BUCKET")
+    if below is None:
+        server: S3Server = request.getfixturevalue("server")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        below = f"s3://{_BUCKET}/log"
+    url = f"{below.rstrip('/')}/{_RUN}-{next(_NUMBERS)}"
+    objects = objects_at(url, 10)
+
+    def change(position: int, before: bytes, after: bytes) -> None:
+        data, version = objects.get(segment_name(position))
+        assert before in data
+        objects.replace(segment_name(position), data.replace(before, after, 1), version)
+
+    def remove(position: int) -> None:
+        objects.delete([segment_name(position)])
+
+    return Place("s3", url, lambda: ObjectLog(url), change, remove)
+
+
+@pytest.fixture
+def in_postgres(postgres_server: PostgresServer) -> Iterator[Place]:
+    import psycopg
+
+    schema = f"log_{next(_NUMBERS)}"
+    url = postgres_server.url(acid_schema=schema)
+    opened: list[PostgresLog] = []
+
+    def execute(text: str, *values: object) -> None:
+        with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+            connection.execute(text.format(s=schema), values)
+
+    def change(position: int, before: bytes, after: bytes) -> None:
+        execute(
+            "UPDATE {s}.batches SET body = convert_to(replace(convert_from(body, 'UTF8'), %s, %s),"
+            " 'UTF8') WHERE position = %s",
+            before.decode(),
+            after.decode(),
+            position,
+        )
+
+    def remove(position: int) -> None:
+        execute("DELETE FROM {s}.batches WHERE position = %s", position)
+
+    def open_one() -> PostgresLog:
+        opened.append(PostgresLog(url))
+        return opened[-1]
+
+    yield Place("postgresql", url, open_one, change, remove)
+    for log in opened:
+        log.close()
+
+
+ALL = ("in_directory", "in_archive", "in_bucket", "in_postgres")
+REMOTE = ALL[1:]
+
+
+@pytest.fixture(params=ALL)
+def place(request: pytest.FixtureRequest) -> Place:
+    """An empty place of each kind."""
+    found: Place = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=REMOTE)
+def shared(request: pytest.FixtureRequest) -> Place:
+    """An empty place of each kind at which several processes may append."""
+    found: Place = request.getfixturevalue(request.param)
+    return found
