@@ -8,12 +8,8 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from acid_platform.errors import AcidError
-from acid_platform.metastore import Metastore
-from acid_platform.metastore.client.link import Link
-from acid_platform.metastore.client.target import Remote
 from acid_platform.metastore.log.contract import Leader, Log
 from acid_platform.metastore.log.open_log import open_log
 from tests.metastore.processes import free_port, until
@@ -73,14 +69,6 @@ class Member:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 self.process.send_signal(number)
-
-    def status(self, key: bytes) -> dict[str, Any] | None:
-        """None if it does not answer."""
-        try:
-            with Metastore(Link(Remote((("127.0.0.1", self.port),), key))) as client:
-                return client.status()
-        except (AcidError, OSError, EOFError):
-            return None
 
 
 class Members:

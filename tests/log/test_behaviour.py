@@ -466,3 +466,15 @@ def test_P3_an_archive_has_the_bytes_of_a_local_log(in_archive: Place, tmp_path:
     local.append(batch(4))
     local.close()
     assert positions(in_archive.open()) == [1, 2, 3, 4]
+
+
+def test_P3_a_leader_whose_last_batch_was_lost_appends_nothing(in_postgres: Place) -> None:
+    """As after a failover to a replica that lags, which the leader does not notice."""
+    log = in_postgres.created(3)
+    in_postgres.remove(3)
+    with pytest.raises(PositionTaken):
+        log.append(batch(4))
+    assert positions(log) == [1, 2]
+    again = in_postgres.writer()
+    again.append(batch(3, epoch=2))
+    assert positions(log) == [1, 2, 3]

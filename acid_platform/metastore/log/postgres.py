@@ -165,7 +165,8 @@ class PostgresLog:
         row = (batch.position, *self._values(batch), self._number)
 
         def insert(connection: _Connection) -> bool:
-            if not known and connection.execute(self._insert, row, prepare=True).rowcount:
+            places = (batch.position, batch.position)
+            if not known and connection.execute(self._insert, row + places, prepare=True).rowcount:
                 return True
             # An earlier attempt may have got through. Its row may be seen before a synchronous
             # replica has it; a commit after it is not acknowledged before.
@@ -180,9 +181,13 @@ class PostgresLog:
 
     @cached_property
     def _insert(self) -> sql.Composed:
+        # The batch before may be missing after a failover to a replica that lags.
         return self._sql(
             "INSERT INTO {s}.batches (position, epoch, made, body, checksum, writer)"
-            " VALUES (%s, %s, %s, %b, %s, %s) ON CONFLICT DO NOTHING"
+            " SELECT %s::bigint, %s::bigint, %s::bigint, %b::bytea, %s::bigint, %s::text"
+            " WHERE EXISTS (SELECT FROM {s}.batches WHERE position = %s::bigint - 1)"
+            " OR EXISTS (SELECT FROM {s}.log WHERE after = %s::bigint - 1)"
+            " ON CONFLICT DO NOTHING"
         )
 
     @cached_property
