@@ -1,7 +1,7 @@
-"""The state machine and its file: no answer is sent before its effects are durable (P3).
+"""The state machine and its log: no answer is sent before its effects are durable (P3).
 
 A round of requests is decided in memory, its events are made durable with one append to the log,
-and only then are the answers sent. If the append fails, memory is rebuilt from the files, and every
+and only then are the answers sent. If the append fails, memory is rebuilt from the log, and every
 client of the round is told to ask for the outcome.
 """
 
@@ -87,12 +87,14 @@ class GroupCommit:
         return self.store.end.epoch
 
     def lead(self, epoch: int = 0) -> None:
-        """Begins an epoch, which is the next one unless it is named, and keeps what is open alive.
+        """Begins an epoch, and keeps what is open alive.
 
-        Raises PositionTaken if a later leader was faster.
+        `epoch` is 0 for the next one in a log that nobody else can append to. Raises PositionTaken
+        if a later leader was faster.
         """
         store = self.store
-        self.follow()
+        if epoch:
+            self.follow()
         epoch = epoch or store.end.epoch + 1
         while True:
             try:
@@ -263,7 +265,7 @@ class GroupCommit:
             self._write(events)
 
     def _forget_round(self, now: Moment) -> None:
-        """Rebuilds memory from the file, since nothing was written. Heartbeats are kept."""
+        """Rebuilds memory from the log, since nothing was written. Heartbeats are kept."""
         known = self.state
         fresh = machine_at(self.store)
         fresh.wake(now)
@@ -381,7 +383,7 @@ class GroupCommit:
         except AcidError as error:
             value = error_reply(error)
         except (Error, OSError) as error:
-            value = error_reply(MetastoreUnavailable(f"the metastore can't use its file: {error}"))
+            value = error_reply(MetastoreUnavailable(f"the metastore can't use its snapshot: {error}"))
         except Exception as error:
             return self.bad(request.id, kind.op, error)
         return Reply(request.id, value)
