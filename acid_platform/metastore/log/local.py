@@ -83,15 +83,17 @@ class LocalLog:
 
     def open_to_append(self) -> None:
         """Every batch that is found is made durable, even if its writer was killed before it synced
-        it."""
+        it or the name of its segment."""
         self.close()
         path = self._newest_segment()
+        sync_path(self.directory)
         self._header = self._read_header(path)
         self._file = os.open(path, os.O_RDWR)
         try:
             data = path.read_bytes()
             batches, self._end = segment.run(data, self._header)
             self._last = self._header.first - 1 + len(batches)
+            self._require_saved_batches(path)
             if batches:
                 # After a failed fdatasync the page cache may still show it, so it is written again.
                 last = segment.encode(batches[-1], self._header.seed)
@@ -100,6 +102,14 @@ class LocalLog:
         except BaseException:
             self.close()
             raise
+
+    def _require_saved_batches(self, path: Path) -> None:
+        saved = max(self.snapshots(), default=0)
+        if self._last < saved:
+            raise MetastoreDamaged(
+                f"{path} ends with batch {self._last}, but there is a snapshot of batch {saved}:"
+                f" what came after it may be lost; {NEXT_STEP}"
+            )
 
     def append(self, batch: Batch) -> None:
         assert self._header is not None
@@ -129,7 +139,7 @@ class LocalLog:
         self._begin_segment(self.history, self._last + 1)
 
     def _begin_segment(self, history: str, first: int) -> None:
-        header = Header.new(history, first, self.place)
+        header = Header.new(history, first, self.place, self._follows(first))
         spare, path = self.directory / _SPARE, self.directory / segment.segment_name(first)
         draft = spare if spare.exists() else self.directory / _DRAFT
         file = os.open(draft, os.O_RDWR | os.O_CREAT, 0o600)
@@ -144,6 +154,12 @@ class LocalLog:
         self.close()
         self._file, self._header = file, header
         self._end, self._last = len(header.line), first - 1
+
+    def _follows(self, first: int) -> str:
+        before = self._header
+        if before is None:
+            return ""
+        return before.follows if before.first == first else before.history
 
     def _take_back(self) -> None:
         """Removes a batch that was not made durable; if that fails too, the log is closed."""
@@ -174,27 +190,45 @@ class LocalLog:
                 f"the journal in {self.directory} begins with batch {expected}, but batch"
                 f" {after + 1} is needed; {NEXT_STEP}"
             )
+        history = None
         for number in range(begin, len(paths)):
+            path = paths[number]
             if firsts[number] != expected:
                 raise MetastoreDamaged(
                     f"{self.directory} lacks batches {expected} to {firsts[number] - 1};"
                     f" {NEXT_STEP}"
                 )
-            batches = self._batches(paths[number], newest=number == len(paths) - 1)
+            header = self._read_header(path)
+            if history not in (None, header.history, header.follows):
+                raise MetastoreDamaged(f"{path} belongs to another log; {NEXT_STEP}")
+            history = header.history
+            batches = self._batches(path, header, newest=number == len(paths) - 1)
             yield from (batch for batch in batches if batch.position > after)
             expected += len(batches)
 
-    def _batches(self, path: Path, newest: bool) -> list[Batch]:
-        header, data = self._read_header(path), path.read_bytes()
-        batches, end = segment.run(data, header)
-        last = header.first - 1 + len(batches)
-        broken = segment.later(data, end, header, last) if newest else None
-        if broken is not None:
-            raise MetastoreDamaged(
-                f"{path} is damaged at byte {end}: batch {last + 1} can't be read, and batch"
-                f" {broken.position} comes after it; {NEXT_STEP}"
-            )
-        return batches
+    def _batches(self, path: Path, header: Header, newest: bool) -> list[Batch]:
+        """Raises FileNotFoundError if the file is used for another segment by now."""
+        broken_at = -1
+        while True:
+            data = path.read_bytes()
+            path.stat()
+            batches, end = segment.run(data, header)
+            last = header.first - 1 + len(batches)
+            later = segment.later(data, end, header, last) if newest else None
+            if later is None:
+                return batches
+            if end == broken_at:
+                raise MetastoreDamaged(
+                    f"{path} is damaged at byte {end}: batch {last + 1} can't be read, and batch"
+                    f" {later.position} comes after it; {NEXT_STEP}"
+                )
+            broken_at = end  # unless it was written while the file was read
+
+    def require_history(self, history: str, path: Path) -> None:
+        """Raises MetastoreDamaged if a snapshot with this history belongs to another log."""
+        headers = map(self._read_header, self._segments())
+        if not any(history in (header.history, header.follows) for header in headers):
+            raise MetastoreDamaged(f"{path} belongs to another log; {NEXT_STEP}")
 
     def _read_header(self, path: Path) -> Header:
         with path.open("rb") as file:

@@ -61,10 +61,12 @@ class Header:
     """Where the log was when the segment began (P31)."""
     number: str = ""
     """Tells this use of the file from earlier ones."""
+    follows: str = ""
+    """The history of the batch before the first; empty if there is none."""
 
     @classmethod
-    def new(cls, history: str, first: int, place: str = "") -> Header:
-        return cls(history, first, place, secrets.token_hex(8))
+    def new(cls, history: str, first: int, place: str = "", follows: str = "") -> Header:
+        return cls(history, first, place, secrets.token_hex(8), follows)
 
     @classmethod
     def parse(cls, data: bytes) -> Header | None:
@@ -82,6 +84,7 @@ class Header:
                 "first": self.first,
                 "place": self.place,
                 "number": self.number,
+                "follows": self.follows,
             }
         ).encode()
         return b"acid metastore log 1 %b %b\n" % (fields, _checksum(fields))

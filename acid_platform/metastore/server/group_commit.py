@@ -101,8 +101,9 @@ class GroupCommit:
                 store.begin_epoch(epoch, self.now_wall)
                 break
             except PositionTaken:
+                end = store.end
                 self.follow()
-                if store.end.epoch >= epoch:
+                if store.end.epoch >= epoch or store.end == end:
                     raise
         self.machine.wake(self._clock.moment())
         self._notice_copy()

@@ -11,6 +11,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +32,7 @@ _ATTEMPTS = 5
 def start_saving(log: Log, until: int, forget_before: int) -> subprocess.Popen[bytes]:
     """Starts the process; it ends with 0 once the log has the snapshot."""
     command = [sys.executable, "-P", "-m", __name__, "--log", log.where, "--until", str(until)]
-    command += ["--forget-before", str(forget_before)]
+    command += ["--forget-before", str(forget_before), "--leader", str(os.getpid())]
     return subprocess.Popen(command, env=environment(), cwd="/", stdin=subprocess.DEVNULL)
 
 
@@ -74,13 +76,22 @@ def _write_copy(log: Log, file: Path, scratch: Path) -> Origin:
     return store.end
 
 
+def _end_with(leader: int) -> None:
+    """Ends this process after its leader: another log may be at that place then."""
+    while os.getppid() == leader:
+        time.sleep(0.2)
+    os._exit(1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", required=True)
     parser.add_argument("--until", type=int, required=True)
     parser.add_argument("--forget-before", type=int, required=True)
+    parser.add_argument("--leader", type=int, required=True)
     chosen = parser.parse_args()
     os.umask(0o077)
+    threading.Thread(target=_end_with, args=(chosen.leader,), daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="acid-saving-") as scratch:
         local = "://" not in chosen.log
         log = LocalLog(Path(chosen.log)) if local else open_log(chosen.log)

@@ -189,7 +189,9 @@ class Server:
         more = reception.receive(0)
         own = [request for request in more if type(request.operation) in HANDLERS]
         requests += [request for request in more if type(request.operation) not in HANDLERS]
-        if requests or due:
+        if self._election is not None and not self._election.may_answer:
+            self._held += requests  # some came when another process may have led
+        elif requests or due:
             reception.send(commits.round(requests, reception.waiting if due else None))
         reception.send(self._own(request) for request in own)
 

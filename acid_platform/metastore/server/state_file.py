@@ -81,6 +81,7 @@ def _connected(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(str(path), read_only=read_only, config=_READING)
     except duckdb.Error as error:
+        path.stat()
         raise MetastoreIncompatible(f"{path} can't be opened: {error}") from error
 
 
@@ -97,7 +98,10 @@ def _meta(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[str, str]:
 
 
 class StateFile:
-    """An open snapshot, for one thread. Raises MetastoreIncompatible, MetastoreDamaged."""
+    """An open snapshot, for one thread.
+
+    Raises MetastoreIncompatible, MetastoreDamaged, FileNotFoundError.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

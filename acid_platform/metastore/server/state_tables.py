@@ -46,7 +46,10 @@ _DIRECTORIES = """CREATE VIEW every_directory AS
 
 
 class StateTables:
-    """The tables of one state. Raises duckdb.Error."""
+    """The tables of one state.
+
+    Raises duckdb.Error, and FileNotFoundError if the snapshot before is gone.
+    """
 
     def __init__(
         self, state: State, origin: Origin, before: Path | None, forget_before: int = 0
@@ -71,7 +74,7 @@ class StateTables:
             for name, columns in schema.PAST.items():
                 run(schema.create(f'before."{name}"', columns))
         else:
-            run(f"ATTACH '{_quoted(before)}' AS before (READ_ONLY)")
+            self._attach(before)
         run("CREATE SCHEMA recent")
         for name, columns in schema.LIVE.items():
             run(schema.create(f'"{name}"', columns))
@@ -93,6 +96,13 @@ class StateTables:
         run("INSERT INTO meta SELECT unnest($1), unnest($2)", [[*meta], [*meta.values()]])
         for view in schema.VIEWS:
             run(view)
+
+    def _attach(self, before: Path) -> None:
+        try:
+            self._connection.execute(f"ATTACH '{_quoted(before)}' AS before (READ_ONLY)")
+        except duckdb.Error:
+            before.stat()
+            raise
 
     def _write(self, name: str, columns: Columns, rows: list[state_rows.Row]) -> None:
         """Writes rows with an appender: a third of the CPU of an INSERT with lists."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.metastore.log.contract import Batch, Log, PositionTaken
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
@@ -36,12 +37,16 @@ class Store:
         """The last batch that was read or appended."""
         self.unsaved_bytes = 0
         """The size of the batches since the newest snapshot."""
+        self._epoch = 0
+        """The epoch that this process has begun."""
 
     # --- reading the log ------------------------------------------------------------------------
 
     def load(self, until: int | None = None) -> tuple[State, list[Recorded]]:
         """The state of the newest snapshot, and the events since, up to a position."""
         self.open_newest()
+        if self._file is not None and isinstance(self.log, LocalLog):
+            self.log.require_history(self._file.origin.history, self._file.path)
         self.end = self._file.origin if self._file else Origin(0, 0, 0, "")
         self.unsaved_bytes = 0
         state = self._file.state() if self._file else State()
@@ -77,9 +82,12 @@ class Store:
         Raises PositionTaken if one of them was faster: `follow` then has its batch.
         """
         self._append(Batch(self.end.position + 1, epoch, now, "[]"))
+        self._epoch = epoch
 
     def append(self, events: Sequence[Recorded]) -> None:
         """Makes the events durable. Raises OSError, PositionTaken."""
+        if self.end.epoch != self._epoch:  # it was read after an append that failed
+            raise PositionTaken(f"epoch {self.end.epoch} has followed on epoch {self._epoch}")
         text = _ENCODE([record.as_json() for record in events])
         self._append(Batch(self.end.position + 1, self.end.epoch, events[-1].at, text))
 
@@ -107,8 +115,11 @@ class Store:
 
     def save(self, state: State, forget_before: int) -> None:
         """Puts a snapshot of the state into the log; it must be the state at the end of the log."""
+        # Another process may still write one, if its leader was killed.
+        for leftover in self._directory.glob("snapshot-*.new*"):
+            leftover.unlink(missing_ok=True)
         draft = self._directory / f"snapshot-{os.getpid()}.new"
-        tables = StateTables(state, self.end, self.path, forget_before)
+        tables = self._state_tables(state, forget_before)
         try:
             tables.save(draft)
         finally:
@@ -136,20 +147,30 @@ class Store:
 
     def history(self, state: State, table_id: int) -> list[Row]:
         """The writes of a table, oldest first."""
-        rows = self._file.history(table_id) if self._file else []
-        rows += [row for row in state.written if row.table_id == table_id]
-        # Memory may still have some that the snapshot has.
-        distinct = {(row.write_id, row.partition, row.directory): row for row in rows}
-        return [
-            {**encode(row), "operation": row.operation.name.lower()} for row in distinct.values()
-        ]
+        recent = [row for row in state.written if row.table_id == table_id]
+        # Memory may still have what the snapshot has. A directory may have several rows (P44).
+        keys = {(row.write_id, row.partition, row.directory) for row in recent}
+        saved = self._file.history(table_id) if self._file else []
+        rows = [
+            row for row in saved if (row.write_id, row.partition, row.directory) not in keys
+        ] + recent
+        return [{**encode(row), "operation": row.operation.name.lower()} for row in rows]
 
     def query(self, state: State, sql: str) -> tuple[list[str], list[list[object]]]:
         """See `StateTables.query`; `state` is the one at the end of the log."""
         if self._tables is None or self._tables[0] != self.end.position:
             self._close_tables()
-            self._tables = self.end.position, StateTables(state, self.end, self.path)
+            self._tables = self.end.position, self._state_tables(state)
         return self._tables[1].query(sql)
+
+    def _state_tables(self, state: State, forget_before: int = 0) -> StateTables:
+        while True:
+            try:
+                return StateTables(state, self.end, self.path, forget_before)
+            except FileNotFoundError:  # replaced by a newer one just now
+                self.open_newest()
+                if self.saved > self.end.position:
+                    raise
 
     @property
     def saved_bytes(self) -> int:
