@@ -1,15 +1,15 @@
-"""The DuckDB file: schema, refusals, queries, and writes that fail (P3, P8, pitfalls)."""
+"""The log and its snapshots: schema, refusals, queries, and writes that fail (P3, P8)."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from acid_platform import (
     InvalidDefinition,
     InvalidExpression,
+    MetastoreDamaged,
     MetastoreIncompatible,
     MetastoreInUse,
     MetastoreUnavailable,
@@ -25,6 +26,8 @@ from acid_platform import (
 )
 from acid_platform.metastore import Metastore, endpoint
 from acid_platform.metastore.endpoint import Home, take_lock
+from acid_platform.metastore.log.contract import PositionTaken
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Begin, Heartbeat
 from acid_platform.metastore.records import (
@@ -37,147 +40,108 @@ from acid_platform.metastore.rules.state import (
 from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
-from acid_platform.metastore.server.journal import Record
-from acid_platform.metastore.server.server import Server
-from acid_platform.metastore.server.store import Store
-from acid_platform.metastore.server.stored_kinds import Columns
+from acid_platform.metastore.server.server import server_of
+from acid_platform.metastore.server.state_file import Origin, StateFile
+from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnState
 from tests.clocks import ManualClock
 from tests.metastore.processes import ask
 from tests.metastore.world import World
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "metastore.duckdb"
+def led(directory: Path) -> Store:
+    """The store of a log in this directory, in its next epoch."""
+    log = LocalLog(directory)
+    if not log.exists:
+        log.create()
+    log.open_to_append()
+    store = Store(log, directory)
+    store.load()
+    store.begin_epoch(store.end.epoch + 1, 0)
+    return store
 
 
-def test_P8_tables_change_only_by_a_migration(tmp_path: Path) -> None:
-    """`schema_1.sql` makes the tables of version 1; migrations lead from there to those of now."""
+def save(store: Store, state: State, forget_before: int = 0) -> None:
+    store.save(state, forget_before)
+
+
+def test_P8_tables_are_those_of_this_version(tmp_path: Path) -> None:
+    """`schema_1.sql` makes the tables of version 1, of which snapshots may exist."""
+    assert schema.VERSION == 1, "a snapshot of an older version has to be read too"
     first = Path(__file__).with_name("schema_1.sql").read_text()
-    made = []
-    for statements in ([first, *chain.from_iterable(schema.MIGRATIONS)], schema.NEW):
-        with duckdb.connect() as connection:
-            for statement in statements:
-                connection.execute(statement)
-            made.append(
-                connection.sql(
-                    "SELECT table_name, list_sort(list((column_name, data_type)))"
-                    " FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY 1"
-                ).fetchall()
-            )
-    assert made[0] == made[1]
+    listed = (
+        "SELECT table_name, list_sort(list((column_name, data_type)))"
+        " FROM duckdb_columns() WHERE NOT internal GROUP BY ALL ORDER BY 1"
+    )
+    with duckdb.connect() as connection:
+        connection.execute(first)
+        expected = connection.sql(listed).fetchall()
+    store = led(tmp_path)
+    save(store, State())
+    path = store.path
+    store.close()
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert connection.sql(listed).fetchall() == expected
 
 
-def test_P8_live_tables_match_the_rows_of_the_state(path: Path) -> None:
+def test_P8_live_tables_match_the_rows_of_the_state() -> None:
     assert set(state_rows.live_rows(State())) == set(schema.LIVE)
     assert set(state_rows.ended_rows(State())) == set(schema.KEPT)
 
 
-def test_P8_a_new_file_has_the_tables_of_this_version(path: Path) -> None:
-    assert len(schema.MIGRATIONS) == schema.VERSION - 1
-    store = Store(path)
-    names, rows = store.query("SELECT table_name FROM duckdb_tables()")
-    assert names == ["table_name"]
-    assert {row[0] for row in rows} == {"meta", *schema.EVERY}
-    meta = dict(store.query("FROM meta")[1])
+def test_P8_a_snapshot_has_the_tables_of_this_version(tmp_path: Path) -> None:
+    store = led(tmp_path)
+    store.append([Recorded.parse("database", 7, {"name": "a"})])
+    save(store, machine_at(store).state)
+    assert store.path is not None and store.path.name == "snapshot-0000000000000002.duckdb"
+    assert store.path.stat().st_mode & 0o777 == 0o600
+    path, history = store.path, store.log.history
+    store.close()
+    with duckdb.connect(str(path), read_only=True) as raw:
+        names = {row[0] for row in raw.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        assert names == {"meta", *schema.EVERY}
+        meta = dict(raw.execute("FROM meta").fetchall())
+        assert raw.execute("SELECT name FROM databases ORDER BY 1").fetchall() == [
+            ("a",),
+            ("default",),
+        ]
+        for view in schema.VIEWS:
+            raw.execute(f"FROM {view.split()[2]}")
     assert meta["schema_version"] == str(schema.VERSION)
     assert meta["duckdb_version"] == duckdb.__version__
-    assert meta["storage_version"].startswith("v2.")
+    assert (meta["position"], meta["epoch"], meta["made"]) == ("2", "1", "7")
+    assert meta["history"] == history
+
+
+def test_P8_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    store = led(tmp_path)
+    save(store, State())
+    path = store.path
     store.close()
-    Store(path).close()
-
-
-ADD = ("CREATE TABLE extra (id INTEGER)", "INSERT INTO extra VALUES (7)")
-"""The statements of a migration that nobody needs."""
-
-
-def newer(patch: pytest.MonkeyPatch, *migrations: Sequence[str]) -> None:
-    """Lets the program have these migrations to versions after the present one."""
-    patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, *migrations))
-    patch.setattr(schema, "VERSION", schema.VERSION + len(migrations))
-
-
-def test_P8_a_file_of_an_older_version_is_migrated_with_all_that_it_has(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its tables and the journal, which nothing migrates."""
-    store = Store(path)
-    state, _ = store.load()
-    state.databases["folded"] = 5
-    store.fold(state, 0)
-    store.append([Recorded.parse("database", 6, {"name": "journaled"})])
-    store.close()
-    newer(monkeypatch, ADD, ("UPDATE extra SET id = id + 1",))
-    for _ in range(2):
-        store = Store(path)
-        state, events = store.load()
-        assert state.databases == {"default": 0, "folded": 5}
-        assert events == [Recorded.parse("database", 6, {"name": "journaled"})]
-        assert ["schema_version", str(schema.VERSION)] in store.query("FROM meta")[1]
-        assert store.query("FROM extra")[1] == [[8]]
-        store.close()
-
-
-def test_P8_a_crash_in_the_middle_of_a_migration_leaves_the_old_version(path: Path) -> None:
-    Store(path).close()
-    script = (
-        "import os, sys; from pathlib import Path\n"
-        "from acid_platform.metastore.server import metastore_schema as schema\n"
-        "from acid_platform.metastore.server.store import Store\n"
-        "class Crash:\n"
-        "    def __iter__(self):\n"
-        "        yield 'CREATE TABLE half (id INTEGER)'\n"
-        "        os._exit(9)\n"
-        "schema.MIGRATIONS, schema.VERSION = (*schema.MIGRATIONS, Crash()), schema.VERSION + 1\n"
-        "Store(Path(sys.argv[1]))"
-    )
-    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
-    assert done.returncode == 9
-    store = Store(path)
-    assert ["schema_version", str(schema.VERSION)] in store.query("FROM meta")[1]
-    assert store.query("SELECT table_name FROM duckdb_tables() WHERE table_name = 'half'")[1] == []
-    store.close()
-
-
-def test_P8_a_migration_that_fails_changes_nothing_and_can_be_tried_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Store(path).close()
-    with monkeypatch.context() as patch:
-        newer(patch, (*ADD, "SELECT no_such_function()"))
-        with pytest.raises(duckdb.Error):
-            Store(path)
-    newer(monkeypatch, ADD)
-    store = Store(path)
-    assert ["schema_version", str(schema.VERSION)] in store.query("FROM meta")[1]
-    assert store.query("FROM extra")[1] == [[7]]
-    store.close()
-
-
-def test_P8_a_newer_schema_is_refused(path: Path) -> None:
-    Store(path).close()
     with duckdb.connect(str(path)) as raw:
         later = schema.VERSION + 1
         raw.execute("UPDATE meta SET value = $1 WHERE key = 'schema_version'", [str(later)])
     told = f"version {later}, this program knows {schema.VERSION}"
     with pytest.raises(MetastoreIncompatible, match=told):
-        Store(path)
+        led(tmp_path)
 
 
-def test_one_process_per_file(path: Path) -> None:
-    held = Store(path)
-    held.append([Recorded.parse("set", 1, {"name": "acid.read.lease.max", "value": "2h"})])
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from acid_platform.metastore.server.store import Store\n"
-        "Store(Path(sys.argv[1]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
-    )
-    held.close()
-    assert re.search(rf"{MetastoreInUse.__name__}: .* process \d+", done.stderr)
+def test_one_process_per_directory(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with take_lock(home):
+        script = (
+            "import sys; from pathlib import Path\n"
+            "from acid_platform.metastore.endpoint import Home, take_lock\n"
+            "take_lock(Home(Path(sys.argv[1])))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert re.search(rf"{MetastoreInUse.__name__}: .* process {os.getpid()}", done.stderr)
 
 
 def test_P10_network_file_systems_are_refused(
@@ -195,8 +159,8 @@ def test_this_machine_has_mounts() -> None:
     assert "/" in [point for point, _ in endpoint.mounts()]
 
 
-def test_P3_what_was_appended_survives(path: Path) -> None:
-    store = Store(path)
+def test_P3_what_was_appended_survives(tmp_path: Path) -> None:
+    store = led(tmp_path)
     store.append(
         [
             Recorded.parse("database", 7, {"name": "a"}),
@@ -205,70 +169,130 @@ def test_P3_what_was_appended_survives(path: Path) -> None:
     )
     store.append([Recorded.parse("database_dropped", 9, {"name": "a"})])
     store.close()
-    store = Store(path)
+    store = Store(LocalLog(tmp_path), tmp_path)
     _, events = store.load()
     assert [(event.kind, event.at, event.event.name) for event in events] == [
         ("database", 7, "a"),
         ("database", 8, "b'\"ü"),
         ("database_dropped", 9, "a"),
     ]
-    assert store.journal_length == 3
+    assert (store.end.position, store.end.epoch, store.end.made) == (3, 1, 9)
     store.close()
 
 
-def test_P3_outcomes_are_found_after_a_fold_and_forgotten_after_the_retention(path: Path) -> None:
+def test_P3_outcomes_are_found_after_a_snapshot_and_forgotten_after_the_retention(
+    tmp_path: Path,
+) -> None:
     world = World()
     world.create()
     txn = world.insert()
     now = world.clock.now_ms()
-    store = Store(path)
+    store = led(tmp_path)
     store.append(world.events)
-    store.fold(world.state, now)
+    save(store, world.state, now)
+    assert not (world.state.ended or world.state.outcomes or world.state.written)
     past = store.past_txn(txn.id)
     assert past is not None and past.state is TxnState.COMMITTED and past.commit_id == txn.id
     kept = store.past_outcome("request-3")
     assert kept is not None and kept.op == "commit" and kept.reply["value"]["state"] == "c"
     assert store.past_txn(99) is None and store.past_outcome("request-99") is None
-    (row,) = store.history(1)
-    assert (row.write_id, row.directory) == (1, "delta_0000001_0000001_0000")
-    state_rows.forget_ended(world.state)
-    store.fold(world.state, now + 1)
+    (row,) = store.history(world.state, 1)
+    assert (row["write_id"], row["directory"]) == (1, "delta_0000001_0000001_0000")
+    store.begin_epoch(2, now)  # another position: a snapshot is never changed
+    save(store, world.state, now + 1)
     assert store.past_txn(txn.id) is None and store.past_outcome("request-3") is None
-    assert len(store.history(1)) == 1
+    assert len(store.history(world.state, 1)) == 1
     store.close()
 
 
-def test_a_fold_writes_of_long_tables_only_what_differs(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_P3_what_came_after_the_mark_stays_in_memory(tmp_path: Path) -> None:
+    """A snapshot of an earlier position is adopted while commits go on (P26 too)."""
     world = World()
     world.create()
-    store = Store(path)
-    for _ in range(20):
-        world.insert()
-    store.fold(world.state, 0)
     world.insert()
-    world.compact()
-    written: dict[str, int] = {}
-    write = store._database.write
-
-    def counting(name: str, columns: Columns, rows: list[state_rows.Row]) -> None:
-        written[name] = len(rows)
-        write(name, columns, rows)
-
-    monkeypatch.setattr(store._database, "write", counting)
-    world.clean(world.ready()[0])
+    store = led(tmp_path)
+    store.append(world.events)
+    written, position, recent = (
+        len(world.events),
+        store.end.position,
+        state_rows.Recent.of(world.state),
+    )
     world.insert()
-    store.fold(world.state, 0)
-    assert written["directories"] == 2  # the base, and the delta above it
-    assert written["txn_to_write_id"] == 2 and written["partitions"] == 0
-    state, _ = store.load()
-    assert state_rows.keyed(state) == state_rows.keyed(world.state)
+    store.append(world.events[written:])
+    other = Store(LocalLog(tmp_path), tmp_path)
+    other.save(machine_at(other, position).state, 0)
+    other.close()
+    rows = store.history(world.state, 1)
+    store.open_newest()
+    assert store.saved == position
+    assert store.history(world.state, 1) == rows  # memory still has what the snapshot has
+    recent.forget(world.state)
+    assert store.history(world.state, 1) == rows and len(rows) == 2
+    assert [row.write_id for row in world.state.written] == [2]
+    assert [*world.state.contents[(1, None)]] == ["delta_0000002_0000002_0000"]
+    assert [*world.state.ended] == [2]
+    again = machine_at(store).state
+    assert state_rows.live_rows(again) == state_rows.live_rows(world.state)
+    assert state_rows.ended_rows(again) == state_rows.ended_rows(world.state)
     store.close()
 
 
-def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> None:
-    commits = GroupCommit(path, ManualClock())
+def test_P3_a_query_or_snapshot_goes_on_although_the_snapshot_was_replaced(tmp_path: Path) -> None:
+    world = World()
+    world.create()
+    world.insert()
+    store = led(tmp_path)
+    store.append(world.events)
+    save(store, world.state)
+    written = len(world.events)
+    for turn in range(2):
+        world.insert()
+        store.append(world.events[written:])
+        written = len(world.events)
+        other = Store(LocalLog(tmp_path), tmp_path)
+        other.save(machine_at(other).state, 0)
+        other.close()
+        assert store.path is not None and not store.path.exists()
+        if turn:
+            save(store, world.state)
+        else:
+            assert store.query(world.state, "SELECT count(*) FROM txns")[1] == [[2]]
+            assert store.query(world.state, "SELECT count(*) FROM writes")[1] == [[2]]
+    assert store.query(world.state, "SELECT count(*) FROM txns")[1] == [[3]]
+    store.close()
+
+
+def test_P3_a_process_that_writes_a_snapshot_for_a_killed_leader_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes one too, and is faster."""
+    store = led(tmp_path)
+    store.append([Recorded.parse("database", 7, {"name": "a"})])
+    real = StateTables.save
+
+    def slowly(tables: StateTables, path: Path) -> None:
+        monkeypatch.undo()
+        real(tables, path)
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        store.append([Recorded.parse("database", 8, {"name": "b"})])
+        save(store, machine_at(store).state)
+
+    other = Store(LocalLog(tmp_path), tmp_path)
+    monkeypatch.setattr(StateTables, "save", slowly)
+    state = machine_at(other).state
+    with pytest.raises(FileNotFoundError):
+        other.save(state, 0)
+    monkeypatch.undo()
+    other.close()
+    assert store.log.snapshots() == [3]
+    assert machine_at(store).state.databases == {"default": 0, "a": 7, "b": 8}
+    assert not list(tmp_path.glob("*.new*"))
+    store.close()
+
+
+def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(tmp_path: Path) -> None:
+    commits = GroupCommit(led(tmp_path), ManualClock())
+    commits.lead()
     begin = Request("1", Begin(0, (), 0, None, ClientInfo(), tables=()))
     (begun,) = commits.round([begin], None)
     beat = Request("2", Heartbeat((int(str(begun.value["value"]["txn"])),)))
@@ -279,21 +303,96 @@ def test_T8_a_heartbeat_does_not_wait_for_the_write_of_others(path: Path) -> Non
     commits.close()
 
 
-def test_a_failed_fold_leaves_the_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_snapshot_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.create()
-    store = Store(path)
+    store = led(tmp_path)
     store.append(world.events)
-    monkeypatch.setattr(store._database, "set_meta", lambda _: 1 / 0)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    monkeypatch.setattr(StateTables, "save", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        store.fold(world.state, 0)
+        save(store, world.state)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
     _, events = store.load()
     assert len(events) == len(world.events)
     store.close()
 
 
-def test_queries_only_read(path: Path) -> None:
-    store = Store(path)
+def test_P3_an_epoch_that_another_has_followed_appends_nothing(tmp_path: Path) -> None:
+    """Even if it has read what the other appended, as after an append that failed."""
+    old = led(tmp_path)
+    log = LocalLog(tmp_path)
+    log.open_to_append()
+    new = Store(log, tmp_path)
+    new.load()
+    new.begin_epoch(2, 0)
+    event = [Recorded.parse("database", 7, {"name": "a"})]
+    old.log.open_to_append()
+    for read_again in (lambda: None, lambda: machine_at(old), old.follow):
+        read_again()
+        with pytest.raises(PositionTaken):
+            old.append(event)
+    new.append(event)
+    assert [each.epoch for each in new.log.read(0)] == [1, 2, 2]
+    for store in (old, new):
+        store.close()
+
+
+def test_P3_a_leader_whose_append_failed_when_another_leads_makes_nothing_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = GroupCommit(led(tmp_path), ManualClock())
+    commits.lead()
+    other = GroupCommit(led(tmp_path), ManualClock())
+    other.lead()
+    made = DeclareDatabase("d", if_not_exists=False)
+    monkeypatch.setattr(commits.store.log, "append", lambda _: (_ for _ in ()).throw(OSError(5)))
+    (reply,) = commits.round([Request("1", made)], None)
+    assert "ask" in reply.value
+    monkeypatch.undo()
+    with pytest.raises(PositionTaken):
+        commits.round([Request("1", made)], None)
+    (reply,) = other.round([Request("2", made)], None)
+    assert "value" in reply.value
+    with pytest.raises(PositionTaken):
+        commits.lead(other.epoch)
+    for each in (commits, other):
+        each.store.close()
+
+
+def test_P3_a_snapshot_of_another_log_is_refused_by_name(tmp_path: Path) -> None:
+    stores = [led(made) for made in (tmp_path / "a", tmp_path / "b") if not made.mkdir()]
+    for store in stores:
+        save(store, State())
+        store.close()
+    name = "snapshot-0000000000000001.duckdb"
+    shutil.copy(tmp_path / "b" / name, tmp_path / "a" / name)
+    with pytest.raises(MetastoreDamaged, match=f"{name} belongs to another log; .*restore"):
+        led(tmp_path / "a")
+
+
+def test_P31_a_snapshot_from_before_a_copy_counts_after_it(tmp_path: Path) -> None:
+    store = led(tmp_path)
+    save(store, State())
+    log = store.log
+    assert isinstance(log, LocalLog)
+    log.begin_history()
+    store.append([Recorded.parse("database", 7, {"name": "a"})])
+    store.close()
+    again = led(tmp_path)
+    assert machine_at(again).state.databases == {"default": 0, "a": 7}
+    again.close()
+
+
+def test_P3_who_reads_a_snapshot_that_is_gone_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        StateFile(tmp_path / "snapshot-0000000000000001.duckdb")
+    with pytest.raises(FileNotFoundError):
+        StateTables(State(), Origin(1, 1, 1, ""), tmp_path / "snapshot-0000000000000001.duckdb")
+
+
+def test_queries_only_read(tmp_path: Path) -> None:
+    store, state = led(tmp_path), State()
     store.append([Recorded.parse("database", 1, {"name": "a"})])
     for sql in (
         "DELETE FROM txns",
@@ -306,11 +405,32 @@ def test_queries_only_read(path: Path) -> None:
         "",
     ):
         with pytest.raises(UnsupportedStatement):
-            store.query(sql)
+            store.query(state, sql)
     for wrong in ("SELEC 1", "SELECT nothing FROM txns", "FROM read_csv('/etc/passwd')"):
         with pytest.raises(InvalidExpression):
-            store.query(wrong)
-    assert store.query("SELECT count(*) AS n FROM txns") == (["n"], [[0]])
+            store.query(state, wrong)
+    assert store.query(state, "SELECT count(*) AS n FROM txns") == (["n"], [[0]])
+    store.close()
+
+
+def test_P8_a_query_sees_memory_and_the_snapshot_as_one(tmp_path: Path) -> None:
+    world, store, written = World(), led(tmp_path), 0
+    world.create()
+    for turn in range(3):
+        world.insert()
+        store.append(world.events[written:])
+        written = len(world.events)
+        _, rows = store.query(
+            world.state,
+            "SELECT (SELECT count(*) FROM txns), (SELECT count(*) FROM writes),"
+            " (SELECT count(*) FROM manifests), (SELECT count(*) FROM v_files),"
+            " (SELECT count(DISTINCT request_id) FROM outcomes),"
+            " (SELECT count(*) FROM outcomes)",
+        )
+        assert rows[0][:4] == [turn + 1] * 4
+        assert rows[0][4] == rows[0][5]
+        if turn < 2:
+            save(store, world.state)
     store.close()
 
 
@@ -323,7 +443,7 @@ class Serving:
     def __init__(self, home: Home) -> None:
         home.prepare()
         self.lock = take_lock(home)
-        self.server = Server(home, ManualClock())
+        self.server = server_of(home, ManualClock())
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
         self.store = self.server.commits.store
@@ -334,7 +454,7 @@ class Serving:
         append = self.store.append
         left = [times]
 
-        def failing(events: list[Recorded]) -> Record:
+        def failing(events: list[Recorded]) -> None:
             if not left[0]:
                 return append(events)
             left[0] -= 1
@@ -390,38 +510,7 @@ def test_P9_a_store_error_that_matches_is_tried_again(
         serving.client.begin()
 
 
-_opened: list[str] = []
-_watching: list[str] = []
-
-
-def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if _watching and event in ("open", "os.rename", "shutil.copyfile") and args:
-        _opened.extend(
-            str(argument) for argument in args[:2] if str(argument).startswith(_watching[0])
-        )
-
-
-def test_nobody_in_the_server_opens_the_database_beside_duckdb(
-    serving: Serving, tmp_path: Path
-) -> None:
-    """Closing a second handle would release DuckDB's lock on its file."""
-    sys.addaudithook(_watch)
-    path = str(serving.server._home.database)
-    _watching.append(path)
-    try:
-        open(path, "rb").close()
-        assert _opened == [path]  # the watch works
-        _opened.clear()
-        serving.client.begin().commit()
-        serving.client.query("SELECT 1")
-        serving.client.backup(tmp_path / "copy")
-        serving.client.status()
-    finally:
-        _watching.clear()
-    assert _opened == []
-
-
-def test_only_the_store_names_the_database_to_duckdb() -> None:
+def test_only_snapshots_are_named_to_duckdb() -> None:
     package = Path(schema.__file__).parents[2]
     texts = {str(path.relative_to(package)): path.read_text() for path in package.rglob("*.py")}
     connecting = {name for name, text in texts.items() if "duckdb.connect(" in text}
@@ -430,27 +519,19 @@ def test_only_the_store_names_the_database_to_duckdb() -> None:
         "engine/local/duckdb_connection.py",
         "engine/local/duckdb_result.py",
         "engine/local/duckdb_views.py",
+        "metastore/server/state_tables.py",
     }
-    assert connecting == in_memory | {
-        "metastore/server/database.py",
-        "metastore/server/restore.py",
-        "metastore/client/backup.py",
-    }
+    assert connecting == in_memory | {"metastore/server/state_file.py"}
     for name in in_memory:
         calls = re.findall(r"duckdb\.connect\(\s*(\)|config=)?", texts[name])
         assert len(calls) == 1 and all(calls), f"{name} names no file"
-    naming = {name for name, text in texts.items() if re.search(r"home\.database\b", text)}
-    assert naming == {
-        "metastore/endpoint.py",
-        "metastore/server/server.py",
-        "metastore/server/restore.py",
-        "metastore/server/seeding.py",
-    }
-    named = re.findall(r"(\w+)\([^()]*home\.database\b", texts["metastore/server/server.py"])
-    assert named == ["GroupCommit"]
-    assert re.findall(r"(\w+)\(database\b", texts["metastore/server/group_commit.py"]) == ["Store"]
-    for name, used in (("server/restore.py", "path"), ("client/backup.py", "draft")):
-        assert re.findall(r"duckdb\.connect\(str\((\w+)\)", texts[f"metastore/{name}"]) == [used]
+    assert texts["metastore/server/state_file.py"].count("duckdb.connect(") == 1
+    assert "duckdb.connect(str(path), read_only=True" in texts["metastore/server/state_file.py"]
+    attached = re.findall(r"ATTACH '(.*)\"\)", texts["metastore/server/state_tables.py"])
+    assert attached == [
+        "{_quoted(before)}' AS before (READ_ONLY)",
+        "{_quoted(path)}' AS saved",
+    ]
 
 
 def test_a_broken_request_harms_nobody_else(serving: Serving) -> None:
