@@ -91,7 +91,7 @@ class Actor:
             self._recover(self.pending)
         elif self.chance < 0.01:
             self.sim.note("client", self.number, "dies waiting")
-            self.sim.process.connected.discard(self.pending.id)
+            self.sim.forget(self.pending.id)
             self.pending = None
             self.lost()
 

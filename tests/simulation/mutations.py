@@ -35,6 +35,9 @@ from acid_platform.metastore.rules import (
 )
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.group_commit import GroupCommit
+from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import (
     RowOperation,
     TxnState,
@@ -46,6 +49,7 @@ from acid_platform.transactions import (
 from acid_platform.transactions.locks import LockType
 from acid_platform.transactions.row_sets import RowSet
 from tests.simulation.simulator import STEADY, WALL
+from tests.simulation.storage import MemoryLog
 
 _PACKAGES = ("acid_platform.metastore.", "acid_platform.transactions.")
 
@@ -133,8 +137,8 @@ def _replay_without(kind: type[events.Event]) -> Callable[..., Any]:
     )
 
 
-def _fold_without(table: str, lost: Callable[[Any], bool]) -> Callable[..., Any]:
-    """A fold that leaves some records of a live table out."""
+def _snapshot_without(table: str, lost: Callable[[Any], bool]) -> Callable[..., Any]:
+    """A snapshot that leaves some records of a live table out."""
 
     def keyed(real: Any, state: Any) -> Any:
         every = real(state)
@@ -211,6 +215,20 @@ def _end_of_any(_real: Any, turn: Any, operation: Any) -> None:
         turn.record(events.LockRemoved(ext=operation.ext))
 
 
+def _no_first_batch(_real: Any, store: Any, epoch: int, now: int) -> None:
+    store._epoch = store.end.epoch
+
+
+def _before_the_end(real: Any, store: Any, *until: Any) -> Any:
+    """What was read before an error is lost, and not read again."""
+    begun = store.end
+    try:
+        return real(store, *until)
+    except Exception:
+        store.end = max(begun, store.end, key=lambda end: end.position)
+        return []
+
+
 _R, _W, _X, _E = (
     LockType.SHARED_READ,
     LockType.SHARED_WRITE,
@@ -255,10 +273,10 @@ _LIFE = (
     Faulty("P3", "replay skips the grants", Machine.replay, _replay_without(events.LockGranted)),
     Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(events.Aborted)),
     Faulty("P3", "replay skips the purges", Machine.replay, _replay_without(events.Purged), 4),
-    Faulty("P3", "a fold drops an ended transaction", state_rows.ended_rows,
+    Faulty("P3", "a snapshot drops an ended transaction", state_rows.ended_rows,
            lambda real, state: (rows := real(state)) | {"txns": rows["txns"][1:]}),
-    Faulty("P3", "a fold drops the waiting locks", state_rows.keyed,
-           _fold_without("locks", lambda entry: not entry.acquired)),
+    Faulty("P3", "a snapshot drops the waiting locks", state_rows.keyed,
+           _snapshot_without("locks", lambda entry: not entry.acquired)),
 )
 
 _LOCKS = (
@@ -302,8 +320,8 @@ _CONFLICTS = (
            lambda _real, component, _overwritten: component, 32),
     Faulty("P30", "of inserts the last one alone is kept", write_set.add,
            _last_insert_alone, 133),
-    Faulty("P30", "a fold forgets the inserts", state_rows.keyed,
-           _fold_without("write_set", lambda row: row.operation is _I)),
+    Faulty("P30", "a snapshot forgets the inserts", state_rows.keyed,
+           _snapshot_without("write_set", lambda row: row.operation is _I)),
     Faulty("P30", "no overwrite is told that it is lost", locking.lost_overwrite, _always("")),
     Faulty("P38", "rows that both have changed are overlooked", RowSet.shared, _always([]), 28),
     Faulty("P38", "changes of different rows conflict", RowSet.shared,
@@ -346,8 +364,8 @@ _DECLARATIONS = (
            locking._changed_meanwhile, _always(None), 31),
     Faulty("P28", "a dropped table is forgotten too soon", declared._Ends.table,
            _always(True), 12),
-    Faulty("P28", "a fold keeps no earlier declarations", state_rows.keyed,
-           _fold_without("earlier_tables", lambda _row: True)),
+    Faulty("P28", "a snapshot keeps no earlier declarations", state_rows.keyed,
+           _snapshot_without("earlier_tables", lambda _row: True)),
 )
 
 _CLEANING = (
@@ -373,7 +391,7 @@ _CLEANING = (
            lock_requests.check_files, _always(None)),
     Faulty("P26", "the files of commits are not recorded", commits.place,
            lambda real, state, at, entity, new, _contents=None: real(state, at, entity, new)),
-    Faulty("P26", "a fold forgets the files of directories",
+    Faulty("P26", "a snapshot forgets the files of directories",
            state_rows.recorded_rows, _always([])),
     Faulty("P26", "a cleaning forgets every directory", cleaning._cleaned, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning._cleaned,
@@ -382,6 +400,22 @@ _CLEANING = (
            lambda _real, state, _table, _now: state.next_moment, 3),
     Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
            _always([]), 9),
+)
+
+_LOG = (
+    Faulty("P10", "an append does not look at its position", MemoryLog.require_free,
+           _always(None)),
+    Faulty("P10", "an epoch has no first batch", Store.begin_epoch, _no_first_batch),
+    Faulty("P10", "who was replaced goes on with the memory it has", GroupCommit.step_down,
+           lambda _real, self: self.end_saving()),
+    Faulty("P10", "a leader goes on in the epoch of another", Store._require_leading,
+           lambda _real, self: setattr(self, "_epoch", self.end.epoch)),
+    Faulty("P3", "memory stays ahead of the log after an append that failed",
+           GroupCommit._reload, _always(None)),
+    Faulty("P3", "an append that failed may get through later", Store.settle, _always(None)),
+    Faulty("P10", "who follows skips what it could not read", Store.follow, _before_the_end),
+    Faulty("P3", "memory forgets what came after a snapshot", Recent.forget,
+           lambda real, _self, state: real(Recent.of(state), state)),
 )
 # fmt: on
 
@@ -393,4 +427,5 @@ MUTATIONS: tuple[Faulty | Cell, ...] = (
     *_SNAPSHOTS,
     *_DECLARATIONS,
     *_CLEANING,
+    *_LOG,
 )

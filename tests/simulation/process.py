@@ -1,4 +1,4 @@
-"""The metastore process as the simulator runs it: decide, write, answer, and crash in between.
+"""A metastore process as the simulator runs it: decide, write, answer, and crash in between.
 
 It does what server.py does in one round, without sockets and threads, so that the simulator can
 crash it between any two of these.
@@ -16,8 +16,10 @@ from acid_platform.metastore.rules.machine import Handled, Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.server.group_commit import GroupCommit
+from acid_platform.metastore.server.store import Store, machine_at
 from tests.clocks import ManualClock
-from tests.simulation.storage import Storage
+from tests.simulation.storage import Place
 
 Json = dict[str, Any]
 NO_FORGETTING = 0
@@ -45,23 +47,35 @@ class Decided:
 
 
 class Process:
-    """A metastore on its storage; `batch` is decided but not written yet."""
+    """A metastore on its log; `batch` is decided but not written yet."""
 
-    def __init__(self, store: Storage, clock: ManualClock) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, place: Place, clock: ManualClock) -> None:
+        self.place, self.clock = place, clock
         self.connected: set[str] = set()
         """Requests whose client waits for the answer."""
         self.batch: list[Decided] = []
-        self.start()
+        self.saver: int | None = None
+        """The position of a snapshot that a process of its own writes."""
+        self.saved = False
+        """Whether it has, and memory does not know yet."""
+        self.commits = GroupCommit(place.store(), clock)
 
-    def start(self) -> None:
-        """Rebuilds memory from the file; waiting clients have lost their connections."""
+    def restart(self) -> None:
+        """The process is killed; another one begins with what the log has."""
+        self.store.close()
         self.batch = []
-        state, events = self.store.load()
-        self.machine = Machine(state, self.store)
-        self.machine.replay(events)
-        self.machine.wake(self.clock.moment())
         self.connected.clear()
+        self.commits = GroupCommit(self.place.store(), self.clock)
+
+    @property
+    def store(self) -> Store:
+        return self.commits.store
+
+    @property
+    def machine(self) -> Machine:
+        return self.commits.machine
+
+    # --- requests -------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
         now = self.clock.moment()
@@ -82,18 +96,14 @@ class Process:
         self.batch.append(Decided(None, handled, now.steady, frozenset(alive)))
 
     def write(self) -> list[Decided]:
-        """Makes the batch durable, and returns it to be answered."""
+        """Makes the batch durable, and returns it to be answered. Raises OSError, PositionTaken."""
         events: list[Recorded] = [
             event for decided in self.batch for event in decided.handled.events
         ]
         if events:
-            self.store.append(events)
+            self.commits._write(events)
         done, self.batch = self.batch, []
         return done
-
-    def fold(self) -> None:
-        self.store.fold(self.machine.state, NO_FORGETTING)
-        state_rows.forget_ended(self.machine.state)
 
     def outcome(self, request_id: str) -> Json:
         """What a client learns about an answer that was lost (P3)."""
@@ -104,10 +114,41 @@ class Process:
             return {"seen": "unseen"}
         return {"seen": "done", "answer": self.machine.expand(kept.op, kept.reply)}
 
+    # --- snapshots ------------------------------------------------------------------------------
 
-def picture(state: State) -> Json:
-    """Everything that has to survive a crash, sorted."""
-    rows = state_rows.live_rows(state) | state_rows.ended_rows(state)
+    def mark(self) -> None:
+        """A snapshot of the end of the log is due: notes what memory will forget then."""
+        if self.saver is None:
+            self.commits._mark()
+            self.saver = self.store.end.position
+
+    def adopt(self) -> None:
+        """The snapshot is in the log: memory forgets what it has."""
+        self.commits._adopt()
+        self.saver, self.saved = None, False
+
+    def end_saving(self) -> list[int]:
+        """Ends the process that writes a snapshot, which may still do so; returns its position."""
+        saver, self.saver = self.saver, None
+        self.commits._saving, self.saved = None, False
+        return [] if saver is None else [saver]
+
+
+def write_snapshot(place: Place, position: int) -> None:
+    """What the process does that writes a snapshot from the log."""
+    store = place.store(appends=False)
+    store.save(machine_at(store, position).state, NO_FORGETTING)
+    store.close()
+
+
+def picture(state: State, store: Store) -> Json:
+    """Everything that has to survive a crash, sorted, but for what the snapshot has."""
+    ended = state_rows.ended_rows(state)
+    rows = state_rows.live_rows(state) | {
+        "txns": [row for row in ended["txns"] if not store.past_txn(row["txn_id"])],
+        "outcomes": [row for row in ended["outcomes"] if not store.past_outcome(row["request_id"])],
+        "writes": [row for row in ended["writes"] if not store.past_txn(row["txn"])],
+    }
     text = {
         name: sorted(json.dumps(row, sort_keys=True) for row in part) for name, part in rows.items()
     }

@@ -18,9 +18,11 @@ from tests.simulation.claims import Broken, claim
 from tests.simulation.disk import Directory, Disk, Place
 from tests.simulation.foreigners import Foreigner
 from tests.simulation.keepers import Cleaner, Worker
+from tests.simulation.leaders import Leaders
 from tests.simulation.model import Model
-from tests.simulation.process import Decided, Process, Request, picture
-from tests.simulation.storage import MemoryStore, Storage
+from tests.simulation.process import Decided, Process, Request, picture, write_snapshot
+from tests.simulation.storage import Memory
+from tests.simulation.storage import Place as LogPlace
 from tests.simulation.travellers import RETENTIONS, Traveller
 from tests.simulation.visitors import Admin, Bystander, Declarer
 from tests.simulation.writers import Writer
@@ -43,6 +45,7 @@ SETTINGS = {
     "acid.cleaner.watermark": "table",
     "acid.conflict.detection": "row",
     "acid.conflict.memory.bytes": "100000",
+    "acid.metastore.snapshot.bytes": "20000",
 }
 
 WALL, STEADY = 1_000_000_000, 5_000
@@ -59,7 +62,7 @@ class Failure(AssertionError):
 class Simulation:
     """One seeded run. `run(n)` raises Failure with the seed, the step and the last steps."""
 
-    def __init__(self, seed: int, store: Callable[[], Storage] = MemoryStore) -> None:
+    def __init__(self, seed: int, place: Callable[[], LogPlace] = Memory) -> None:
         self.seed, self.random = seed, random.Random(seed)
         self.row_choice = random.Random(f"rows {seed}")
         """Chooses rows, so that everything else happens as it would without rows."""
@@ -84,7 +87,16 @@ class Simulation:
         """Whether somebody reads the past, and tables have retentions (P36)."""
         self.visited = seed % 5 == 4
         """Whether other engines use the tables through the gateway (P46)."""
-        self.process = Process(store(), self.clock)
+        self.place = place()
+        self.process = Process(self.place, self.clock)
+        self.process.commits.lead()
+        self.orphans: list[int] = []
+        """Positions of snapshots that processes without a leader may still write."""
+        several = self.place.shared and seed % 3 == 1
+        self.leaders = Leaders(self, self.place) if several else None
+        """Several processes that may lead the log, and lost acknowledgements, if there are."""
+        self.log_choice = random.Random(f"log {seed}")
+        """Chooses when snapshots are written, so that everything else happens as without them."""
         self.model = Model(self.settings)
         self.disk = Disk()
         self.late: list[tuple[Place, Directory]] = []
@@ -140,6 +152,8 @@ class Simulation:
             self.write()
             self._restart("at the end")
             check_whole(self)
+            if self.leaders is not None:
+                self.leaders.take_over()
         except Exception as error:
             lines = "\n".join("  " + " ".join(map(str, step)) for step in self.trace)
             raise Failure(
@@ -163,11 +177,14 @@ class Simulation:
         elif chance < 0.97:
             self._publish_late()
         elif chance < 0.976:
-            self._fold()
+            self._mark()
         elif chance < 0.982:
             self._crash()
         if self.process.batch and self.random.random() < 0.75:
             self.write()
+        self._go_on_saving()
+        if self.leaders is not None:
+            self.leaders.step()
 
     def note(self, *what: object) -> None:
         self.trace.append((self.steps, *what))
@@ -190,7 +207,14 @@ class Simulation:
     def submit(self, request: Request) -> None:
         self.note("client", request.client, request.op, request.args, request.id)
         self.counts[request.op] += 1
-        self.process.submit(request)
+        if self.leaders is None or not self.leaders.mislead(request):
+            self.process.submit(request)
+
+    def forget(self, request_id: str) -> None:
+        """The client of this request is gone."""
+        self.process.connected.discard(request_id)
+        if self.leaders is not None:
+            self.leaders.other.connected.discard(request_id)
 
     def call(self, op: str, **args: Any) -> Json:
         """A request that no actor makes."""
@@ -203,9 +227,9 @@ class Simulation:
 
     def write(self) -> None:
         """Makes the batch durable, then delivers the answers, except those that are lost."""
-        written = self.process.write()
+        written = self.process.write() if self.leaders is None else self.leaders.write()
         for decided in written:
-            self._tell_model(decided)
+            self.tell_model(decided)
         for decided in written:
             for reply in decided.handled.replies:
                 if reply.request_id not in self.process.connected:
@@ -225,7 +249,7 @@ class Simulation:
         if self.random.random() < 0.02:
             check_whole(self)
 
-    def _tell_model(self, decided: Decided) -> None:
+    def tell_model(self, decided: Decided) -> None:
         replies = {reply.request_id: reply.value for reply in decided.handled.replies}
         request = decided.request
         if request is None:
@@ -271,11 +295,33 @@ class Simulation:
             self.counts["late"] += 1
             self.disk.publish(place, one)
 
-    def _fold(self) -> None:
+    def _mark(self) -> None:
         self.write()
-        self.note("fold")
-        self.counts["fold"] += 1
-        self.process.fold()
+        self.note("a snapshot is due")
+        self.process.mark()
+
+    def _go_on_saving(self) -> None:
+        """Snapshots are written from the log and adopted while everything else goes on."""
+        chance, process = self.log_choice, self.process
+        if self.orphans and chance.random() < 0.05:
+            self._write_snapshot(self.orphans.pop(0))
+        if process.saver is None or chance.random() > 0.15:
+            return
+        if process.saved:
+            self.note("the snapshot is adopted")
+            self.counts["snapshot adopted"] += 1
+            process.adopt()
+        elif chance.random() < 0.05:
+            self.note("the snapshot fails")
+            process.end_saving()
+        else:
+            self._write_snapshot(process.saver)
+            process.saved = True
+
+    def _write_snapshot(self, position: int) -> None:
+        self.note("a snapshot is written", position)
+        self.counts["snapshot"] += 1
+        write_snapshot(self.place, position)
 
     def _crash(self) -> None:
         """Crashes the process between any two of its actions."""
@@ -284,35 +330,45 @@ class Simulation:
                 "before writing",
                 "before answering",
                 "failed write",
-                "before a fold",
-                "after a fold",
+                "before a snapshot",
+                "after a snapshot",
                 "idle",
             )
         )
         self.counts[where] += 1
         if where == "before answering":
-            for decided in self.process.write():
-                self._tell_model(decided)
-        elif where in ("after a fold", "before a fold", "idle"):
+            written = self.process.write() if self.leaders is None else self.leaders.write()
+            for decided in written:
+                self.tell_model(decided)
+        elif where in ("after a snapshot", "before a snapshot", "idle"):
             self.write()
-        before = picture(self.process.machine.state) if where in ("idle", "before a fold") else None
-        if where == "after a fold":
-            self.process.store.fold(self.process.machine.state, 0)
+        if where in ("after a snapshot", "before a snapshot"):
+            self.process.mark()
+        if where == "after a snapshot" and self.process.saver is not None:
+            self._write_snapshot(self.process.saver)
+        compared = where in ("idle", "before a snapshot")
+        before = self.process.machine.state
         self._restart(where)
-        if before is not None:
-            after = picture(self.process.machine.state)
-            for name in before:
+        if compared:
+            after = picture(self.process.machine.state, self.process.store)
+            for name, found in picture(before, self.process.store).items():
                 claim(
                     "P3",
-                    before[name] == after[name],
-                    f"{name} after replay: {after[name]}, before: {before[name]}",
+                    found == after[name],
+                    f"{name} after replay: {after[name]}, before: {found}",
                 )
 
     def _restart(self, where: str) -> None:
         self.note("crash", where)
+        self.orphans += self.process.end_saving()
+        self.process.restart()
+        self.process.commits.lead()
+        self.woken()
+
+    def woken(self) -> None:
+        """Another process leads, or the same one has read its log again."""
         for actor in self.actors:
             actor.disconnected()
-        self.process.start()
         self.model.wake(self.clock.moment().steady)
         check_fast(self)
         check_whole(self)

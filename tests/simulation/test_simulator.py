@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.server.store import Store
 from tests.simulation.mutations import MUTATIONS, Faulty
 from tests.simulation.simulator import Failure, Simulation
+from tests.simulation.storage import InDirectory
 from tests.simulation.travellers import Traveller
 
 STEPS = 1500
@@ -39,23 +39,18 @@ def test_P3_a_million_steps(part: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_P3_long_runs() -> None:
-    """Long runs have more history: purges, forgotten write ids, many folds."""
+    """Long runs have more history: purges, forgotten write ids, many snapshots."""
     for seed in range(1, 6):
         Simulation(seed).run(12_000)
 
 
 def _with_the_file(seed: int, steps: int) -> None:
     with TemporaryDirectory() as directory:
-        opened: list[Store] = []
-
-        def store() -> Store:
-            opened.append(Store(Path(directory) / "metastore.duckdb"))
-            return opened[0]
-
+        place = InDirectory(Path(directory))
         try:
-            Simulation(seed, store).run(steps)
+            Simulation(seed, lambda: place).run(steps)
         finally:
-            opened[0].close()
+            place.close()
 
 
 def test_P3_the_same_with_the_real_file() -> None:
@@ -141,7 +136,8 @@ def test_everything_happens() -> None:
         "removed",
         "late",
         "read",
-        "fold",
+        "snapshot",
+        "snapshot adopted",
         "lost",
         "outcome done",
         "outcome unseen",
@@ -149,14 +145,24 @@ def test_everything_happens() -> None:
         "before writing",
         "before answering",
         "failed write",
-        "before a fold",
-        "after a fold",
+        "before a snapshot",
+        "after a snapshot",
         "idle",
         "manifest",
         "manifest of an ended transaction",
         "manifest after a cleaning",
         "conflicts",
         "spared",
+        "take-over",
+        "misled",
+        "refused",
+        "replaced and away",
+        "followed",
+        "could not follow",
+        "the log can't be reached: lost",
+        "the log can't be reached: answer",
+        "the log can't be reached: late",
+        "arrived late",
     ):
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 

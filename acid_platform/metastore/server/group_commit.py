@@ -111,8 +111,10 @@ class GroupCommit:
     def follow(self) -> None:
         """Applies the batches that another process has appended."""
         if self._stale:
-            self.machine, self._saving, self._stale = machine_at(self.store), None, False
+            self.machine, self._saving = machine_at(self.store), None
+        self._stale = True  # unless all of it can be read
         self.machine.replay(self.store.follow())
+        self._stale = False
         if self._saving is not None:
             self._adopt()
         elif self.store.unsaved_bytes >= self._save_bytes:
@@ -286,6 +288,8 @@ class GroupCommit:
         self._ahead = True
         self.store.log.open_to_append()
         self._reload()
+        if not isinstance(self.store.log, LocalLog):
+            self.store.settle(self.now_wall)
         self._ahead = False
         answer: Answer = {
             "ask": str(error),

@@ -86,10 +86,21 @@ class Store:
 
     def append(self, events: Sequence[Recorded]) -> None:
         """Makes the events durable. Raises OSError, PositionTaken."""
+        self._require_leading()
+        text = _ENCODE([record.as_json() for record in events])
+        self._append(Batch(self.end.position + 1, self._epoch, events[-1].at, text))
+
+    def settle(self, now: int) -> None:
+        """Appends a batch without events, so that an append that failed can't get through later.
+
+        Raises PositionTaken if it just did.
+        """
+        self._require_leading()
+        self._append(Batch(self.end.position + 1, self._epoch, now, "[]"))
+
+    def _require_leading(self) -> None:
         if self.end.epoch != self._epoch:  # it was read after an append that failed
             raise PositionTaken(f"epoch {self.end.epoch} has followed on epoch {self._epoch}")
-        text = _ENCODE([record.as_json() for record in events])
-        self._append(Batch(self.end.position + 1, self.end.epoch, events[-1].at, text))
 
     def _append(self, batch: Batch) -> None:
         self.log.append(batch)
