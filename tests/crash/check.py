@@ -28,6 +28,8 @@ from acid_platform.metastore.operations import (
     read_operation,
 )
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
+from acid_platform.metastore.server.server import log_of
+from acid_platform.metastore.server.store import Store
 from tests.crash.recording import Keep, Recording, everything, make, nothing, some
 from tests.crash.workload import put, rows_of
 
@@ -60,19 +62,24 @@ class _Link:
 
 @contextmanager
 def reopened(path: Path) -> Iterator[Warehouse]:
-    """Opens the warehouse in this process; its last events are not folded."""
+    """Opens the warehouse in this process; its last events are in no snapshot."""
     home = Home(path / "_metastore")
     Endpoint.read(home)
     if home.path.exists():
         assert len(home.authkey()) == 64
     home.prepare()
-    commits = GroupCommit(home.database, SystemClock())
+    log = log_of(home)
+    if not log.exists:
+        log.create()
+    log.open_to_append()
+    commits = GroupCommit(Store(log, home.path), SystemClock())
+    commits.lead()
     metastore = Metastore(_Link(commits), str(path))  # type: ignore[arg-type]
     try:
         yield Warehouse(str(path), metastore)
     finally:
         metastore.beats.close()
-        commits.store._let_go()
+        commits.store.close()
 
 
 @dataclass(frozen=True, slots=True)

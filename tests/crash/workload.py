@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -99,9 +100,21 @@ def clean(warehouse: Warehouse) -> None:
 
 
 def restart(warehouse: Warehouse) -> None:
-    """The metastore folds, ends, and is started again by the next request."""
+    """The metastore writes a snapshot, ends, and is started again by the next request."""
     warehouse.release()
     warehouse.metastore.stop()
+
+
+def save(warehouse: Warehouse) -> None:
+    """A process of its own writes a snapshot, and the metastore forgets what it replaces."""
+    metastore = warehouse.metastore
+    before = metastore.status()["snapshots"]
+    metastore.set("acid.metastore.snapshot.bytes", "1")
+    deadline = time.monotonic() + 60
+    while metastore.status()["snapshots"] == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    metastore.set("acid.metastore.snapshot.bytes", str(1 << 30))
 
 
 def small(warehouse: Warehouse) -> Iterator[Step]:
@@ -112,7 +125,7 @@ def small(warehouse: Warehouse) -> Iterator[Step]:
     yield "insert into a partition", lambda: put(warehouse, "db.p", [3], "m=0")
     yield "insert into another", lambda: put(warehouse, "db.p", [4, 5], "m=1")
     yield "abort", lambda: put(warehouse, "db.t", [6], abort=True)
-    yield "fold", lambda: warehouse.metastore.query("SELECT 1")
+    yield "save", lambda: save(warehouse)
     yield "clean the aborted", lambda: clean(warehouse)
     yield "truncate", lambda: warehouse.table("db.t").truncate()
     yield "insert again", lambda: put(warehouse, "db.t", [7])
@@ -160,7 +173,7 @@ def spark(warehouse: Warehouse) -> Iterator[Step]:
     yield "insert once more", lambda: table(u).insert([{"id": 12, "v": "z"}])
     yield "major", lambda: table(t).compact("major", partition="m=0")
     yield "minor", lambda: table(u).compact("minor")
-    yield "fold", lambda: warehouse.metastore.query("SELECT 1")
+    yield "save", lambda: save(warehouse)
     yield "clean", lambda: clean(warehouse)
     yield "clean again", lambda: clean(warehouse)
     yield (

@@ -218,11 +218,13 @@ class Simulation:
 
     def call(self, op: str, **args: Any) -> Json:
         """A request that no actor makes."""
-        request = self.send(-1, op, **args)
-        replies = {
-            reply.request_id: reply.value for reply in self.process.batch[-1].handled.replies
-        }
-        self.write()
+        request, replies = self.send(-1, op, **args), dict[str, Any]()
+        while not replies or request.id not in self.durable:
+            if replies:  # the write before failed
+                self.submit(request)
+            handled = self.process.batch[-1].handled
+            replies = {reply.request_id: reply.value for reply in handled.replies}
+            self.write()
         return replies[request.id]
 
     def write(self) -> None:
