@@ -366,7 +366,7 @@ def test_P28_a_cleaning_forgets_only_what_it_removed(world: World) -> None:
 
 
 def test_P28_a_restart_keeps_all_of_it(parts: World) -> None:
-    """Both by replay and by a fold."""
+    """Both by replay and by a snapshot."""
     view = {"name": "v", "query": "SELECT 1 AS x", "columns": [["x", "int"]]}
     parts.call("create_view", view=view, if_not_exists=False, or_replace=False)
     reader = parts.read(None)
@@ -379,10 +379,10 @@ def test_P28_a_restart_keeps_all_of_it(parts: World) -> None:
     replayed = Machine()
     replayed.replay(parts.events)
     rows = json.loads(json.dumps(state_rows.live_rows(parts.state)))
-    folded = Machine(state_rows.restore(rows, state_rows.counters(parts.state)))
-    for machine in (parts.machine, replayed, folded):
+    saved = Machine(state_rows.restore(rows, state_rows.counters(parts.state)))
+    for machine in (parts.machine, replayed, saved):
         parts.machine = machine
         assert columns(parts, "t", reader) == ["id"] and columns(parts, "s") == ["id", "a"]
         assert partitions(parts, "u", reader) == ["p=1", "p=2"] and partitions(parts, "u") == []
         assert len(parts.call("views", txn=reader.id)["views"]) == 1
-        assert state_rows.live_rows(machine.state) == state_rows.live_rows(folded.state)
+        assert state_rows.live_rows(machine.state) == state_rows.live_rows(saved.state)

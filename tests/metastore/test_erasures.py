@@ -1,4 +1,4 @@
-"""Recorded erasure requests: equal requests share an id, are answered, and survive a fold."""
+"""Recorded erasure requests: equal requests share an id, are answered, and survive a snapshot."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_P3_a_request_is_kept_when_the_metastore_ends(tmp_path: Path) -> None:
     assert (kept.condition, kept.user, kept.state) == ("id = 1", "ann", ErasureState.REQUESTED)
 
 
-def test_P8_requests_are_part_of_the_state_that_a_fold_keeps() -> None:
+def test_P8_requests_are_part_of_the_state_that_a_snapshot_keeps() -> None:
     machine = Machine()
     task = ErasureTask(1, "db.t", "id = 1", "ann", 5, WAITING, "held", 6, "run", (3, 4), 2)
     machine.state.erasures[1] = task

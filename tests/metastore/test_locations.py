@@ -25,14 +25,16 @@ from acid_platform import (
     WarehouseMismatch,
     WarehouseMoved,
 )
-from acid_platform.base.location import Location
+from acid_platform.base.location import Location, holds_log
 from acid_platform.cli.rebuild import rebuild
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, IdentityNow, TakeOver
 from acid_platform.metastore.records import EntityCleaning
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.saving import write_copy
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -315,7 +317,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
     left.write_bytes(b"half")
     reader = warehouse.metastore.open_snapshot()  # the Cleaner has to leave db.gone
     warehouse.drop_table("db.gone")
-    warehouse.metastore.backup(file)
+    write_copy(LocalLog(root / "_metastore"), file)
     reader.commit()
     stop(warehouse)
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("_metastore"))
@@ -349,7 +351,7 @@ def test_P31_a_restored_copy_leaves_the_original_byte_for_byte_as_it_was(root: P
 def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -> None:
     outside, file = root.parent / "far", root.parent / "backup"
     warehouse = filled(root, outside)
-    warehouse.metastore.backup(file)
+    write_copy(LocalLog(root / "_metastore"), file)
     stop(warehouse)
     first = json.loads((root / IDENTITY).read_text())["warehouse"]
     done = restore(Location.of(root), str(file), replace=True)
@@ -368,7 +370,7 @@ def test_P31_take_over_makes_the_tables_of_a_restored_copy_its_own(root: Path) -
 def test_P31_a_restore_refuses_the_root_of_another_warehouse(root: Path) -> None:
     file, other = root.parent / "backup", root.parent / "other"
     warehouse = filled(root)
-    warehouse.metastore.backup(file)
+    write_copy(LocalLog(root / "_metastore"), file)
     stop(warehouse)
     stop(filled(other))
     with pytest.raises(WarehouseMismatch, match="restore into a copy"):
@@ -416,14 +418,14 @@ def test_P31_a_copied_directory_touches_only_itself(root: Path, crashed: bool) -
 
 def test_P31_tables_without_a_metastore_are_refused(root: Path) -> None:
     stop(filled(root))
-    for name in ("metastore.duckdb", "authkey"):
-        (root / "_metastore" / name).unlink()
+    for path in [*(root / "_metastore").iterdir()]:
+        path.unlink()
     with pytest.raises(MetastoreMissing, match="acid metastore rebuild"):
         Warehouse.open(root)
     (root / IDENTITY).unlink()
     with pytest.raises(MetastoreMissing, match=r"has tables, such as .*/db\.db/t"):
         Warehouse.open(root)
-    assert not (root / "_metastore" / "metastore.duckdb").exists()
+    assert not holds_log(root / "_metastore")
 
 
 def test_P31_rebuild_makes_a_metastore_out_of_the_directories(root: Path) -> None:
@@ -596,7 +598,7 @@ def test_P31_a_compaction_that_was_queued_before_the_copy_waits() -> None:
     assert world.take_task() is not None
 
 
-def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
+def test_P31_the_identity_is_in_journal_and_snapshot(tmp_path: Path) -> None:
     world = World()
     world.create("u", location="default.db/u")
     world.create("v", location="/far")
@@ -604,13 +606,17 @@ def test_P31_the_identity_is_in_journal_and_tables(tmp_path: Path) -> None:
     assert world.call("identify", id="b")["id"] == "a"
     world.call("placed", id="a")
     world.take(world.machine.copied(world.clock.moment()))
-    store = Store(tmp_path / "metastore.duckdb")
+    log = LocalLog(tmp_path)
+    log.create()
+    log.open_to_append()
+    store = Store(log, tmp_path)
     store.append(world.events)
     state, events = store.load()
     assert [event.kind for event in events] == [event.kind for event in world.events]
     Machine(state).replay(events)
-    store.fold(state, 0)
-    again, _ = store.load()
+    store.save(state, 0)
+    again, events = store.load()
+    assert events == []
     store.close()
     assert again.identity == world.state.identity and again.identity.placed
     assert [table.record.foreign for table in again.tables.values()] == [False, True]

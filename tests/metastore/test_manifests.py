@@ -11,10 +11,10 @@ from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.manifest_table import Manifests
+from acid_platform.metastore.server.recorded_cache import RecordedCache
+from acid_platform.metastore.server.store import Store
 from tests.metastore.world import INSERT, Txn, World
-from tests.simulation.storage import MemoryStore
+from tests.simulation.storage import Memory
 
 
 def contents(*sizes: int) -> RecordedFiles:
@@ -100,36 +100,39 @@ def drop(world: World, table: str, partition: str | None) -> None:
     world.call("drop", txn=txn.id, name=table, partition=partition)
 
 
-def folded(world: World, store: MemoryStore) -> World:
-    """The same metastore after a fold and a restart."""
-    store.fold(world.state, 0)
+def saved(world: World, store: Store) -> World:
+    """The same metastore after a snapshot and a restart."""
+    store.append(world.events)
+    store.save(world.state, 0)
     again = World()
     again.machine = Machine(store.load()[0], store)
     again.machine.wake(world.clock.moment())
-    again.clock, again.requests = world.clock, 1_000
+    again.clock, again.requests = world.clock, world.requests + 1_000
     return again
 
 
-def test_P26_files_are_known_after_a_fold_and_a_restart(world: World) -> None:
-    store = MemoryStore()
+def test_P26_files_are_known_after_a_snapshot_and_a_restart(world: World) -> None:
+    store = Memory().store()
     name = insert(world, contents(100))
-    world = folded(world, store)
+    world = saved(world, store)
     later = insert(world, contents(70))
     wanted = {name: contents(100), later: contents(70)}
     assert files_of(world, world.read(["t"])) == [wanted]
-    state_rows.forget_ended(world.state)
+    store.append(world.events)
+    store.save(world.state, 0)
     assert later not in world.state.contents.get((1, None), {})
+    assert files_of(world, world.read(["t"])) == [wanted]
 
 
 def test_P26_files_of_removed_directories_are_forgotten(world: World) -> None:
-    store = MemoryStore()
+    store = Memory().store()
     name = insert(world, contents(100))
-    world = folded(world, store)
+    world = saved(world, store)
     task = world.compact()
     (ready,) = world.ready()
     world.clean(ready)
     assert task is not None
-    world = folded(world, store)
+    world = saved(world, store)
     assert name not in files_of(world, world.read(["t"]))[0]
     assert store.recorded(1, [None]) == {} or (None, name) not in store.recorded(1, [None])
 
@@ -148,7 +151,7 @@ def test_P26_the_least_recently_used_entity_is_evicted() -> None:
         wanted = values[1] if isinstance(values[1], list) else [values[1]]
         return [row for table in wanted for row in rows[table]]
 
-    cache = Manifests(read, most=3_000)
+    cache = RecordedCache(read, most=3_000)
     for number in range(10):
         assert cache.of(1, [f"p={number}"]) == {(f"p={number}", "d"): "x" * 100}
     asked.clear()
@@ -156,6 +159,3 @@ def test_P26_the_least_recently_used_entity_is_evicted() -> None:
     assert asked == []
     cache.of(1, ["p=0", "p=9"])
     assert asked == [["p=0"]]
-    cache.forget([(1, "p=9")])
-    cache.of(1, ["p=9"])
-    assert asked == [["p=0"], ["p=9"]]

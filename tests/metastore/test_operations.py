@@ -119,7 +119,7 @@ def test_the_last_write_id_counts_open_and_aborted_writers_and_dropped_tables() 
         metastore.call(GetLastWriteId(99))
 
 
-def test_a_drop_is_one_after_a_fold_too() -> None:
+def test_a_drop_is_one_after_a_snapshot_too() -> None:
     world = World()
     world.create()
     txn = world.begin(LockRequest("t", E))

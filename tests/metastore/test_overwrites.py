@@ -154,15 +154,15 @@ def test_P30_S2_an_insert_of_a_later_transaction_is_missed_though_it_came_first(
     assert "overlaps the insert" in world.lock(overwriter, IOW)["lost_overwrite"]
 
 
-def test_P30_P3_inserts_are_known_after_a_fold_and_after_a_crash(world: World) -> None:
+def test_P30_P3_inserts_are_known_after_a_snapshot_and_after_a_crash(world: World) -> None:
     overwriter = world.begin()
     world.insert()
-    folded = state_rows.restore(state_rows.live_rows(world.state), state_rows.counters(world.state))
-    assert folded.inserts == world.state.inserts and folded.inserts
+    saved = state_rows.restore(state_rows.live_rows(world.state), state_rows.counters(world.state))
+    assert saved.inserts == world.state.inserts and saved.inserts
     replayed = World()
     replayed.machine.replay(world.events)
     assert replayed.state.inserts == world.state.inserts
-    for state in (folded, replayed.state):
+    for state in (saved, replayed.state):
         again = World()
         again.machine.state, again.requests = state, 100
         assert again.lock(overwriter, IOW)["lost_overwrite"]

@@ -1,4 +1,4 @@
-"""The journal restores the state, by replay and through the file, before and after a fold."""
+"""The log restores the state, by replay and through a snapshot."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from acid_platform import AcidError
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 from acid_platform.transactions.row_sets import RowSet
@@ -179,29 +181,40 @@ def test_P3_replaying_the_events_gives_the_same_state(chosen: list[tuple[int, in
 
 
 @settings(parent=quick, max_examples=12)
-@given(steps, st.integers(0, 60))
-def test_P3_the_file_gives_back_the_state(
-    chosen: list[tuple[int, int, int]], fold_after: int
+@given(steps, st.integers(0, 60), st.integers(0, 10))
+def test_P3_the_log_gives_back_the_state(
+    chosen: list[tuple[int, int, int]], marked: int, later: int
 ) -> None:
-    with TemporaryDirectory() as directory:
-        store = Store(Path(directory) / "metastore.duckdb")
+    """A snapshot of one moment is written from the log and adopted a while later."""
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        log = LocalLog(directory)
+        log.create()
+        log.open_to_append()
+        store = Store(log, directory)
+        store.load()
         world = prepared()
         chaos = Chaos(world)
-        written = 0
+        written, position, recent = 0, 0, Recent(0, 0, 0, {})
         for number, step in enumerate(chosen):
             chaos.step(*step)
-            if number == fold_after:
+            if number == marked:
                 store.append(world.events[written:])
                 written = len(world.events)
-                store.fold(world.state, 0)
-                state_rows.forget_ended(world.state)
+                position, recent = store.end.position, Recent.of(world.state)
+            if number == marked + later:
+                if written < len(world.events):
+                    store.append(world.events[written:])
+                    written = len(world.events)
+                saver = Store(LocalLog(directory), directory)
+                saver.save(machine_at(saver, position).state, 0)
+                saver.close()
+                store.open_newest()
+                recent.forget(world.state)
         if written < len(world.events):
             store.append(world.events[written:])
-        state, events = store.load()
-        loaded = Machine(state)
-        loaded.replay(events)
-        assert picture(loaded.state) == picture(world.state)
-        store.fold(world.state, 0)
+        assert picture(machine_at(store).state) == picture(world.state)
+        store.save(world.state, 0)
         state, events = store.load()
         store.close()
         assert events == []

@@ -84,7 +84,7 @@ def address_of(service: Service) -> Any:
 
 
 def test_nothing_of_it_reaches_the_files(service: Service, tmp_path: Path) -> None:
-    """Every value that the state holds was checked when it came, so a fold always succeeds."""
+    """Every value that the state holds was checked when it came, so a snapshot always succeeds."""
     with Metastore.connect(service.uri) as client:
-        assert client.status()["failed_folds"] == 0
+        assert client.status()["failed_snapshots"] == 0
         assert client.status()["failed_writes"] == 0

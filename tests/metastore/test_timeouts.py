@@ -14,6 +14,7 @@ from acid_platform.base.clock import MAX_STEP_MS, SystemClock
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.codec import encode
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.operations.tables import DeclareDatabase
@@ -24,6 +25,7 @@ from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.file_operations import outcome
 from acid_platform.metastore.server.group_commit import GroupCommit
 from acid_platform.metastore.server.group_commit import Request as Asked
+from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
 from acid_platform.transactions import TxnType, ValidTxnList
 from tests.clocks import ManualClock
@@ -43,9 +45,9 @@ def state(world: World, txn: int) -> str:
     return found
 
 
-def reopened(world: World, folded: bool = False) -> None:
-    """The metastore restarts, from a fold or from all events."""
-    if folded:
+def reopened(world: World, saved: bool = False) -> None:
+    """The metastore restarts, from a snapshot or from all events."""
+    if saved:
         rows, counters = state_rows.live_rows(world.state), state_rows.counters(world.state)
         again = Machine(state_rows.restore(rows, counters))
     else:
@@ -276,12 +278,17 @@ def test_P29_listings_show_times_by_the_present_wall_clock(world: World, jump: i
 
 def test_P29_P3_a_clock_set_forward_forgets_no_outcome(tmp_path: Path) -> None:
     clock = ManualClock()
-    commits = GroupCommit(tmp_path / "m.duckdb", clock)
+    log = LocalLog(tmp_path)
+    log.create()
+    log.open_to_append()
+    commits = GroupCommit(Store(log, tmp_path), clock)
+    commits.lead()
     commits.round([Asked("one", DeclareDatabase("d", if_not_exists=False))], None)
     for passed, seen in ((0, "done"), (DAY + 1, "unseen")):
         clock.set_wall(30 * DAY)
         clock.advance(passed)
-        commits.fold()
+        commits.round([Asked(seen, DeclareDatabase(seen, if_not_exists=False))], None)
+        commits.save()
         assert outcome(commits, GetOutcome("one")).seen == seen
     commits.close()
 
@@ -303,7 +310,7 @@ def test_P29_time_while_the_process_was_suspended_does_not_count(
 # --- the timeout changes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("restart", ["no", "replayed", "folded"])
+@pytest.mark.parametrize("restart", ["no", "replayed", "saved"])
 def test_P29_a_shorter_timeout_spares_uninformed_clients(world: World, restart: str) -> None:
     """Silent clients were told 150 s between heartbeats; the others learnt of 3 s."""
     ignorant, told = world.write(), world.write()
@@ -315,7 +322,7 @@ def test_P29_a_shorter_timeout_spares_uninformed_clients(world: World, restart: 
     assert world.call("heartbeat", txns=[told.id])["interval"] == 3000
     later = world.write()
     if restart != "no":
-        reopened(world, restart == "folded")
+        reopened(world, restart == "saved")
     world.clock.advance(1)
     for txn in (told, later):
         assert world.call("heartbeat_one", txn=txn.id, read=False) == {"interval": 3000}

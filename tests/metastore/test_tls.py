@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,50 +19,44 @@ from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore, address, wire
 from acid_platform.metastore.certificates import make_certificate
 from acid_platform.metastore.client.target import remote
+from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.tls import Served
-from tests.metastore.processes import until
-from tests.metastore.replicated import KEY, Member, both
+from tests.metastore.test_transport import KEY, Service
 
 HOST = "127.0.0.1"
 
 
 @pytest.fixture
-def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A metastore with TLS that runs, and whose authority this process trusts."""
     monkeypatch.setenv(address.KEY, KEY)
-    member = Member(tmp_path / "first")
-    make_certificate(member.home.tls, [HOST])
-    monkeypatch.setenv(address.TLS_CA, str(member.home.tls / "ca.pem"))
-    yield member.start()
-    member.kill()
+    home = tmp_path / "first"
+    make_certificate(Home(home).tls, [HOST])
+    monkeypatch.setenv(address.TLS_CA, str(Home(home).tls / "ca.pem"))
+    made = Service(home)
+    yield made
+    made.kill()
 
 
-def reason(member: Member) -> str:
+def reason(member: Service) -> str:
     """Why no connection is made."""
     with pytest.raises(MetastoreRefused) as refused:
         Metastore.connect(member.uri)
     return str(refused.value)
 
 
-def test_P10_clients_and_a_standby_use_tls(trusted: Member, tmp_path: Path) -> None:
-    second = Member(tmp_path / "second")
-    shutil.copytree(trusted.home.tls, second.home.tls)
-    second.follow(trusted)
-    try:
-        until(second.is_synchronous)
-        assert trusted.status()["tls_until"] > f"{datetime.now(UTC):%Y-%m-%d}"
-        with Metastore.connect(both(trusted, second)) as client:
-            client.create_database("kept")
-            large = "x" * 3_000_000
-            assert client.query(f"SELECT '{large}'") == (["'" + large + "'"], [[large]])
-            trusted.kill()
-            assert "kept" in client.databases()
-    finally:
-        second.kill()
+def test_P10_clients_use_tls(trusted: Service) -> None:
+    with Metastore.connect(trusted.home, autostart=False) as local:
+        assert local.status()["tls_until"] > f"{datetime.now(UTC):%Y-%m-%d}"
+    with Metastore.connect(trusted.uri) as client:
+        client.create_database("kept")
+        large = "x" * 3_000_000
+        assert client.query(f"SELECT '{large}'") == (["'" + large + "'"], [[large]])
+        assert "kept" in client.databases()
 
 
 def test_P10_nothing_is_readable_and_whoever_waits_for_plain_bytes_is_told(
-    trusted: Member, monkeypatch: pytest.MonkeyPatch
+    trusted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_connection((HOST, trusted.port), timeout=10) as silent:
         assert silent.recv(4096) == wire.frame(wire.NEEDS_TLS)
@@ -79,7 +72,7 @@ def test_P10_a_client_with_tls_refuses_a_metastore_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(address.KEY, KEY)
-    plain = Member(tmp_path / "plain").start()
+    plain = Service(tmp_path / "plain")
     made = make_certificate(tmp_path / "elsewhere", [HOST])
     monkeypatch.setenv(address.TLS_CA, made.ca)
     try:
@@ -91,17 +84,17 @@ def test_P10_a_client_with_tls_refuses_a_metastore_without(
 
 
 def test_P10_a_certificate_is_verified_and_renewed_without_a_restart(
-    trusted: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trusted: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Metastore.connect(trusted.uri) as client:
         client.databases()
-        make_certificate(trusted.home.tls, ["elsewhere.example", "::1"])
+        make_certificate(Home(trusted.home).tls, ["elsewhere.example", "::1"])
         assert "is for other names" in reason(trusted) and "127.0.0.1" in reason(trusted)
-        make_certificate(trusted.home.tls, [HOST], days=0)
+        make_certificate(Home(trusted.home).tls, [HOST], days=0)
         assert "has expired; renew it" in reason(trusted)
-        (trusted.home.tls / "key.pem").write_text("half written")
+        (Home(trusted.home).tls / "key.pem").write_text("half written")
         assert "has expired" in reason(trusted)  # the last pair that fits stays in use
-        make_certificate(trusted.home.tls, [], days=10)
+        make_certificate(Home(trusted.home).tls, [], days=10)
         Metastore.connect(trusted.uri).close()
         client.databases()  # the connection from before
     monkeypatch.setenv(address.TLS_CA, make_certificate(tmp_path / "other", [HOST]).ca)
@@ -111,7 +104,7 @@ def test_P10_a_certificate_is_verified_and_renewed_without_a_restart(
 
 
 def test_P10_the_key_is_asked_for_inside_of_tls_too(
-    trusted: Member, monkeypatch: pytest.MonkeyPatch
+    trusted: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(address.KEY, "another-key-of-enough-letters")
     assert "the key is wrong" in reason(trusted)

@@ -38,18 +38,24 @@ WRITE = LockRequest("t", LockType.SHARED_WRITE, RowOperation.INSERT)
 
 
 class Service:
-    """A metastore that listens on a port of this machine."""
+    """A metastore that listens on a port.
 
-    def __init__(self, home: Path, port: int = 0) -> None:
+    `inside`: the beginning of a command that starts another in a network namespace.
+    """
+
+    def __init__(
+        self, home: Path, port: int = 0, host: str = "127.0.0.1", inside: tuple[str, ...] = ()
+    ) -> None:
         self.home = home
         command = [
+            *inside,
             sys.executable,
             "-m",
             "acid_platform.metastore",
             "--dir",
             str(home),
             "--listen",
-            f"127.0.0.1:{port}",
+            f"{host}:{port}",
         ]
         environment = {**os.environ, address.KEY: KEY}
         self.process = subprocess.Popen(command, env=environment)

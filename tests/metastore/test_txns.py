@@ -135,9 +135,9 @@ def requests_of_a_transaction(world: World) -> dict[str, tuple[str, dict[str, An
 
 
 @pytest.mark.parametrize("what", ["begin", "begin with locks", "lease", "lock", "compaction"])
-@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("saved", [False, True])
 def test_P3_a_lost_answer_of_a_transaction_that_was_reaped_may_be_asked_for_again(
-    world: World, what: str, folded: bool
+    world: World, what: str, saved: bool
 ) -> None:
     op, args = requests_of_a_transaction(world)[what]
     request_id = world.send(op, **args)
@@ -145,8 +145,8 @@ def test_P3_a_lost_answer_of_a_transaction_that_was_reaped_may_be_asked_for_agai
     kept = world.state.outcomes[request_id]
     world.tick()
     world.tick(TIMEOUT + 1)
-    if folded:  # memory keeps only aborted transactions that left files
-        world.machine._past = Folded(world.state.ended)
+    if saved:  # memory keeps only aborted transactions that left files
+        world.machine._past = Snapshot(world.state.ended)
         world.state.ended = {}
     world.take(world.handle(op, args, request_id))
     expected = SnapshotExpired if what == "lease" else TxnAborted
@@ -155,7 +155,7 @@ def test_P3_a_lost_answer_of_a_transaction_that_was_reaped_may_be_asked_for_agai
     assert world.machine.expand(kept.op, kept.reply) == world.answers[request_id]
 
 
-class Folded:
+class Snapshot:
     """The transactions that are no longer in memory."""
 
     def __init__(self, ended: dict[int, Ended]) -> None:

@@ -1,4 +1,4 @@
-"""Views share a name space with tables, and survive a fold."""
+"""Views share a name space with tables, and survive a snapshot."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_database_with_a_view_is_not_empty(metastore: Metastore) -> None:
         metastore.call(DropView("db.v"))
 
 
-def test_P8_views_are_part_of_the_state_that_a_fold_keeps() -> None:
+def test_P8_views_are_part_of_the_state_that_a_snapshot_keeps() -> None:
     machine = Machine()
     reads = (("default.t", (("id", "int"),)),)
     view = ViewRecord("v", "SELECT 1 AS x", (("x", "int"),), reads=reads)

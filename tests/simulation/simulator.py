@@ -45,7 +45,6 @@ SETTINGS = {
     "acid.cleaner.watermark": "table",
     "acid.conflict.detection": "row",
     "acid.conflict.memory.bytes": "100000",
-    "acid.metastore.snapshot.bytes": "20000",
 }
 
 WALL, STEADY = 1_000_000_000, 5_000
@@ -93,6 +92,8 @@ class Simulation:
         self.orphans: list[int] = []
         """Positions of snapshots that processes without a leader may still write."""
         several = self.place.shared and seed % 3 == 1
+        if several:
+            self.settings["acid.metastore.snapshot.bytes"] = "20000"
         self.leaders = Leaders(self, self.place) if several else None
         """Several processes that may lead the log, and lost acknowledgements, if there are."""
         self.log_choice = random.Random(f"log {seed}")
