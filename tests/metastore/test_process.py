@@ -178,9 +178,7 @@ def test_a_second_metastore_is_refused_and_names_the_first(metastore: Metastore)
     command = [sys.executable, "-m", "acid_platform.metastore", "--dir", status["log"]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"MetastoreInUse: {status['log']} is served by process" in (
-        done.stderr
-    )
+    assert f"MetastoreInUse: {status['log']} is served by process" in (done.stderr)
     assert str(status["pid"]) in done.stderr
 
 

@@ -20,7 +20,7 @@ from acid_platform.metastore.records import LockRequest, RowReport
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import state_rows
-from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
@@ -195,13 +195,13 @@ def test_P3_the_log_gives_back_the_state(
         store.load()
         world = prepared()
         chaos = Chaos(world)
-        written, position, recent = 0, 0, Recent(0, 0, 0, {})
+        written, position, recent = 0, 0, Unsaved(0, 0, 0, {})
         for number, step in enumerate(chosen):
             chaos.step(*step)
             if number == marked:
                 store.append(world.events[written:])
                 written = len(world.events)
-                position, recent = store.end.position, Recent.of(world.state)
+                position, recent = store.end.position, Unsaved.of(world.state)
             if number == marked + later:
                 if written < len(world.events):
                     store.append(world.events[written:])

@@ -36,7 +36,7 @@ from acid_platform.metastore.rules import (
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit
-from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.store import Store
 from acid_platform.transactions import (
     RowOperation,
@@ -414,8 +414,8 @@ _LOG = (
            GroupCommit._reload, _always(None)),
     Faulty("P3", "an append that failed may get through later", Store.settle, _always(None)),
     Faulty("P10", "who follows skips what it could not read", Store.follow, _before_the_end),
-    Faulty("P3", "memory forgets what came after a snapshot", Recent.forget,
-           lambda real, _self, state: real(Recent.of(state), state)),
+    Faulty("P3", "memory forgets what came after a snapshot", Unsaved.forget,
+           lambda real, _self, state: real(Unsaved.of(state), state)),
 )
 # fmt: on
 

@@ -17,7 +17,7 @@ from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.state_file import Origin
-from acid_platform.metastore.server.state_rows import Recent
+from acid_platform.metastore.server.state_rows import Unsaved
 from acid_platform.metastore.server.store import Store
 
 
@@ -174,7 +174,7 @@ class MemoryStore(Store):
         if newest > self.saved:
             self._file = MemoryFile(*self.log.files[newest])
 
-    def save(self, state: State, forget_before: int, keep_since: int | None = None) -> None:
+    def save(self, state: State, forget_before: int) -> None:
         ended = state_rows.ended_rows(state)
         recorded = {
             (row["table_id"], row["partition"], row["directory"]): row
@@ -193,7 +193,7 @@ class MemoryStore(Store):
         live = state_rows.live_rows(state), state_rows.counters(state)
         self.log.put_content(self.end, json.dumps([*live, kept, [*recorded.values()]]))
         self.open_newest()
-        Recent.of(state).forget(state)
+        Unsaved.of(state).forget(state)
         self.unsaved_bytes = 0
 
 

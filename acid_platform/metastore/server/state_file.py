@@ -7,6 +7,7 @@ People may open it with any DuckDB of the same version. It has one table for eac
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -65,7 +66,7 @@ def open_state(path: Path, directory: Path) -> StateFile:
     if file.version == schema.VERSION:
         return file
     file.close()
-    copy = directory / f"{path.stem}.migrated"
+    copy = directory / f"{path.stem}.{os.getpid()}.migrated"  # others make one too
     shutil.copyfile(path, copy)
     with _connected(copy, read_only=False) as connection:
         for statements in schema.MIGRATIONS[file.version - 1 :]:

@@ -179,8 +179,9 @@ class Store:
             try:
                 return StateTables(state, self.end, self.path, forget_before)
             except FileNotFoundError:  # replaced by a newer one just now
+                gone = self.saved
                 self.open_newest()
-                if self.saved > self.end.position:
+                if not gone < self.saved <= self.end.position:
                     raise
 
     @property
