@@ -160,7 +160,8 @@ SPELT = """
     trunc(e, 'YEAR') | UPPER(s) | Lower(s) | TRUE | False | null | NULL | 1.50 | 1e3 | 1E3 | 007
     1L | i And z | z OR z | NOT z | not (z) | i BETWEEN 1 and 2 | i In (1, 2) | i not in (1,2)
     Cast(i AS BigInt) | CAST(d as Decimal(8, 1)) | cast(i AS int) | s Like 'a%' | s is null
-    s IS NOT NULL | CASE when z then 1 else 2 end | case i WHEN 1 THEN 'a' END | Case (i) WHEN 1 THEN z ELSE null end | if(z, 1, 2)
+    s IS NOT NULL | CASE when z then 1 else 2 end | case i WHEN 1 THEN 'a' END
+    Case (i) WHEN 1 THEN z ELSE null end | if(z, 1, 2)
     IF(z, i, 0) | Coalesce(i, 0) | nvl(i, 0) | NULLIF(i, 1) | Concat(s, 'X') | s || 'Y' | i+1
     i  +  1 | -i | - 1 | +i | i DIV 2 | i % 3 | d/2 | (i) | ((i + 1)) | i <> 1 | i != 1 | i == 1
     i <=> Null | Round(d) | round(d, 1) | COUNT(*) | Count(i) | count(DISTINCT i) | Sum(i)
