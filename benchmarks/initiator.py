@@ -29,6 +29,7 @@ from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.operations.compaction import GetMoment
 from acid_platform.metastore.records import EntityDirectory, TableRecord
 from acid_platform.metastore.rules.state import State, TableState
+from acid_platform.metastore.server.server import log_of
 from acid_platform.metastore.server.store import Store
 from acid_platform.services import initiator
 from benchmarks.results import machine, save
@@ -167,9 +168,13 @@ def make_in_child(home: Home, tables: int, deltas: int, above: int) -> None:
 
 
 def make(home: Home, tables: int, deltas: int, above: int) -> None:
-    store = Store(home.database)
-    store.fold(warehouse(tables, deltas, above), forget_before=0)
-    store.checkpoint()
+    log = log_of(home)
+    log.create()
+    log.open_to_append()
+    store = Store(log, home.path)
+    store.load()
+    store.begin_epoch(1, 0)
+    store.save(warehouse(tables, deltas, above), forget_before=0)
     store.close()
 
 

@@ -388,7 +388,7 @@ class GroupCommit:
         except AcidError as error:
             value = error_reply(error)
         except (Error, OSError) as error:
-            value = error_reply(MetastoreUnavailable(f"the metastore can't use its snapshot: {error}"))
+            value = error_reply(MetastoreUnavailable(f"its snapshot can't be read: {error}"))
         except Exception as error:
             return self.bad(request.id, kind.op, error)
         return Reply(request.id, value)
