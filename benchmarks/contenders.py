@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import duckdb
@@ -23,6 +24,8 @@ import psutil
 
 from acid_platform import WriteConflict
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.server.saving import write_copy
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.libpq import Postgres, library
@@ -105,11 +108,18 @@ class OurMetastore:
             client.stop()
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
-        # Its process has ended, so another process may open its file.
-        with duckdb.connect(str(self.home / "metastore.duckdb"), read_only=True) as file:
-            states = file.execute("SELECT txn_id FROM txns WHERE state = 'c'").fetchall()
-            written = file.execute("SELECT DISTINCT txn FROM writes").fetchall()
-        return {row[0] for row in states} & {row[0] for row in written}
+        with TemporaryDirectory() as scratch:
+            copy = Path(scratch, "copy.duckdb")
+            write_copy(LocalLog(self.home), copy)
+            return _durable(copy)
+
+
+def _durable(copy: Path) -> set[int]:
+    """The ids of the transactions that committed and whose reports are in the file."""
+    with duckdb.connect(str(copy), read_only=True) as file:
+        states = file.execute("SELECT txn_id FROM txns WHERE state = 'c'").fetchall()
+        written = file.execute("SELECT DISTINCT txn FROM writes").fetchall()
+    return {row[0] for row in states} & {row[0] for row in written}
 
 
 # --- databases ----------------------------------------------------------------------------------

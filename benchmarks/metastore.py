@@ -166,12 +166,11 @@ def _cpu(serving: list[psutil.Process]) -> float:
 
 
 def prove(directory: Path, clients: int) -> dict[str, Any]:
-    """One fdatasync for each durable write; folds, which checkpoint, are kept away meanwhile."""
+    """One fdatasync for each durable write; snapshots, which sync too, are kept away meanwhile."""
     ours = OurMetastore(directory)
     ours.start()
     with Metastore.connect(ours.home) as metastore:
-        metastore.set("acid.metastore.fold.interval", "1h")
-        metastore.set("acid.metastore.fold.transactions", "1000000000")
+        metastore.set("acid.metastore.snapshot.bytes", "1000000000")
     (process,) = ours.processes()
     before = ours.status()
     counted: list[Run] = []
@@ -238,7 +237,8 @@ def beside_history(
         ours.stop()
         began = time.monotonic()
         if count:
-            fill(ours.home / "metastore.duckdb", count)
+            (snapshot,) = ours.home.glob("snapshot-*.duckdb")
+            fill(snapshot, count)
         built, began = time.monotonic() - began, time.monotonic()
         ours.start()
         started = time.monotonic() - began
@@ -257,7 +257,7 @@ def beside_history(
             **_together(runs).summary(),
             "slices_per_second": [round(run.rate, 1) for run in runs],
             "resident_mb": round(max(size for run in runs for size in run.memory) / 2**20),
-            "fold_ms": ours.status()["fold_latency"]["p95_ms"],
+            "snapshots": ours.status()["snapshots"],
         }
         with Metastore.connect(ours.home) as metastore:
             metastore.stop()
@@ -265,8 +265,8 @@ def beside_history(
 
 
 def fill(file: Path, count: int) -> None:
-    """Ended transactions with their outcomes and reports, as folds leave them; of a metastore that
-    does not run."""
+    """Ended transactions with their outcomes and reports, in the snapshot of a metastore that does
+    not run."""
     now = time.time_ns() // 1_000_000
     with duckdb.connect(str(file)) as raw:
         raw.execute(f"""INSERT INTO txns BY NAME SELECT i AS txn_id, 'c' AS state, 0 AS kind,
@@ -321,7 +321,7 @@ def sustain(directory: Path, clients: int, seconds: float, rate: float) -> dict[
         "write_latency": {
             key: status["write_latency"][key] for key in ("p50_ms", "p95_ms", "p99_ms")
         },
-        "folds": status["folds"],
+        "snapshots": status["snapshots"],
         "failed_writes": status["failed_writes"],
     }
 

@@ -71,7 +71,7 @@ def render(report: dict[str, Any]) -> str:
                     "p99_ms",
                     "start_seconds",
                     "resident_mb",
-                    "fold_ms",
+                    "snapshots",
                     "slices_per_second",
                 ),
                 [
@@ -127,7 +127,7 @@ def _long(one: dict[str, Any]) -> list[str]:
         f"{one['per_second'] * 3600:,.0f} transactions an hour; least and most in 10 s:"
         f" {min(bins)} and {max(bins)} per second. {one['durable_writes_per_transaction']} durable"
         f" writes per transaction, each p50 {one['write_latency']['p50_ms']:g} ms, p99"
-        f" {one['write_latency']['p99_ms']:g} ms at most; {one['folds']} folds.",
+        f" {one['write_latency']['p99_ms']:g} ms at most; {one['snapshots']} snapshots.",
         f"Memory of the server over time, MB: {', '.join(map(str, one['memory_mb']))}; last"
         f" {one['memory_mb_last']}.",
         "",

@@ -39,7 +39,7 @@ SETTINGS = {
     "hive.txn.timeout": f"{TIMEOUT:g}s",
     "hive.timedout.txn.reaper.interval": "0.2s",
     "hive.timedout.txn.reaper.start": "0s",
-    "acid.metastore.fold.interval": "3s",
+    "acid.metastore.snapshot.bytes": "200000",
     "hive.compactor.abortedtxn.threshold": "0",
 }
 STOPPABLE = ("writer", "reader", "compactor", "cleaner")
