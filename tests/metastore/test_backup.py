@@ -18,26 +18,29 @@ from acid_platform import (
     InvalidDefinition,
     MetastoreIncompatible,
     MetastoreInUse,
-    MetastoreUnavailable,
     NoSuchTxn,
 )
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.endpoint import Home
-from acid_platform.metastore.operations.shows import BeginBackup, GetBackupPart
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.segment import is_part
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.rules.events import DatabaseCreated
 from acid_platform.metastore.server import restore as module
 from acid_platform.metastore.server.restore import Highest
-from acid_platform.metastore.server.restore import restore_metastore as restore
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.server.restore import restore_directory as restore
+from acid_platform.metastore.server.saving import write_copy
+from acid_platform.metastore.server.server import log_of
+from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.store import events_of
 from acid_platform.tables.restored_tables import highest_of
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.cli.conftest import small
 from tests.cli.small import Small
 from tests.contents import counts
-from tests.metastore.processes import end, gone
+from tests.metastore.processes import end, gone, until
 
 __all__ = ["small"]
 
@@ -65,50 +68,81 @@ def found(write_id: int, txn_id: int = 0) -> Highest:
     return Highest(write_id, txn_id)
 
 
-def test_a_backup_is_one_moment_while_clients_work(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "copy.duckdb"
+def test_a_backup_is_one_moment_while_clients_work(home: Home, tmp_path: Path) -> None:
+    """Even while the leader replaces batches by snapshots."""
+    files = [tmp_path / f"copy-{number}.duckdb" for number in range(5)]
     with Metastore.connect(home.path) as metastore:
         metastore.create_table("t", "default.db/t", [("id", "int")])
+        metastore.set("acid.metastore.snapshot.bytes", "1")
         before = [insert(metastore) for _ in range(5)]
-        stop, during = threading.Event(), []
+        stop, during = threading.Event(), list[int]()
 
         def work() -> None:
             with Metastore.connect(home.path) as other:
                 while not stop.is_set():
                     during.append(insert(other))
-                    other.query("SELECT 1")  # folds
 
         worker = threading.Thread(target=work, daemon=True)
-        call = Metastore.call
-
-        def slowly(self: Metastore, operation: Any) -> object:
-            seen = len(during)
-            while isinstance(operation, GetBackupPart) and not operation.part:
-                if len(during) > seen:
-                    break
-                time.sleep(0.001)
-            return call(self, operation)
-
-        monkeypatch.setattr(Metastore, "call", slowly)
         worker.start()
-        made = metastore.backup(file)
+        acknowledged, snapshots = [], []
+        for file in files:
+            seen = len(during)
+            until(lambda seen=seen: len(during) > seen + 20, 30)  # type: ignore[misc]
+            acknowledged.append([*before, *during])
+            snapshots.append(metastore.status()["snapshots"])
+            write_copy(log_of(home), file)
         stop.set()
         worker.join()
         end(metastore)
+    assert snapshots[-1] > snapshots[0]
+    for file, known in zip(files, acknowledged, strict=True):
+        with duckdb.connect(str(file), read_only=True) as copy:
+
+            def ids(query: str, copy: duckdb.DuckDBPyConnection = copy) -> list[int]:
+                return [row[0] for row in copy.execute(query).fetchall()]
+
+            ended = ids("SELECT txn_id FROM txns ORDER BY 1")
+            written = ids("SELECT txn FROM writes ORDER BY 1")
+            still_open = ids("SELECT txn_id FROM v_open_txns")
+            meta = dict(copy.execute("FROM meta").fetchall())
+        assert ended == written
+        # The backup's moment may be between a client's begin and its commit.
+        last = int(meta["next_txn"]) - 1
+        assert ended + still_open == list(range(1, last + 1)) and len(still_open) <= 1
+        assert ended[: len(known)] == known, "what was acknowledged before is in it"
+        assert file.stat().st_mode & 0o777 == 0o600
+    listed = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    assert listed == [file.name for file in files]
+
+
+def test_a_backup_begins_again_if_its_batches_were_replaced(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "copy.duckdb"
+    with Metastore.connect(home.path) as metastore:
+        metastore.create_table("t", "default.db/t", [("id", "int")])
+        end(metastore)
+    with Metastore.connect(home.path) as metastore:
+        real, calls = StateTables.__init__, list[Path | None]()
+
+        def slowly(tables: StateTables, state: Any, origin: Any, before: Any, *more: Any) -> None:
+            calls.append(before)
+            if len(calls) == 1:
+                insert(metastore)
+                snapshots = metastore.status()["snapshots"]
+                metastore.set("acid.metastore.snapshot.bytes", "1")
+                large = {"large": "x" * 1_000_000}  # a quarter of the snapshot, or more
+                metastore.create_table("u", "default.db/u", [("id", "int")], properties=large)
+                until(lambda: metastore.status()["snapshots"] > snapshots, 30)
+                until(lambda: not before.exists())
+            real(tables, state, origin, before, *more)
+
+        monkeypatch.setattr(StateTables, "__init__", slowly)
+        write_copy(log_of(home), file)
+        end(metastore)
+    assert len(calls) == 2 and calls[0] != calls[1]
     with duckdb.connect(str(file), read_only=True) as copy:
-        ended = [row[0] for row in copy.execute("SELECT txn_id FROM txns ORDER BY 1").fetchall()]
-        written = [row[0] for row in copy.execute("SELECT txn FROM writes ORDER BY 1").fetchall()]
-        still_open = [row[0] for row in copy.execute("SELECT txn_id FROM v_open_txns").fetchall()]
-        meta = dict(copy.execute("FROM meta").fetchall())
-    assert ended == written
-    # The backup's moment may be between a client's begin and its commit.
-    assert ended + still_open == list(range(1, made.last_txn + 1)) and len(still_open) <= 1
-    assert ended[:5] == before and len(during) > 15 > 0
-    assert made.last_txn < max(during) and meta["next_txn"] == str(made.last_txn + 1)
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [file.name]
+        assert copy.execute("SELECT count(*) FROM writes").fetchall() == [(1,)]
 
 
 def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: Path) -> None:
@@ -117,11 +151,11 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
         metastore.create_table("t", "default.db/t", [("id", "int")])
         first = insert(metastore)
         open_one = metastore.begin(locks=[WRITE])
-        metastore.backup(file)
+        write_copy(log_of(home), file)
         commit(open_one)
         late = insert(metastore)
         end(metastore)
-    done = restore(home, file, lambda record, known: found(4, 9), replace=True)
+    done = restore(home, file, lambda record, known: found(4, 9), replace_it=True)
     assert done.doubtful == {"default.t": [(2, 4)]}
     assert (done.tables, done.open_txns, done.next_txn) == (1, 1, 10)
     assert Path(done.kept).exists() and not home.unfinished.exists()
@@ -151,13 +185,13 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
         end(metastore)
 
 
-def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> None:
+def test_P24_doubt_survives_a_restart_and_a_snapshot(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
         metastore.create_table("t", "default.db/t", [("id", "int")])
-        metastore.backup(file)
+        write_copy(log_of(home), file)
         end(metastore)
-    restore(home, file, lambda record, known: found(2), replace=True)
+    restore(home, file, lambda record, known: found(2), replace_it=True)
     for _ in range(2):
         with Metastore.connect(home.path) as metastore:
             metastore.query("SELECT 1")
@@ -168,23 +202,17 @@ def test_P24_doubt_survives_a_restart_and_a_fold(home: Home, tmp_path: Path) -> 
 def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
-        metastore.backup(file)
+        write_copy(log_of(home), file)
         metastore.create_database("late")
         pid = metastore.status()["pid"]
         os.kill(pid, signal.SIGKILL)
         while not gone(pid):
             time.sleep(0.01)
-    kept = Path(restore(home, file, lambda record, known: found(0), replace=True).kept)
-    assert {path.name for path in home.path.iterdir() if "metastore" in path.name} == {
-        "metastore.duckdb"
-    }
-    assert kept.with_suffix(".log").exists()
-    store = Store(kept)
-    _, events = store.load()
-    assert [event.event.name for event in events if isinstance(event.event, DatabaseCreated)] == [
-        "late"
-    ]
-    store.close()
+    kept = Path(restore(home, file, lambda record, known: found(0), replace_it=True).kept)
+    parts = sorted(path.name for path in home.path.iterdir() if is_part(path.name))
+    assert [name.split("-")[0] for name in parts] == ["journal", "snapshot"]
+    events = [record.event for batch in LocalLog(kept).read(0) for record in events_of(batch)]
+    assert [event.name for event in events if isinstance(event, DatabaseCreated)] == ["late"]
     with Metastore.connect(home.path) as metastore:
         assert metastore.databases() == ["default"]
         end(metastore)
@@ -195,13 +223,13 @@ def test_restore_refuses_by_name(
 ) -> None:
     file, nothing = tmp_path / "copy.duckdb", lambda record, known: found(0)
     with Metastore.connect(home.path) as metastore:
-        metastore.backup(file)
+        write_copy(log_of(home), file)
         with pytest.raises(BackupRefused, match="exists; name a new file"):
-            metastore.backup(file)
+            write_copy(log_of(home), file)
         with pytest.raises(BackupRefused, match="can't be written"):
-            metastore.backup(tmp_path / "missing" / "file")
+            write_copy(log_of(home), tmp_path / "missing" / "file")
         with pytest.raises(MetastoreInUse, match="is served by process"):
-            restore(home, file, nothing, replace=True)
+            restore(home, file, nothing, replace_it=True)
         end(metastore)
     monkeypatch.setattr("acid_platform.metastore.client.start.START_SECONDS", 5)
     with pytest.raises(BackupRefused, match="holds a metastore already"):
@@ -209,20 +237,16 @@ def test_restore_refuses_by_name(
     torn = tmp_path / "torn"
     torn.write_bytes(file.read_bytes()[:5000])
     with pytest.raises(BackupRefused, match="no backup"):
-        restore(home, torn, nothing, replace=True)
-    with pytest.raises(BackupRefused, match="was not written by"):
-        restore(home, home.database, nothing, replace=True)
+        restore(home, torn, nothing, replace_it=True)
     with duckdb.connect(str(file)) as raw:
         raw.execute("UPDATE meta SET value = '99' WHERE key = 'schema_version'")
-    with pytest.raises(MetastoreIncompatible, match="version 99"):
-        restore(home, file, nothing, replace=True)
-    assert {path.name for path in home.path.iterdir()} == {
-        "authkey",
-        "metastore.duckdb",
-        "server.lock",
-        "server.log",
-        "starting.lock",
-    }
+    with pytest.raises(BackupRefused, match=r"has schema version 99.*use the newer program"):
+        restore(home, file, nothing, replace_it=True)
+    others = {path.name for path in home.path.iterdir() if not is_part(path.name)}
+    assert others == {"authkey", "server.lock", "server.log", "starting.lock"}
+    with Metastore.connect(home.path) as metastore:
+        assert metastore.databases() == ["default"]
+        end(metastore)
 
 
 def test_an_interrupted_restore_is_not_served(
@@ -231,28 +255,17 @@ def test_an_interrupted_restore_is_not_served(
     file = tmp_path / "copy.duckdb"
     with Metastore.connect(home.path) as metastore:
         metastore.create_table("t", "default.db/t", [("id", "int")])
-        metastore.backup(file)
+        write_copy(log_of(home), file)
         end(metastore)
     monkeypatch.setattr(module, "put_aside", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        restore(home, file, lambda record, known: found(0), replace=True)
+        restore(home, file, lambda record, known: found(0), replace_it=True)
     monkeypatch.undo()
     with pytest.raises(MetastoreIncompatible, match="was interrupted"):
         Metastore.connect(home.path)
-    restore(home, file, lambda record, known: found(0), replace=True)
+    restore(home, file, lambda record, known: found(0), replace_it=True)
     with Metastore.connect(home.path) as metastore:
         assert [table.name for table in metastore.tables()] == ["default.t"]
-        end(metastore)
-
-
-def test_a_backup_is_interrupted_by_a_newer_one(home: Home) -> None:
-    with Metastore.connect(home.path) as metastore:
-        first = metastore.call(BeginBackup())
-        metastore.call(BeginBackup())
-        with pytest.raises(MetastoreUnavailable, match="begin it again"):
-            metastore.call(GetBackupPart(first.token, "txns", 0))
-        with pytest.raises(InvalidDefinition, match="out of order"):
-            metastore.call(GetBackupPart(metastore.call(BeginBackup()).token, "txns", part=3))
         end(metastore)
 
 
@@ -277,7 +290,9 @@ def test_P24_highest_of_come_from_the_names_of_directories(tmp_path: Path) -> No
 
 def test_the_commands(small: Small, tmp_path: Path) -> None:
     file = str(tmp_path / "copy.duckdb")
-    assert json.loads(small.acid("metastore", "backup", file, "--json").stdout)["last_txn"] == 1
+    said = json.loads(small.acid("metastore", "backup", file, "--json").stdout)
+    assert said["path"] == file and said["bytes"] == Path(file).stat().st_size
+    assert said["position"] == small.metastore.status()["position"]
     small.insert((3, "C"))
     refused = small.acid("metastore", "restore", file)
     assert refused.exit_code == 1 and "is served by process" in refused.stderr

@@ -92,8 +92,8 @@ def restore_metastore(
     directories.
 
     The result is another warehouse than the backup's: it has its own identity and does not touch
-    anything outside its root (P31). Raises BackupRefused if the file is no backup, and
-    MetastoreIncompatible for a newer schema.
+    anything outside its root (P31). Raises BackupRefused if the file is no backup, or has a newer
+    schema.
     """
     path = Path(file).absolute()
     owner = owner or Owner(uuid.uuid4().hex)

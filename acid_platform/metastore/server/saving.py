@@ -22,7 +22,7 @@ from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.open_log import open_log
-from acid_platform.metastore.server.state_file import Origin
+from acid_platform.metastore.server.state_file import Error, Origin
 from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import Store, machine_at
 
@@ -62,13 +62,15 @@ def _write_copy(log: Log, file: Path, scratch: Path) -> Origin:
         tables = StateTables(state, store.end, store.path)
         try:
             tables.save(draft)
+            sync_path(draft)
+            os.link(draft, file)
+            sync_path(file.parent)
+        except FileExistsError as error:
+            raise BackupRefused(f"{file} exists; name a new file") from error
+        except (Error, OSError) as error:
+            raise BackupRefused(f"{file} can't be written: {error}") from error
         finally:
             tables.close()
-        sync_path(draft)
-        os.link(draft, file)
-        sync_path(file.parent)
-    except FileExistsError as error:
-        raise BackupRefused(f"{file} exists; name a new file") from error
     finally:
         store.let_go()
         with suppress(FileNotFoundError):
