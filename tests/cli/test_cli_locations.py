@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from acid_platform.metastore.log.segment import is_part
 from tests.cli.small import Small, write_delta
 from tests.metastore.processes import gone, until
 
@@ -35,7 +36,9 @@ def test_P31_restore_take_over_and_rebuild_as_commands(small: Small, tmp_path: P
     ]
     assert small.acid("metastore", "take-over").stdout == "no table is read-only\n"
     stop(small)
-    (small.path / "_metastore" / "metastore.duckdb").unlink()
+    for path in (small.path / "_metastore").iterdir():
+        if is_part(path.name):
+            path.unlink()
     refused = small.acid("metastore", "start")
     assert refused.exit_code == 1 and "acid metastore rebuild" in refused.stderr
     rebuilt = json.loads(small.acid("metastore", "rebuild", "--json").stdout)

@@ -20,8 +20,10 @@ from acid_platform.base.location import Location
 from acid_platform.layout.file_entries import Footer
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore import Metastore
+from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import GetDoubtful, RegisterPartitions
 from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import fsck
 from acid_platform.services.fsck import Check, Severity
 from acid_platform.tables.restored_tables import restore
@@ -568,7 +570,7 @@ def test_without_rows_no_key_is_read(place: Small) -> None:
 
 
 def test_P24_write_ids_in_doubt_are_named_with_their_directories(small: Small) -> None:
-    small.metastore.backup(small.path / "copy")
+    write_copy(LocalLog(small.path / "_metastore"), small.path / "copy")
     small.insert((3, "C"))
     with small.metastore.begin() as txn:  # its write id leaves no file
         txn.lock("db.t", "SHARED_WRITE")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
-import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,9 +32,11 @@ from acid_platform import (
 from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.endpoint import Endpoint, Home
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.segment import Header, encode, run, segment_first, segment_name
 from acid_platform.metastore.operations.transactions import AbortTxn, Begin, CommitTxn, GetTxnStates
-from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from benchmarks.metastore import fill
@@ -43,6 +45,8 @@ from tests.metastore.processes import end, gone
 
 FORK = multiprocessing.get_context("fork")
 CLIENTS = 8
+LARGE = ClientInfo(description="x" * 8000)
+"""Makes the log grow, so that a snapshot is due soon."""
 TABLES = [f"t{number}" for number in range(4)]
 
 
@@ -75,7 +79,7 @@ def _client(directory: Path, number: int, stop: Any, answers: Any) -> None:
                 LockRequest(table, LockType.SHARED_WRITE, RowOperation.INSERT) for table in names
             ]
             try:
-                txn = metastore.begin(locks=locks)
+                txn = metastore.begin(locks=locks, info=LARGE)
             except (OutcomeUnknown, MetastoreUnavailable):
                 continue
             ids = {name: txn.write_ids[f"default.{name}"] for name in names}
@@ -126,8 +130,8 @@ def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
     with Metastore.connect(directory) as metastore:
         for name in TABLES:
             metastore.create_table(name, f"/w/{name}", [("id", "int")])
-        # A fold and its checkpoint after every few transactions: most kills hit one of them.
-        metastore.set("acid.metastore.fold.transactions", "5")
+        # Snapshots as often as possible: most kills hit one of them.
+        metastore.set("acid.metastore.snapshot.bytes", "1")
     answers, stop = FORK.Queue(), FORK.Event()
     clients = [
         FORK.Process(target=_client, args=(directory, number, stop, answers))
@@ -174,10 +178,15 @@ def test_P3_kills_under_eight_writers_lose_split_and_repeat_no_commit(
 _WRITE = """
 import os, sys
 from pathlib import Path
-from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.log import local
 from acid_platform.metastore.rules.events import Recorded
-store = Store(Path(sys.argv[1]))
+from acid_platform.metastore.rules.machine import Machine
+from acid_platform.metastore.server.store import Store, machine_at
+local._SEGMENT_BYTES = 2000
+log = local.LocalLog(Path(sys.argv[1]))
+log.create()
+log.open_to_append()
+store = Store(log, Path(sys.argv[1]))
 machine = Machine(store.load()[0])
 for number in range(60):
     tail = "x" * (number * 7 % 90)
@@ -185,56 +194,76 @@ for number in range(60):
               for part in range(number % 5 + 1)]
     machine.replay(events)
     store.append(events)
-    if number % 25 == 24:
-        store.fold(machine.state, 0)
+    if number in (15, 30, 45):
+        store.save(machine.state, 0)
+        log.release()
 os._exit(0)
 """
 BATCHES = [number % 5 + 1 for number in range(60)]
-FOLDED = 50
-"""The number of folded batches; nothing was checkpointed after their fold."""
+SAVED = 46
+"""The number of batches in the snapshot."""
 
 
 @dataclass(frozen=True)
 class Files:
     """The files of a killed store, and where they may be damaged."""
 
-    database: Path
+    directory: Path
     parts: dict[str, bytes]
+
+    @property
+    def segments(self) -> list[str]:
+        """The names of the segments that are needed, oldest first."""
+        names = sorted(name for name in self.parts if segment_first(name))
+        begin = max(n for n, name in enumerate(names) if (segment_first(name) or 0) <= SAVED + 1)
+        return names[begin:]
 
     def opened(self, part: str, data: bytes) -> list[int]:
         """The number of events in each batch that is found if this file has these bytes.
 
         Raises MetastoreIncompatible, MetastoreDamaged, duckdb.Error.
         """
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir()
         for name, whole in self.parts.items():
-            self.database.with_name(name).write_bytes(data if name == part else whole)
-        store = Store(self.database)
+            (self.directory / name).write_bytes(data if name == part else whole)
+        log = LocalLog(self.directory)
+        store = Store(log, self.directory)
         try:
-            state, events = store.load()
-            machine = Machine(state)
-            machine.replay(events)
+            log.open_to_append()
+            state = machine_at(store).state
         finally:
-            store._let_go()
+            store.close()
         found: dict[int, int] = {}
-        for name, at in machine.state.databases.items():
+        for name, at in state.databases.items():
             if name != "default":
                 found[at] = found.get(at, 0) + 1
         assert [*found] == [*range(len(found))]
         return [*found.values()]
 
 
+def ends(data: bytes) -> list[int]:
+    """Where each batch of a segment ends; older ones follow in a file that was used before."""
+    header = Header.parse(data)
+    assert header is not None
+    batches, _ = run(data, header)
+    at, found = len(header.line), []
+    for each in batches:
+        at += len(encode(each, header.seed))
+        found.append(at)
+    return found
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    database = tmp_path_factory.mktemp("damaged") / "metastore.duckdb"
-    subprocess.run([sys.executable, "-c", _WRITE, str(database)], check=True)
-    parts = {path.name: path.read_bytes() for path in database.parent.iterdir()}
-    assert set(parts) == {
-        "metastore.duckdb",
-        "metastore.duckdb.wal",
-        "metastore.log",
-        "metastore.blocks",
-    }
-    return Files(database, parts)
+    directory = tmp_path_factory.mktemp("damaged")
+    subprocess.run([sys.executable, "-c", _WRITE, str(directory)], check=True)
+    parts = {path.name: path.read_bytes() for path in directory.iterdir()}
+    made = Files(directory, parts)
+    others = set(parts) - set(made.segments)
+    assert others <= {f"snapshot-{SAVED:016}.duckdb", "journal.spare"} and len(made.segments) > 1
+    assert made.opened("", b"") == BATCHES
+    return made
 
 
 PLACES = [20, pytest.param(200, marks=pytest.mark.slow)]
@@ -242,39 +271,43 @@ PLACES = [20, pytest.param(200, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_torn_log_gives_a_clean_prefix(files: Files, places: int) -> None:
-    data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [match.end() for match in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
+    name = files.segments[-1]
+    data, chance = files.parts[name], random.Random(places)
+    batches, before = ends(data), (segment_first(name) or 0) - 1
     for _ in range(places):
-        at = chance.randrange(len(data[: data.index(b"\n")]), len(data))
-        whole = sum(1 for end in records if end <= at)
-        assert files.opened("metastore.log", data[:at]) == BATCHES[: FOLDED + whole]
+        at = chance.randrange(data.index(b"\n") + 1, len(data))
+        whole = sum(1 for end in batches if end <= at)
+        assert files.opened(name, data[:at]) == BATCHES[: before + whole]
 
 
 @pytest.mark.parametrize("places", PLACES)
 def test_P3_a_flipped_bit_of_the_log_is_refused(files: Files, places: int) -> None:
-    """Except in the last batch, which looks torn, and in older records behind it."""
-    data, chance = files.parts["metastore.log"], random.Random(places)
-    records = [match.end() for match in re.finditer(rb"\x1e[^\n]*\n", data)][: 60 - FOLDED]
-    refused = 0
+    """Except in the last batch, which looks torn, and in older batches behind it."""
+    chance, refused = random.Random(places), 0
     for _ in range(places):
-        at = chance.randrange(len(data) if chance.random() < 0.3 else records[-1])
+        name = chance.choice(files.segments)
+        data, last = files.parts[name], name == files.segments[-1]
+        batches, first = ends(data), segment_first(name) or 0
+        # What the snapshot has is not read.
+        needed = [end for n, end in enumerate(batches) if first + n > SAVED]
+        at = chance.randrange(len(data) if chance.random() < 0.3 else needed[-1])
         flipped = data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :]
-        if at < records[-2]:
+        if at < (batches[-2] if last else batches[-1]):
             with pytest.raises(MetastoreDamaged, match="restore a backup"):
-                files.opened("metastore.log", flipped)
+                files.opened(name, flipped)
             refused += 1
         else:
-            assert files.opened("metastore.log", flipped) == BATCHES[: 59 + (at >= records[-1])]
+            torn = last and at < batches[-1]
+            assert files.opened(name, flipped) == BATCHES[: 60 - torn]
     assert places / 3 < refused < places
 
 
 @pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize("part", ["metastore.duckdb", "metastore.duckdb.wal"])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
-    files: Files, places: int, part: str, damage: str
+def test_P3_damage_to_a_snapshot_loses_nothing_silently(
+    files: Files, places: int, damage: str
 ) -> None:
-    """DuckDB itself would open with fewer commits; the numbers in the log reveal it."""
+    part = f"snapshot-{SAVED:016}.duckdb"
     data, chance, refused = files.parts[part], random.Random(places), 0
     for _ in range(places):
         at = chance.randrange(len(data))
@@ -287,25 +320,37 @@ def test_P3_damage_to_what_duckdb_wrote_loses_nothing_silently(
     assert refused > 0
 
 
-def test_P3_a_missing_log_is_refused(tmp_path: Path) -> None:
-    home = Home(tmp_path / "metastore")
-    journal, aside = home.path / "metastore.log", tmp_path / "aside"
+def test_P3_missing_files_are_refused(tmp_path: Path) -> None:
+    home, aside = Home(tmp_path / "metastore"), tmp_path / "aside"
+    journal = home.path / segment_name(1)
     with Metastore.connect(home.path) as metastore:
         metastore.create_database("d")
         assert journal.stat().st_mode & 0o777 == 0o600
+        end(metastore)
+        metastore.create_database("e")
         pid = metastore.status()["pid"]
         os.kill(pid, signal.SIGKILL)
         while not gone(pid):
             time.sleep(0.01)
-    for lost in (journal, home.database):
-        lost.rename(aside)
-        with pytest.raises(MetastoreDamaged, match=rf"{lost.name} is missing.*restore a backup"):
-            Metastore.connect(home.path)
-        aside.rename(lost)
+    (snapshot,) = home.path.glob("snapshot-*.duckdb")
+    journal.rename(aside)
+    with pytest.raises(MetastoreDamaged, match=r"a snapshot and no journal.*restore a backup"):
+        Metastore.connect(home.path)
+    aside.rename(journal)
+    snapshot.rename(aside)  # the log still has everything
     with Metastore.connect(home.path) as metastore:
-        assert metastore.databases() == ["d", "default"]
+        assert metastore.databases() == ["d", "default", "e"]
         end(metastore)
-    assert not journal.exists()  # the tables have everything
+    # A log that is older than its snapshot has lost something.
+    batches = ends(journal.read_bytes())
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[: batches[-2]])
+    with pytest.raises(MetastoreDamaged, match=r"there is a snapshot of batch .*restore a backup"):
+        Metastore.connect(home.path)
+    journal.write_bytes(whole)
+    with Metastore.connect(home.path) as metastore:
+        assert metastore.databases() == ["d", "default", "e"]
+        end(metastore)
 
 
 # --- full disk ----------------------------------------------------------------------------------
@@ -319,9 +364,10 @@ def test_P3_a_full_disk_fails_its_batches_and_later_ones_work(tmp_path: Path) ->
         done: list[str] = []
         unlimited = resource.RLIM_INFINITY
         for turn in range(3):
-            metastore.query("SELECT 1")  # folds, and the log begins anew
-            # Room for a few kilobytes of log, none for a larger database.
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (6000 if turn else 20_000, unlimited))
+            # Room for a few kilobytes of log.
+            size = (directory / segment_name(1)).stat().st_size
+            position = metastore.status()["position"]
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + 12_000, unlimited))
             for number in range(100):
                 name = f"d{turn}_{number}_{'x' * 200}"
                 try:
@@ -333,7 +379,7 @@ def test_P3_a_full_disk_fails_its_batches_and_later_ones_work(tmp_path: Path) ->
             assert 5 < number < 99
             status = metastore.status()
             assert (status["pid"], status["failed_writes"]) == (pid, turn + 1)
-            assert status["journal"] == 2 * number  # the databases, and the outcomes
+            assert status["position"] == position + number
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
             metastore.create_database(f"after{turn}")
             done.append(f"after{turn}")
@@ -362,7 +408,8 @@ def test_ten_million_ended_transactions_cost_neither_memory_nor_start(tmp_path: 
     with Metastore.connect(directory) as metastore:
         metastore.create_table("t", "/w/t", [("id", "int")])
         end(metastore)
-    fill(directory / "metastore.duckdb", 10_000_000)
+    (snapshot,) = directory.glob("snapshot-*.duckdb")
+    fill(snapshot, 10_000_000)
     began = time.monotonic()
     with Metastore.connect(directory) as metastore:
         assert time.monotonic() - began < 20

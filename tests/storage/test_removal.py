@@ -55,7 +55,7 @@ FOREIGN = (
     "_tmp/file",
     "_tmp_x_0123abcd/file",
     ".hive-staging_hive_1/file",
-    "_metastore/metastore.duckdb",
+    "_metastore/snapshot-0000000000000001.duckdb",
     "data/part-1.parquet",
     "_orc_acid_version",
     "bucket_00000",

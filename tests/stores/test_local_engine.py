@@ -14,6 +14,8 @@ from click.testing import CliRunner
 
 from acid_platform import MetastoreMissing, Table, Warehouse, WarehouseMismatch
 from acid_platform.cli.main import main
+from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.server.saving import write_copy
 from acid_platform.services import cleaner, worker
 from acid_platform.services.fsck import Check, examine
 from tests.stores.conftest import Bucket
@@ -158,7 +160,7 @@ def test_P31_a_lost_metastore_is_named_and_rebuilt_and_a_backup_restored(bucket:
     with Warehouse.open(engine="local") as warehouse:
         table = made(warehouse)
         table.insert(some(1, 2))
-        warehouse.metastore.backup(backup)
+        write_copy(LocalLog(bucket.metastore), backup)
         table.insert(some(3))
         warehouse.release()
         warehouse.metastore.stop()
@@ -256,7 +258,7 @@ def test_P31_a_copy_in_the_store_is_not_opened_with_the_metastore_of_the_origina
 ) -> None:
     made(warehouse).insert(some(1))
     backup = tmp_path / "backup.duckdb"
-    warehouse.metastore.backup(backup)
+    write_copy(LocalLog(bucket.metastore), backup)
     for key in bucket.server.keys(bucket.name, "warehouse/"):
         if not key.endswith("/"):
             target = key.replace("warehouse/", "copy/", 1)

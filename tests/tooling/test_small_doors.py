@@ -25,6 +25,7 @@ from acid_platform.gateway import users
 from acid_platform.layout.types import parse_type
 from acid_platform.metastore import Metastore, wire
 from acid_platform.metastore.endpoint import Home
+from acid_platform.metastore.log.segment import segment_name
 from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.reader import lz4_size, open_strange_orc
 from acid_platform.predicates.analysis import parse
@@ -164,13 +165,15 @@ def test_a_damaged_file_of_the_metastore_is_a_named_error(content: bytes, tmp_pa
 def test_files_of_the_metastore_are_for_their_owner(tmp_path: Path) -> None:
     code = (
         "import os, sys; os.umask(0); from acid_platform.metastore import Metastore\n"
+        "with Metastore.connect(sys.argv[1]) as m: m.begin().commit(); m.stop()\n"
         "with Metastore.connect(sys.argv[1]) as m: m.begin().commit()"
     )
     home = tmp_path / "m"
     subprocess.run([sys.executable, "-c", code, str(home)], check=True)
     try:
+        assert any(home.glob("snapshot-*.duckdb"))
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
-        assert {"metastore.duckdb", "server.log", "authkey"} <= {*modes}
+        assert {segment_name(1), "server.log", "authkey"} <= {*modes}
         assert not {name: oct(mode) for name, mode in modes.items() if mode & 0o077}
     finally:
         with Metastore.connect(home) as metastore:
