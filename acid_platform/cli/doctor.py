@@ -141,7 +141,7 @@ def _metastore(metastore: Metastore) -> CheckResult:
     late = bool(status.get("archive_error"))
     if late:
         text += (
-            f"; {status['unarchived_segments']} segments of its journal can't be archived in"
+            f"; {status['unarchived']} batches of its log can't be archived in"
             f" {status['archive']}: {status['archive_error']}"
         )
     return CheckResult("metastore", not failed and not late, text)

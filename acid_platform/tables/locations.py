@@ -127,9 +127,9 @@ def _refuse_reserved(table: str, where: str, inside: str) -> None:
 
 
 def _reserved(metastore: Metastore) -> Iterator[tuple[str, str]]:
-    directory = str(metastore.status()["directory"])
-    if os.path.isdir(directory):
-        yield "the directory of the metastore", directory
+    log = str(metastore.status()["log"])
+    if os.path.isdir(log) or "://" in log:
+        yield "the directory of the metastore", log
     archive = metastore.settings().get(_ARCHIVE, "")
     if archive:
         yield f"the archive of the metastore ({_ARCHIVE})", archive

@@ -29,6 +29,7 @@ from acid_platform.base.location import Location, holds_log
 from acid_platform.cli.rebuild import rebuild
 from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteReport
 from acid_platform.metastore.log.local import LocalLog
+from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, IdentityNow, TakeOver
 from acid_platform.metastore.records import EntityCleaning
@@ -119,7 +120,7 @@ def test_P31_tables_inside_are_recorded_relative_to_the_warehouse(root: Path) ->
         assert task.location == f"{root}/db.db/t"
         warehouse.create_table("db.t", "id int")
         warehouse.metastore.query("SELECT 1")
-        kept = (root / "_metastore" / "metastore.log").read_bytes()
+        kept = (root / "_metastore" / segment_name(1)).read_bytes()
         assert b"db.db/t" in kept and f"{root}/db.db".encode() not in kept
         stop(warehouse)
 
