@@ -11,7 +11,7 @@ import re
 from collections.abc import MutableMapping
 from pathlib import Path
 
-from acid_platform.base.location import local_path
+from acid_platform.base.location import holds_log, local_path
 from acid_platform.metastore.address import FILES, SYSTEM
 
 MARK = "workspace.yaml"
@@ -59,7 +59,5 @@ def _unquoted(value: str) -> str:
 def nearby(warehouse: str) -> list[str]:
     """Warehouses near a path that has none, such as the demo's."""
     above = Path(warehouse).parent
-    metastores = sorted(above.glob("*/_metastore/metastore.duckdb")) + sorted(
-        above.glob("*/*/_metastore/metastore.duckdb")
-    )
-    return [os.path.relpath(file.parents[1]) for file in metastores]
+    metastores = sorted(above.glob("*/_metastore")) + sorted(above.glob("*/*/_metastore"))
+    return [os.path.relpath(each.parent) for each in metastores if holds_log(each)]

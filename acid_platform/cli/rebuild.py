@@ -71,7 +71,7 @@ def rebuild(
     if place.made and not unfinished.exists():
         raise RebuildRefused(
             f"{place.metastore} holds a metastore; to replace it, stop it and move its"
-            " metastore.duckdb and metastore.log away together"
+            " journal-*.log and snapshot-*.duckdb away together"
         )
     directories = list(table_directories(place.warehouse))
     Path(place.metastore).mkdir(mode=0o700, parents=True, exist_ok=True)

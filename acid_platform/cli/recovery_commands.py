@@ -15,16 +15,13 @@ from acid_platform.cli.metastore_commands import metastore, require_own
 from acid_platform.display.progress import progress
 from acid_platform.errors import BackupRefused, InvalidDefinition
 from acid_platform.metastore.address import TCP
-from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.log.open_log import histories, open_log
 from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful, TakeOver
 from acid_platform.metastore.pasts import utc_text
-from acid_platform.metastore.server.point_in_time import Rebuilt, Until, window_of
-from acid_platform.metastore.server.point_in_time import rebuild as rebuild_from_log
 
 if TYPE_CHECKING:
     from acid_platform.base.location import Location
     from acid_platform.metastore.log.contract import Log
+    from acid_platform.metastore.server.point_in_time import Rebuilt
 
 __all__ = ["metastore"]
 
@@ -58,6 +55,8 @@ def archive(session: CommandSession, place: str | None) -> None:
                 "this metastore writes to no archive; name one in the setting"
                 " acid.metastore.archive, or as the argument"
             )
+    from acid_platform.metastore.server.point_in_time import window_of
+
     rows: list[dict[str, Any]] = []
     for history, log in _archived(place).items():
         window = window_of(log)
@@ -221,12 +220,18 @@ def _log(place: Location) -> Log:
             " its directory or its log"
         )
     if place.shared:
+        from acid_platform.metastore.log.open_log import open_log
+
         return open_log(place.metastore)
+    from acid_platform.metastore.log.local import LocalLog
+
     return LocalLog(Path(place.metastore).resolve())
 
 
 def _archived(place: str) -> dict[str, Log]:
     """The histories of an archive, each a log; or the log at this place."""
+    from acid_platform.metastore.log.open_log import histories, open_log
+
     where = place if "://" in place else f"file://{Path(place).expanduser().absolute()}"
     own: Log = open_log(where)
     if own.exists:
@@ -236,6 +241,9 @@ def _archived(place: str) -> dict[str, Log]:
 
 def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
     """Raises BackupRefused if there are several histories and none is named."""
+    from acid_platform.metastore.server.point_in_time import Until
+    from acid_platform.metastore.server.point_in_time import rebuild as rebuild_from_log
+
     known = _archived(archived)
     names = [history] if history else list(known)
     if len(names) != 1 or names[0] not in known:

@@ -25,7 +25,7 @@ from scripts.system import SetupFailed
 
 ROOT = packages.ROOT
 BIN = Path(sys.executable).parent
-ALWAYS = ("dagster", "dev", "gateway", "spark")
+ALWAYS = ("bucket", "dagster", "dev", "gateway", "postgres", "spark")
 FULL = ("dagster", "demo", "dev", "gateway", "notebook", "spark")
 NO_DEMO = tuple(name for name in FULL if name != "demo")
 needs_uv = pytest.mark.skipif(

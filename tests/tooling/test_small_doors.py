@@ -109,7 +109,7 @@ def test_what_each_end_writes_is_read() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "postgresql://h/db", "postgres://u:secret@h/db", "s3:/bucket/x", "s3:bucket", "file:wh",
+        "postgres://h/db", "postgres://u:secret@h/db", "s3:/bucket/x", "s3:bucket", "file:wh",
         "file://host/wh", "http://h/x", "jdbc:postgresql://h/db", "S3://bucket", "tcp:/h:1", "x://",
         "s3://", "nfs://h/x", "dbfs:/x", "s3://u:secret@bucket/x", "/a/b://c",
     ],
