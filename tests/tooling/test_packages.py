@@ -26,7 +26,7 @@ from scripts.system import SetupFailed
 ROOT = packages.ROOT
 BIN = Path(sys.executable).parent
 ALWAYS = ("bucket", "dagster", "dev", "gateway", "postgres", "spark")
-FULL = ("dagster", "demo", "dev", "gateway", "notebook", "spark")
+FULL = ("bucket", "dagster", "demo", "dev", "gateway", "notebook", "postgres", "spark")
 NO_DEMO = tuple(name for name in FULL if name != "demo")
 needs_uv = pytest.mark.skipif(
     not (BIN / "uv").exists(), reason="no index that this machine reaches has uv"

@@ -95,7 +95,7 @@ def test_what_each_end_writes_is_read() -> None:
     own, other = wire.challenge(), wire.challenge()
     assert wire.read_greeting(wire.greeting(own)).challenge == own
     said = wire.read_greeting(wire.greeting(own, other, wire.STANDBY, 7))
-    assert (said.protocol, said.proof, said.role, said.term) == (
+    assert (said.protocol, said.proof, said.role, said.epoch) == (
         wire.PROTOCOL,
         other,
         wire.STANDBY,
