@@ -95,7 +95,7 @@ def test_what_each_end_writes_is_read() -> None:
     own, other = wire.challenge(), wire.challenge()
     assert wire.read_greeting(wire.greeting(own)).challenge == own
     said = wire.read_greeting(wire.greeting(own, other, wire.STANDBY, 7))
-    assert (said.protocol, said.proof, said.role, said.term) == (
+    assert (said.protocol, said.proof, said.role, said.epoch) == (
         wire.PROTOCOL,
         other,
         wire.STANDBY,
@@ -126,6 +126,11 @@ def test_an_unknown_scheme_makes_no_directory(
         with pytest.raises(errors.InvalidDefinition):
             Metastore.connect(text)
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_database_is_no_warehouse() -> None:
+    with pytest.raises(errors.InvalidDefinition):
+        Location.of("postgresql://h/db", "m")
 
 
 def test_a_password_in_an_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
