@@ -117,7 +117,7 @@ GROUP = Group(
             ),
             (
                 "test_P8_entities_come_from_reports",
-                "test_P8_a_snapshot_has_the_tables_of_this_version",
+                "test_P8_tables_change_only_by_a_migration",
                 "test_P8_a_query_sees_memory_and_the_snapshot_as_one",
                 "test_P8_a_newer_schema_is_refused",
             ),

@@ -31,9 +31,7 @@ from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations.tables import DeclareDatabase
 from acid_platform.metastore.operations.transactions import Begin, Heartbeat
-from acid_platform.metastore.records import (
-    ClientInfo,
-)
+from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import (
     State,
@@ -46,8 +44,9 @@ from acid_platform.metastore.server.state_file import Origin, StateFile
 from acid_platform.metastore.server.state_tables import StateTables
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnState
+from acid_platform.transactions.locks import LockType
 from tests.clocks import ManualClock
-from tests.metastore.processes import ask
+from tests.metastore.processes import ask, until
 from tests.metastore.world import World
 
 
@@ -490,7 +489,7 @@ class Serving:
 
     def __init__(self, home: Home) -> None:
         home.prepare()
-        self.lock = take_lock(home)
+        self.home, self.lock = home, take_lock(home)
         self.server = server_of(home, ManualClock())
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
@@ -545,6 +544,30 @@ def test_P3_a_failed_write_that_became_durable_counts(
     serving.fail_next(monkeypatch, durable=True)
     record = serving.client.create_table("u", "/w/u", [("id", "int")])
     assert serving.client.table("u") == record and record.table_id == 2
+
+
+@pytest.mark.parametrize("failing", ["request", "grant"])
+def test_P3_who_waits_is_answered_although_an_append_failed_that_became_durable(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    lock = LockRequest("t", LockType.EXCLUSIVE)
+    holder, granted = serving.client.begin(locks=[lock]), list[int]()
+
+    def wait() -> None:
+        with Metastore.connect(serving.home.path, autostart=False) as other:
+            granted.append(other.begin(locks=[lock], wait=100).id)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    if failing == "request":
+        serving.fail_next(monkeypatch, durable=True)
+    waiter.start()
+    until(lambda: serving.client.status()["waiting"] == 1)
+    if failing == "grant":
+        serving.fail_next(monkeypatch, durable=True)
+    holder.commit()
+    waiter.join(20)
+    assert granted == [holder.id + 1]
+    assert serving.client.status()["failed_writes"] == 1
 
 
 def test_P9_a_store_error_that_matches_is_tried_again(

@@ -128,6 +128,11 @@ def test_an_unknown_scheme_makes_no_directory(
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_database_is_no_warehouse() -> None:
+    with pytest.raises(errors.InvalidDefinition):
+        Location.of("postgresql://h/db", "m")
+
+
 def test_a_password_in_an_address_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACID_METASTORE_KEY", raising=False)
     for text in ("tcp://user:pw@ss@h:1", "tcp://user@h:1", "tcp://user:pw/x@h:1,user:pw@i:2"):

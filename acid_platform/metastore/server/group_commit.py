@@ -77,6 +77,8 @@ class GroupCommit:
         self._clock = clock
         self._started = clock.moment()
         self._ahead = self._stale = False
+        self._unsent: list[Reply] = []
+        """The answers of a round that is not durable yet."""
         self._saver: subprocess.Popen[bytes] | None = None
         self._saving: _Saving | None = None
         self._save_after = 0.0
@@ -186,7 +188,7 @@ class GroupCommit:
         """The answers, once their effects are durable. Raises BadRequest, and whatever a write
         raises."""
         events: list[Recorded] = []
-        replies: list[Reply] = []
+        replies = self._unsent = list[Reply]()
         for request in requests:
             if type(request.operation) in file_operations.HANDLERS:
                 continue
@@ -207,6 +209,7 @@ class GroupCommit:
             events += self.machine.purge(now).events
         if events:
             self._write(events)
+        self._unsent = []
         return replies
 
     def bad(self, request_id: str, op: str, error: BaseException | None) -> Reply:
@@ -295,7 +298,12 @@ class GroupCommit:
             "ask": str(error),
             "transient": self.state.settings.transient(str(error)),
         }
-        return [Reply(request.id, answer) for request in requests]
+        asked = [request.id for request in requests]
+        asked += [reply.request_id for reply in self._unsent]
+        self._unsent = []
+        # A request that waits in the log goes on waiting.
+        waiting = self.state.waiting
+        return [Reply(each, answer) for each in dict.fromkeys(asked) if each not in waiting]
 
     # --- snapshots ----------------------------------------------------------------------------
 
