@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,23 +114,22 @@ def shared(log: str, directory: Path) -> Iterator[str]:
 
 
 def compare(directory: Path, rounds: int, seconds: float, checkout: Path | None) -> dict[str, Any]:
-    contenders: dict[str, tuple[Any, Path]] = {"local": (local(directory / "local"), ROOT)}
+    """Each slice begins with an empty metastore: one that grows becomes slower."""
+    contenders: dict[str, tuple[Callable[[Path], Any], Path]] = {"local": (local, ROOT)}
     if checkout is not None:
-        contenders["before"] = (before(checkout, directory / "before"), checkout)
+        contenders["before"] = (partial(before, checkout), checkout)
     for log in ("postgres", "s3"):
-        (directory / log).mkdir()
-        contenders[log] = (shared(log, directory / log), ROOT)
-    places = {name: opened.__enter__() for name, (opened, _) in contenders.items()}
-    taken: dict[str, list[list[float]]] = {name: [] for name in contenders}
-    try:
-        for number in range(rounds):
-            names = list(contenders)
-            for name in names[number % len(names) :] + names[: number % len(names)]:
-                taken[name].append(commits(places[name], seconds, contenders[name][1]))
-                print(f"  {name}: {len(taken[name][-1]) / seconds:.0f}/s", flush=True)
-    finally:
-        for opened, _ in contenders.values():
-            opened.__exit__(None, None, None)
+        contenders[log] = (partial(shared, log), ROOT)
+    names = list(contenders)
+    taken: dict[str, list[list[float]]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            opened, program = contenders[name]
+            place = directory / f"{name}-{number}"
+            place.mkdir()
+            with opened(place) as where:
+                taken[name].append(commits(where, seconds, program))
+            print(f"  {name}: {len(taken[name][-1]) / seconds:.0f}/s", flush=True)
     return {name: _summary(slices, seconds) for name, slices in taken.items()}
 
 
