@@ -119,6 +119,7 @@ def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> 
 
 def _replace(members: Members, paths: list[Path], outcome: Outcome, suspended: bool) -> None:
     leader = members.leading()
+    members.require_all()
     at = time.time()
     leader.pause() if suspended else leader.kill()
     until(lambda: _first_after(paths, at) is not None, 60, 0.05)

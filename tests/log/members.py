@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 from acid_platform.errors import AcidError
 from acid_platform.metastore.log.contract import Leader, Log
 from acid_platform.metastore.log.open_log import open_log
-from tests.metastore.processes import free_port, until
+from tests.metastore.processes import listens, until
 
 
 class Member:
@@ -20,7 +21,7 @@ class Member:
 
     def __init__(self, log: str, output: Path) -> None:
         """`output` gets what the process prints."""
-        self.log, self.port = log, free_port()
+        self.log, self.port = log, _port()
         self._output = output
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -45,6 +46,10 @@ class Member:
                 stderr=output,
             )
         return self
+
+    def output(self) -> str:
+        """The last that it printed."""
+        return self._output.read_text()[-5000:]
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
@@ -71,6 +76,13 @@ class Member:
                 self.process.send_signal(number)
 
 
+def _port() -> int:
+    """A free port that no client gets for its own end while the process is down."""
+    while listens("127.0.0.1", port := random.randint(15_000, 30_000)):
+        pass
+    return port
+
+
 class Members:
     """Several processes, and a look into the log that they share."""
 
@@ -83,6 +95,11 @@ class Members:
     def log(self) -> Log:
         self._log = self._log or open_log(self.where)
         return self._log
+
+    def require_all(self) -> None:
+        """No process may have ended by itself."""
+        for member in self.all:
+            assert member.process is not None and member.process.poll() is None, member.output()
 
     def leader(self) -> Leader | None:
         """Who leads, as the log has it."""
