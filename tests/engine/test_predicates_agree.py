@@ -95,7 +95,9 @@ def table(warehouse: Warehouse) -> Table:
 @pytest.fixture(scope="module")
 def truth(table: Table) -> Iterator[DataFrame]:
     # As in Hive, a char has no trailing blanks in expressions; Spark's own frames have them.
-    frame = table.read().withColumn("c", F.expr("rtrim(concat(c, ''))")).coalesce(1).cache()
+    trimmed = {"c": "rtrim(concat(c, ''))", "st": "named_struct('c', rtrim(concat(st.c, '')))"}
+    columns = {name: F.expr(text) for name, text in trimmed.items()}
+    frame = table.read().withColumns(columns).coalesce(1).cache()
     yield frame
     frame.unpersist()
 

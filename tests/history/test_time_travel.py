@@ -241,7 +241,7 @@ def test_P36_current_timestamp_is_the_time_of_each_statement(own: Warehouse, que
         time.sleep(0.01)
         own.sql(f"INSERT INTO moments VALUES ({number})")
         time.sleep(0.01)
-        for session in (own, Warehouse.open(own.path, engine="local")):
+        for session in (own, Warehouse.open(own.metastore.places.root, engine="local")):
             rows = session.sql(query).to_arrow().column("id").to_pylist()
             assert sorted(rows) == list(range(number + 1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +20,9 @@ from acid_platform.engine.local.queries import QueryTranslator
 from acid_platform.engine.local.query_sources import QuerySource, columns_of
 from acid_platform.engine.local.relations import QueryBlock
 from acid_platform.engine.reads import Sources
-from acid_platform.errors import NeedsSpark, UnknownColumn
+from acid_platform.errors import NeedsSpark, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
+from acid_platform.predicates.char_literals import comparable
 from acid_platform.predicates.grammar import SparkSql
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ _TRANSLATED: Recent[object, _Translated] = Recent(256)
 
 
 def _translate(text: str, sources: Sources) -> _Translated:
+    # Types tell the rest; this is for the names of columns, which are those of Spark's text.
+    with suppress(UnsupportedStatement):
+        text = comparable(text, {name: columns_of(one) for name, one in sources.items()})
     try:
         tree = sqlglot.parse_one(canonical(text), dialect=SparkSql)
     except SqlglotError as error:
