@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from acid_platform import MetastoreUnavailable
 from acid_platform.metastore import Metastore, address
+from acid_platform.metastore.log.contract import Batch
+from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.server.store import Store, machine_at
 from tests.log.leaders import run
 from tests.log.members import Members
 from tests.log.postgres_server import missing
@@ -53,3 +58,43 @@ def test_P10_a_leader_that_is_stopped_hands_over_at_once(
         until(lambda: listens("127.0.0.1", first.port), 20)
         with pytest.raises(MetastoreUnavailable, match="stands by"):
             Metastore.connect(f"tcp://{first.address}")
+
+
+def test_P10_a_start_begins_anew_if_a_snapshot_replaces_what_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = f"file://{tmp_path}/log"
+    log = ObjectLog(where)
+    log.create()
+    log.open_to_append()
+    for name in ("leader", "starting"):
+        (tmp_path / name).mkdir()
+    leader = Store(log, tmp_path / "leader")
+    leader.load()
+    leader.begin_epoch(1, 0)
+
+    def commit(name: str) -> None:
+        leader.append([Recorded.parse("database", 7, {"name": name})])
+
+    def save() -> None:
+        leader.save(machine_at(leader).state, 0)
+
+    commit("a")
+    save()
+    commit("b")
+    real = ObjectLog.read
+
+    def read(log: ObjectLog, after: int) -> Iterator[Batch]:
+        """The leader goes on before the first look at the batches."""
+        monkeypatch.undo()
+        commit("c")
+        save()
+        commit("d")
+        return real(log, after)
+
+    monkeypatch.setattr(ObjectLog, "read", read)
+    starting = Store(ObjectLog(where), tmp_path / "starting")
+    assert [*machine_at(starting).state.databases] == ["default", "a", "b", "c", "d"]
+    assert starting.end.position == leader.end.position
+    starting.close()
+    leader.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.log.contract import Batch, Log, PositionTaken
+from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.rules.events import Recorded
@@ -43,14 +43,22 @@ class Store:
     # --- reading the log ------------------------------------------------------------------------
 
     def load(self, until: int | None = None) -> tuple[State, list[Recorded]]:
-        """The state of the newest snapshot, and the events since, up to a position."""
-        self.open_newest()
-        if self._file is not None and isinstance(self.log, LocalLog):
-            self.log.require_history(self._file.origin.history, self._file.path)
-        self.end = self._file.origin if self._file else Origin(0, 0, 0, "")
-        self.unsaved_bytes = 0
-        state = self._file.state() if self._file else State()
-        return state, self.follow(until)
+        """The state of the newest snapshot, and the events since, up to a position.
+
+        It begins anew if a leader has replaced the batches by a snapshot meanwhile.
+        """
+        while True:
+            self.open_newest()
+            if self._file is not None and isinstance(self.log, LocalLog):
+                self.log.require_history(self._file.origin.history, self._file.path)
+            self.end = self._file.origin if self._file else Origin(0, 0, 0, "")
+            self.unsaved_bytes = 0
+            state = self._file.state() if self._file else State()
+            try:
+                return state, self.follow(until)
+            except BatchesForgotten:
+                if max(self.log.snapshots(), default=0) <= self.saved:
+                    raise
 
     def follow(self, until: int | None = None) -> list[Recorded]:
         """The events of the batches that were appended since the last look, up to a position."""
