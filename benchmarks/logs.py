@@ -221,7 +221,6 @@ def large(directory: Path, tables: int, files: int, ended: int) -> dict[str, Any
         client.create_database("fresh")
         result["position"] = position = client.status()["position"]
         result["query_seconds"] = _timed(lambda: client.query("SELECT count(*) FROM txns"))
-        result["commit_ms_meanwhile"] = 0.0
         saving = start_saving(LocalLog(home), position, 0)
         peak, longest = 0, 0.0
         began = time.monotonic()
