@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from acid_platform import MetastoreUnavailable
+from acid_platform import MetastoreDamaged, MetastoreUnavailable
 from acid_platform.metastore import Metastore, address
-from acid_platform.metastore.log.contract import Batch
+from acid_platform.metastore.client.target import Elected
+from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.objects import ObjectLog
+from acid_platform.metastore.log.segment import snapshot_name
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.server.store import Store, machine_at
 from tests.log.leaders import run
@@ -98,3 +100,25 @@ def test_P10_a_start_begins_anew_if_a_snapshot_replaces_what_it_reads(
     assert starting.end.position == leader.end.position
     starting.close()
     leader.close()
+
+
+def test_P10_a_client_whose_log_is_away_still_asks_for_the_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An error of the log would say that nothing was done, although the leader may have done it."""
+
+    def away(_log: ObjectLog) -> Leader | None:
+        raise MetastoreUnavailable("the log can't be reached")
+
+    target = Elected("s3://bucket/log")
+    target._log = ObjectLog("file:///nowhere")
+    monkeypatch.setattr(ObjectLog, "leader", away)
+    assert target.replaced(1) is False
+
+
+def test_P3_a_snapshot_that_is_listed_and_gone_is_named(tmp_path: Path) -> None:
+    log = ObjectLog(f"file://{tmp_path}/log")
+    log.create()
+    (tmp_path / "log" / snapshot_name(7)).symlink_to(tmp_path / "nothing")
+    with pytest.raises(MetastoreDamaged, match="lists a snapshot at 7"):
+        Store(log, tmp_path).open_newest()

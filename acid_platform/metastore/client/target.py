@@ -312,8 +312,11 @@ class Elected(Remote):
             self.tls = trusting(leader.authority)
 
     def replaced(self, epoch: int) -> bool:
-        """Whether the log names a later leader."""
-        leader = self._log.leader() if self._log else None
+        """Whether the log names a later leader; no, as long as the log can't be reached."""
+        try:
+            leader = self._log.leader() if self._log else None
+        except (AcidError, OSError):  # what became of the request is still to be asked
+            return False
         return leader is not None and leader.epoch > epoch
 
     def runs(self, pid: int) -> bool:  # noqa: ARG002 (Target declares it)

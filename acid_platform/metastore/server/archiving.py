@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
@@ -164,19 +165,20 @@ class Archiver:
             )
 
 
-def _segments(source: Log, after: int, end: int) -> list[list[Batch]]:
+def _segments(source: Log, after: int, end: int) -> Iterator[list[Batch]]:
     """The batches up to `end`, in pieces of some megabytes."""
-    pieces: list[list[Batch]] = []
-    size = _SEGMENT_BYTES
+    piece: list[Batch] = []
+    size = 0
     for batch in source.read(after):
         if batch.position > end:
             break
-        if size >= _SEGMENT_BYTES:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(batch)
+        piece.append(batch)
         size += len(batch.text)
-    return pieces
+        if size >= _SEGMENT_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _has(source: Log, position: int) -> bool:

@@ -364,12 +364,13 @@ class Server:
                 os.unlink(self._home.endpoint)
         # Before the last snapshot: clients in a handshake then look for another process.
         self.reception.connections.close()
-        self.archiver.stop()
         if self._election is not None:
-            self._election.step_down()  # another process may lead at once
+            self.archiver.pause()  # who leads next archives the rest
+            self._election.step_down()
             self.commits.end_saving()
             self.commits.store.close()
         else:
+            self.archiver.stop()
             self.commits.close()
         _LOG.info("epoch %d ends", self.commits.epoch)
 

@@ -123,11 +123,18 @@ class Store:
 
     def open_newest(self) -> None:
         """Opens the newest snapshot of the log, if it is newer than the one that is open."""
+        missing = 0
         while (newest := max(self.log.snapshots(), default=0)) > self.saved:
             try:
                 path = self.log.get_snapshot(newest, self._directory)
                 opened = open_state(path, self._directory)
-            except FileNotFoundError:  # replaced by a newer one just now
+            except FileNotFoundError as error:  # replaced by a newer one just now
+                if newest == missing:
+                    raise MetastoreDamaged(
+                        f"{self.log.place} lists a snapshot at {newest} that can't be read; restore"
+                        " a backup"
+                    ) from error
+                missing = newest
                 continue
             self.let_go()
             self._file = opened
