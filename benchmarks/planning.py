@@ -41,6 +41,7 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.orc.writer import AcidWriter, acid_schema
 from acid_platform.scan.open import arrow_scan
 from acid_platform.storage.files import Files
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from acid_platform.write.file_records import recorded_file
@@ -149,7 +150,7 @@ def measured(work: Callable[[], object], times: int) -> dict[str, Any]:
 def plan(warehouse: Warehouse, name: str, where: str | None) -> object:
     with warehouse.metastore.open_snapshot([name]) as lease:
         return arrow_scan(
-            warehouse.layout(lease.table(name), lease),
+            table_layout(lease.table(name), lease),
             lease.valid_write_ids(name),
             lease.valid_txns,
             where=where,

@@ -27,14 +27,13 @@ from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, is_spark_frame, local_table
 from acid_platform.errors import AcidError, Transient
-from acid_platform.handles.autocommit import autocommit
 from acid_platform.handles.row_statements import InsertRows
+from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.transaction_work import InsertShares
 from acid_platform.metastore.records import TableRecord
 from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
-    from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
 
 _MOST_BYTES = 16 << 20

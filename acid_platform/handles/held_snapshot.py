@@ -15,10 +15,10 @@ from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.acid_directory import AcidDirectory
-from acid_platform.tables.context import Context
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import OpenTransaction
 
 
@@ -54,10 +54,9 @@ class TableSnapshot:
 class Snapshot:
     """A snapshot of all tables; its frames are valid until the block ends."""
 
-    def __init__(self, context: Context, lease: OpenTransaction) -> None:
-        self._context = context
-        self._lease = lease
-        self._view = LeaseView(context.layout, HeldLease(lease))
+    def __init__(self, warehouse: Warehouse, lease: OpenTransaction) -> None:
+        self._warehouse, self._lease = warehouse, lease
+        self._view = LeaseView(HeldLease(lease))
 
     def table(self, name: str) -> SnapshotTable:
         """The table as it was declared at the snapshot, whatever others do later (P28).
@@ -71,7 +70,7 @@ class Snapshot:
                 f"{name}: the block of this snapshot has ended; take a new one by"
                 " Warehouse.snapshot"
             ) from error
-        return SnapshotTable(self._context, self._view, record.name)
+        return SnapshotTable(self._warehouse, self._view, record.name)
 
     def close(self) -> None:
         with suppress(SnapshotExpired):
@@ -96,8 +95,8 @@ class SnapshotTable(Reads):
     `acid.read.lease.max` (P12).
     """
 
-    def __init__(self, context: Context, view: SnapshotView, name: str) -> None:
-        super().__init__(context, name)
+    def __init__(self, warehouse: Warehouse, view: SnapshotView, name: str) -> None:
+        super().__init__(warehouse, name)
         self._view = view
 
     @property

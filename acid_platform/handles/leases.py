@@ -16,13 +16,12 @@ from acid_platform.errors import (
     OutcomeUnknown,
     SnapshotExpired,
 )
-from acid_platform.handles.snapshot_view import SnapshotView
+from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf, Pin
 from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.open import require_files
-from acid_platform.tables.context import Layouts, ScanRequest
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import OpenTransaction
@@ -60,8 +59,8 @@ class HeldLease:
 class LeaseView(SnapshotView):
     """Scans and changes under a lease, which notes what it has to protect."""
 
-    def __init__(self, layouts: Layouts, held: HeldLease) -> None:
-        super().__init__(layouts, held.lease)
+    def __init__(self, held: HeldLease) -> None:
+        super().__init__(held.lease)
         self._held = held
 
     @property
@@ -70,7 +69,7 @@ class LeaseView(SnapshotView):
 
     @property
     def tables(self) -> frozenset[str]:
-        """Full names that are known to be names of tables."""
+        """Full names of tables, none of which is a view."""
         return self._held.tables
 
     def scan(self, request: ScanRequest) -> Scan:
@@ -103,13 +102,8 @@ class Leases:
     Thread-safe.
     """
 
-    def __init__(
-        self,
-        metastore: Metastore,
-        layouts: Layouts,
-        info: Callable[[], ClientInfo],
-    ) -> None:
-        self._metastore, self._layouts, self._info = metastore, layouts, info
+    def __init__(self, metastore: Metastore, info: Callable[[], ClientInfo]) -> None:
+        self._metastore, self._info = metastore, info
         self._held: list[HeldLease] = []
         self._guard = threading.Lock()
 
@@ -126,7 +120,7 @@ class Leases:
         if held is not None:
             began = elapsed_seconds()
             with held.lease.checked(again=False):  # `_newest` has asked just now
-                yield LeaseView(self._layouts, held)
+                yield LeaseView(held)
             if elapsed_seconds() - began > _LONG_SECONDS:
                 held.lease.check()  # this process may have slept
             return
@@ -135,7 +129,7 @@ class Leases:
         with _ended_on_error(lease), lease.checked():
             if tables:
                 lease.describe(tables)
-            yield LeaseView(self._layouts, held)
+            yield LeaseView(held)
         if held.opened:
             self._keep(held)
         else:
@@ -149,7 +143,7 @@ class Leases:
         """
         lease = self._open(table)
         with _ended_on_error(lease), lease.checked():
-            yield LeaseView(self._layouts, HeldLease(lease))
+            yield LeaseView(HeldLease(lease))
         _end(lease)
 
     def release(self) -> None:

@@ -15,7 +15,6 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import select_entities
-from acid_platform.tables.context import Context
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
@@ -25,14 +24,15 @@ if TYPE_CHECKING:
 
     from acid_platform.handles.held_snapshot import TableSnapshot
     from acid_platform.handles.snapshot_comparison import RowDifference
+    from acid_platform.handles.warehouse import Warehouse
 
 
 class Reads(ABC):
     """A table at the snapshot of a handle: a new one for each call of a Table, otherwise that of
     the transaction or snapshot which the handle belongs to."""
 
-    def __init__(self, context: Context, name: str) -> None:
-        self._context, self._name = context, name
+    def __init__(self, warehouse: Warehouse, name: str) -> None:
+        self._warehouse, self._name = warehouse, name
 
     @abstractmethod
     def _lasting_view(self) -> AbstractContextManager[SnapshotView]:
@@ -109,7 +109,7 @@ class Reads(ABC):
         write_ids, past = _parsed(snapshot, as_of)
         with self._lasting_view() as view:
             (scan,) = view.scans([view.request(self.name, where, write_ids, past)])
-        return filtered(lambda: self._context.spark, scan, columns, where, row_id, self.name)
+        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self,
@@ -184,7 +184,7 @@ class Reads(ABC):
         first, last = _between(since, until, consumer)
         with self._lasting_view() as view:
             scan = view.changes(self.name, first, last)
-        return changed_rows(lambda: self._context.spark, scan, columns)
+        return changed_rows(lambda: self._warehouse.spark, scan, columns)
 
     def changes_arrow(
         self,
@@ -225,12 +225,12 @@ class Reads(ABC):
         pasts = [_named(before), _named(after)]
         with self._brief_view() as view:
             first, second = view.scans([view.request(self.name, as_of=past) for past in pasts])
-            engines = self._context.engines
+            engines = self._warehouse.engines
             return row_difference(engines, view.in_force, first, second, self.name, limit)
 
     def history(self) -> list[dict[str, Any]]:
         """Committed writes, oldest first: operation, directory, rows, bytes, transaction, time."""
-        rows = self._context.metastore.history(self.name)
+        rows = self._warehouse.metastore.history(self.name)
         with self._brief_view() as view:
             write_ids, _ = view.lists(self.name)
         return [row for row in rows if write_ids.is_valid(row["write_id"])]
@@ -241,7 +241,7 @@ class Reads(ABC):
 
     def retained(self) -> KeptHistory:
         """Since when the table can be read as of the past now, and what that costs in bytes."""
-        (kept_history,) = self._context.metastore.call(GetKept(self.name))
+        (kept_history,) = self._warehouse.metastore.call(GetKept(self.name))
         return kept_history
 
 

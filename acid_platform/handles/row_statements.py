@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.engine.merge_clauses import (
     MergeAction,
     MergeClause,
     MergeCounts,
     require_reachable,
 )
-from acid_platform.engine.reads import Condition, Where
+from acid_platform.engine.reads import Condition, TableRead, Where
 from acid_platform.engine.rows import Rows, column_names
 from acid_platform.errors import (
+    CompactionRefused,
     InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
@@ -27,15 +29,17 @@ from acid_platform.errors import (
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values
-from acid_platform.layout.types import UNNAMED, Column
+from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column
 from acid_platform.predicates.known_columns import require_columns, require_names
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import write_truncation
 
 if TYPE_CHECKING:
+    from acid_platform.metastore.pasts import AsOf
     from acid_platform.metastore.records import TableRecord
     from acid_platform.scan.scans import Scan
 
@@ -43,6 +47,8 @@ Partition = Mapping[str, Any] | str | None
 """A partition: its name (`"month=3"`), or the values of all partition columns."""
 
 _Result = TypeVar("_Result", covariant=True)
+_PAST = "acid_past"
+"""The name of the past table in the query that a rollback copies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,6 +244,50 @@ class HideDeletedRows(RowStatement[None]):
             TruncateRows(self.table).run(work, record)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RollBackRows(RowStatement[int]):
+    """Writes.rollback_to: overwrites the partitions that differ from then.
+
+    The rows are copied into new bases, which Hive and others read as any overwrite. Partitions that
+    no commit has touched since stay as they are.
+    """
+
+    as_of: AsOf
+
+    def run(self, work: TransactionWork, record: TableRecord) -> int:
+        require_writable(record)
+        view = work.view
+        request = view.request(record.name, as_of=self.as_of)
+        own, keys = columns_of_record(record)
+        then = [column.name for part in columns_of_record(request.table) for column in part]
+        require_columns(then, (*own, *keys), record.name)
+        work.lock(record, Statement.INSERT_OVERWRITE)
+        with view.checked():
+            scan = view.scan(request)
+            now = select_entities(view.layout(record), *view.lists(record.name))
+        before = {entity.partition: entity.paths for entity in scan.entities}
+        after = {name: directory.paths for name, directory in now.items()}
+        names = sorted({*before, *after})  # a snapshot without a partition reads nothing of it
+        changed = [name for name in names if before.get(name, ()) != after.get(name, ())]
+        work.refuse_after_overwrite(record, changed)
+        if not changed:
+            return 0
+        scan = replace(
+            scan, entities=tuple(each for each in scan.entities if each.partition in changed)
+        )
+        _refuse_finer(scan)
+        columns = tuple(column.name for column in (*own, *keys) if column.name in then)
+        rows = work.warehouse.engines.select(
+            f"SELECT * FROM {_PAST}", {_PAST: TableRead(scan, columns)}, view.in_force
+        )
+        written = work.run(
+            record, lambda engine, target: engine.overwrite(rows, target, {}, changed), rows
+        )
+        count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
+        work.count(record.name, overwritten=count)
+        return count
+
+
 def require_writable(record: TableRecord) -> None:
     """Raises UnsupportedStatement for partition columns whose directories can't be named."""
     for column in columns_of_record(record)[1]:
@@ -278,3 +328,19 @@ def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     pruning = where.pruning if isinstance(where, Condition) else where
     (scan,) = work.view.scans([work.view.request(record.name, pruning)])
     return scan
+
+
+def _refuse_finer(scan: Scan) -> None:
+    """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
+    kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
+    if not any(kind in TIMESTAMPS for kind in kinds):
+        return
+    for entity in scan.entities:
+        for source in entity.sources.inserts:
+            try:
+                refuse_finer(scan.files, source.path, scan.format, source.length)
+            except CompactionRefused as error:
+                raise UnsupportedStatement(
+                    f"{source.path} holds timestamps with nanoseconds, which a rollback would"
+                    " truncate to microseconds; copy the rows with Hive"
+                ) from error

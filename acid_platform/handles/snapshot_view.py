@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from acid_platform.base.config import Settings
 from acid_platform.layout.file_entries import EntityListing
@@ -21,13 +21,24 @@ from acid_platform.metastore.records import (
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.tables.context import Layouts, ScanRequest
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.tables.table_files import directory_listing
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.scan.change_scan import ChangeScan
+
+
+class ScanRequest(NamedTuple):
+    """What a scan reads: a table as a snapshot declares it, the condition that prunes its
+    partitions and files, and instead of the snapshot perhaps how the table was, or a list of write
+    ids."""
+
+    table: TableRecord
+    where: str | None = None
+    past: PastTable | None = None
+    write_ids: ValidWriteIdList | None = None
 
 
 class SnapshotView:
@@ -37,8 +48,7 @@ class SnapshotView:
     looks files up inside `checked`. All methods raise SnapshotExpired or TxnAborted once it is not.
     """
 
-    def __init__(self, layouts: Layouts, transaction: OpenTransaction) -> None:
-        self._layouts = layouts
+    def __init__(self, transaction: OpenTransaction) -> None:
         self._transaction = transaction
         self._records: dict[str, TableRecord] = {}
 
@@ -84,7 +94,7 @@ class SnapshotView:
 
     def layout(self, record: TableRecord) -> TableLayout:
         """Where the table is, with the partitions and files that the snapshot sees."""
-        return self._layouts(record, self.transaction)
+        return table_layout(record, self.transaction)
 
     def request(
         self,
@@ -106,10 +116,10 @@ class SnapshotView:
         """Where the requested rows are: the table's layout, and the lists that select its files."""
         past = request.past
         if past is not None:
-            layout = self._layouts(past.table, self.transaction, past.partitions)
+            layout = table_layout(past.table, self.transaction, past.partitions)
             return layout, past.pin.write_ids, past.pin.txns
         if request.write_ids is not None:
-            layout = self._layouts(request.table, self.transaction)
+            layout = table_layout(request.table, self.transaction)
             return layout, request.write_ids, self.transaction.valid_txns
         return self.layout(request.table), *self.lists(request.table.name)
 
@@ -132,7 +142,7 @@ class SnapshotView:
     def open_changes(self, changes: TableChanges) -> ChangeScan:
         from acid_platform.tables.open_changes import open_changes
 
-        layout = self._layouts(changes.table, self.transaction, changes.entities)
+        layout = table_layout(changes.table, self.transaction, changes.entities)
         return replace(open_changes(layout, changes), still_open=self.check)
 
 
@@ -142,8 +152,8 @@ class TransactionView(SnapshotView):
     `scans` and `changes` check that the transaction is open after they have opened files.
     """
 
-    def __init__(self, layouts: Layouts, transaction: OpenTransaction) -> None:
-        super().__init__(layouts, transaction)
+    def __init__(self, transaction: OpenTransaction) -> None:
+        super().__init__(transaction)
         self.reports: list[WriteReport] = []
         """What the transaction has published so far."""
         self.cursors: dict[tuple[str, str], CursorMove] = {}

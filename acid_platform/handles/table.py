@@ -14,7 +14,6 @@ from acid_platform.errors import (
     DeclarationChanged,
     InvalidDefinition,
 )
-from acid_platform.handles.autocommit import autocommit
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import (
     HideDeletedRows,
@@ -23,6 +22,7 @@ from acid_platform.handles.row_statements import (
     RowStatement,
 )
 from acid_platform.handles.snapshot_view import SnapshotView
+from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
@@ -37,7 +37,6 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
-    from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.services.erasure import Erasure
     from acid_platform.services.explain_services import Section
@@ -55,7 +54,6 @@ class Table(Reads, Writes):
         self._insert_record = warehouse.metastore.table(name)
         """The declaration when this handle was made, or when its last insert of its own began."""
         super().__init__(warehouse, self._insert_record.name)
-        self._warehouse = warehouse
 
     @property
     def record(self) -> TableRecord:

@@ -1,16 +1,17 @@
-"""A transaction as its user holds it: several statements, several tables, one commit."""
+"""A transaction as its user holds it: several statements, several tables, one commit.
+
+`autocommit` is that of a single statement, which begins again if its snapshot is outdated.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
-from acid_platform.errors import (
-    AcidError,
-    InvalidDefinition,
-)
+from acid_platform.errors import AcidError, InvalidDefinition, LockTimeout, SnapshotOutdated
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
@@ -18,10 +19,9 @@ from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.metastore.client.open_transaction import UNDECIDED
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
-from acid_platform.tables.context import Context
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.client.metastore import OpenTransaction
+    from acid_platform.handles.warehouse import Warehouse
 
 _Result = TypeVar("_Result")
 
@@ -38,14 +38,8 @@ class Transaction:
     _given_up = False
     """Whether the code that uses it has aborted it."""
 
-    def __init__(
-        self,
-        context: Context,
-        begun: OpenTransaction,
-        restart_if_stale: bool = False,
-        held: Sequence[LockRequest] = (),
-    ) -> None:
-        self._work = TransactionWork(context, begun, restart_if_stale, held)
+    def __init__(self, work: TransactionWork) -> None:
+        self._work = work
 
     @property
     def id(self) -> int:
@@ -94,7 +88,7 @@ class Transaction:
 
     def learn_settings(self) -> None:
         """Takes over the settings in force now, with which its next statement runs."""
-        self._work.begun.settings = self._work.context.metastore.in_force
+        self._work.begun.settings = self._work.warehouse.metastore.in_force
 
     def heartbeat(self) -> None:
         """Raises TxnAborted when the transaction was aborted."""
@@ -158,7 +152,7 @@ class LentTransaction(Transaction):
     """A transaction for code that may use it, but not end it."""
 
     def __init__(self, txn: Transaction) -> None:
-        self._work = txn._work
+        super().__init__(txn._work)
 
     def commit(self) -> None:
         """Raises InvalidDefinition."""
@@ -182,7 +176,7 @@ class TransactionTable(Reads, Writes):
     """A table inside a transaction: reads see the transaction's snapshot and its own writes."""
 
     def __init__(self, work: TransactionWork, name: str) -> None:
-        super().__init__(work.context, name)
+        super().__init__(work.warehouse, name)
         self._work = work
 
     @property
@@ -198,8 +192,31 @@ class TransactionTable(Reads, Writes):
             yield self._work.view
 
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
-        with self._work.context.engines.using(engine):
+        with self._warehouse.using(engine):
             return statement.run(self._work, self.record)
 
     def add_columns(self, columns: str) -> None:
         self._work.add_columns(self.name, columns)
+
+
+def autocommit(
+    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Result]
+) -> _Result:
+    """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
+    (T40).
+
+    From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
+    commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
+    Raises LockTimeout if another writer committed during each attempt.
+    """
+    locks: Sequence[LockRequest] = ()
+    for attempt in count(1):
+        txn = warehouse.transaction(restart_if_stale=True, locks=locks)
+        try:
+            with txn:
+                return statement(txn)
+        except SnapshotOutdated:
+            locks = txn.locks
+        if attempt >= txn.view.in_force.integer("hive.txn.max.retrysnapshot.count"):
+            break
+    raise LockTimeout(f"{table}: another writer committed during each attempt; try again")

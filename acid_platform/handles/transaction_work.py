@@ -15,7 +15,6 @@ from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.tables.context import Context
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import compression, distributed
 from acid_platform.tables.row_reports import RowReports
@@ -24,6 +23,7 @@ from acid_platform.transactions.locks import Statement, lock_of
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import OpenTransaction
 
 _Result = TypeVar("_Result")
@@ -53,13 +53,13 @@ class TransactionWork:
 
     def __init__(
         self,
-        context: Context,
+        warehouse: Warehouse,
         begun: OpenTransaction,
         restart_if_stale: bool = False,
         held: Sequence[LockRequest] = (),
     ) -> None:
-        self.context, self.begun = context, begun
-        self.view = TransactionView(context.layout, begun)
+        self.warehouse, self.begun = warehouse, begun
+        self.view = TransactionView(begun)
         self.row_counts: dict[str, Counter[str]] = {}
         self.choices: list[Choice] = []
         """The engine of each statement, and why it was chosen."""
@@ -176,11 +176,11 @@ class TransactionWork:
             return result
 
         with self.begun.checked(again=False):
-            return self.context.engines.run(attempt, self.view.in_force, rows, read_bytes)
+            return self.warehouse.engines.run(attempt, self.view.in_force, rows, read_bytes)
 
     def stop(self) -> None:
         """Stops what the transaction's statements are computing."""
-        self.context.engines.cancel(self.id)
+        self.warehouse.engines.cancel(self.id)
 
     def report(
         self,

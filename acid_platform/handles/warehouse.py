@@ -25,6 +25,7 @@ from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.leases import Leases
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
+from acid_platform.handles.transaction_work import TransactionWork
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
@@ -35,18 +36,14 @@ from acid_platform.metastore.records import (
     PLATFORM,
     ClientInfo,
     LockRequest,
-    PartitionRecord,
-    TableRecord,
 )
 from acid_platform.metastore.shown import Shown
 from acid_platform.metastore.table_names import table_name
-from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration, with_codec
 from acid_platform.tables.joining import join
-from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
-    from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.sql import Answer, SqlSession
 
     SparkOrStart = SparkSession | Callable[[], SparkSession] | None
@@ -75,14 +71,16 @@ class Warehouse:
         run_id: str = "",
         engine: Wanted = "auto",
     ) -> None:
-        self._files, self._path = Files.of(location)
-        self._metastore = metastore
+        self.files, self.path = Files.of(location)
+        self.metastore = metastore
+        """The metastore's client."""
+        self.engines = Engines(lambda: self.spark, engine)
+        """The engines that run queries and changes."""
         self._spark_or_start = spark
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
-        self._engines = Engines(lambda: self.spark, engine)
-        self.leases = Leases(metastore, self.layout, self.info)
+        self.leases = Leases(metastore, self.info)
         """The read leases of the frames of this handle."""
         self.grouped_inserts = GroupedInserts(self)
         """The inserts of this handle's threads that wait to commit together (P44)."""
@@ -117,20 +115,7 @@ class Warehouse:
             handle.metastore.set(name, value)
         return handle
 
-    # --- what it is made of --------------------------------------------------------------------
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    @property
-    def files(self) -> Files:
-        return self._files
-
-    @property
-    def metastore(self) -> Metastore:
-        """The metastore's client."""
-        return self._metastore
+    # --- its engines ---------------------------------------------------------------------------
 
     @property
     def spark(self) -> SparkSession:
@@ -146,11 +131,6 @@ class Warehouse:
                 install_expiry(self._spark)
             return self._spark
 
-    @property
-    def engines(self) -> Engines:
-        """The engines that run queries and changes."""
-        return self._engines
-
     def using(self, engine: str | None) -> AbstractContextManager[None]:
         """`with wh.using("spark"):` runs what this thread does in the block with that engine.
 
@@ -158,7 +138,7 @@ class Warehouse:
         with Spark; raises NeedsSpark instead. `spark`: always with Spark. None: no change. Raises
         InvalidDefinition for another name.
         """
-        return self._engines.using(engine)
+        return self.engines.using(engine)
 
     # --- tables --------------------------------------------------------------------------------
 
@@ -248,18 +228,6 @@ class Warehouse:
         """Drops the table for new snapshots; files stay while older ones need them (C41)."""
         self.metastore.drop_table(table_name(name))
 
-    def layout(
-        self,
-        record: TableRecord,
-        txn: OpenTransaction,
-        partitions: Sequence[PartitionRecord] | None = None,
-    ) -> TableLayout:
-        """Where a table is, and the partitions and files that the transaction sees.
-
-        `partitions`: those of a past snapshot (P36).
-        """
-        return table_layout(self.metastore, record, txn, partitions)
-
     # --- transactions and snapshots ------------------------------------------------------------
 
     def transaction(
@@ -272,7 +240,7 @@ class Warehouse:
         that its snapshot is taken after they were granted. Raises LockTimeout.
         """
         begun = self.metastore.begin(locks=locks, info=self.info())
-        return Transaction(self, begun, restart_if_stale, locks)
+        return Transaction(TransactionWork(self, begun, restart_if_stale, locks))
 
     def snapshot(self) -> Snapshot:
         """`with wh.snapshot() as s:` is one snapshot of all tables, held for the block (P12)."""
@@ -410,7 +378,7 @@ class Warehouse:
         return ClientInfo(getpass.getuser(), socket.gethostname(), PLATFORM, self._run_id)
 
     def __repr__(self) -> str:
-        return f"<Warehouse {self._path}>"
+        return f"<Warehouse {self.path}>"
 
 
 def require_writable(files: Files, path: str) -> None:

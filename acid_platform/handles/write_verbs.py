@@ -9,13 +9,13 @@ from typing import Literal, TypeVar
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.reads import Where
 from acid_platform.engine.rows import Rows
-from acid_platform.handles.rollback import RollBackRows
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
     MergeRows,
     OverwriteRows,
     Partition,
+    RollBackRows,
     RowStatement,
     TruncateRows,
     UpdateRows,

@@ -32,11 +32,11 @@ from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.lease import worker_id
 from acid_platform.services.worker import CompactionOutcome
-from acid_platform.tables.context import Context
-from acid_platform.tables.record_layout import columns_of_record, table_layout
+from acid_platform.tables.record_layout import columns_of_record, listed_layout
 from acid_platform.transactions.locks import LockType
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Metastore
     from acid_platform.scan.search import FoundFile, Searched
 
@@ -66,7 +66,7 @@ class ErasureRequest:
         and for a predicate that only Spark evaluates, since the erasure could not be proven.
         """
         record = metastore.table(table)
-        layout = table_layout(metastore, record, None)
+        layout = listed_layout(metastore, record)
         columns, keys = columns_of_record(record)
         if layout.insert_only:
             raise UnsupportedStatement(
@@ -211,16 +211,16 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
     return bool(_queued(metastore, request.table))
 
 
-def compact(context: Context, request: ErasureRequest) -> tuple[CompactionOutcome, ...]:
+def compact(warehouse: Warehouse, request: ErasureRequest) -> tuple[CompactionOutcome, ...]:
     """Executes the queued compactions of the table, and waits for those of other Workers.
 
     A failure is returned, not raised: `prove` reports what is left because of it.
     """
     done = []
-    while outcome := worker.work_once(context, table=request.table):
+    while outcome := worker.work_once(warehouse, table=request.table):
         done.append(outcome)
-    for task in _queued(context.metastore, request.table):
-        context.metastore.wait_compaction(task.id)
+    for task in _queued(warehouse.metastore, request.table):
+        warehouse.metastore.wait_compaction(task.id)
     return tuple(done)
 
 
@@ -295,7 +295,7 @@ def _search(metastore: Metastore, request: ErasureRequest) -> Searched:
             txn for txn, state in metastore.call(GetTxnStates(tuple(ids))).items() if state == "o"
         }
 
-    layout = table_layout(metastore, metastore.table(request.table), None)
+    layout = listed_layout(metastore, metastore.table(request.table))
     from acid_platform.scan.search import search_files
 
     return search_files(layout, request.condition, open_txns)

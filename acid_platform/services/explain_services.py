@@ -69,7 +69,7 @@ def explain(
     """
     record = metastore.table(wish.table)
     with metastore.open_snapshot([record.name]) as lease:
-        layout = table_layout(metastore, record, lease)
+        layout = table_layout(record, lease)
         seen, listed = select_compactable(
             layout,
             lease.valid_write_ids(record.name).for_compactor(),

@@ -60,12 +60,12 @@ from acid_platform.services import unpublishing
 from acid_platform.services.explain_services import reported_rows
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
-from acid_platform.tables.context import Context
-from acid_platform.tables.record_layout import columns_of_record, compression
+from acid_platform.tables.record_layout import columns_of_record, compression, table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.write.publishing import WrittenDirectory
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Metastore
 
 
@@ -106,7 +106,7 @@ class CompactionOutcome:
 class CompactionRun:
     """An attempt at a task. Call `prepare`, `merge`, `check`, `publish`; on any error `fail`."""
 
-    context: Context
+    context: Warehouse
     task: CompactionTask
     txn: CompactionTransaction | None = None
     plan: CompactionPlan | None = None
@@ -126,7 +126,7 @@ class CompactionRun:
 
     @classmethod
     def take(
-        cls, context: Context, worker: str | None = None, table: str | None = None
+        cls, context: Warehouse, worker: str | None = None, table: str | None = None
     ) -> CompactionRun | None:
         """Takes the next task (of a table) for `worker`; None if no task waits (C26)."""
         task = context.metastore.call(TakeCompaction(worker or worker_id(), table=table))
@@ -142,7 +142,7 @@ class CompactionRun:
         self.task = self.txn.task
         # As its snapshot sees the table: it has every column that rows in the snapshot have (P28).
         record = self.txn.table(self.task.table)
-        layout = self.context.layout(record, self.txn)
+        layout = table_layout(record, self.txn)
         partition = self.task.partition or ""
         # The compactor's own transaction is open in these lists (HIVE-29567).
         seen, listed = select_compactable(
@@ -349,7 +349,7 @@ class CompactionRun:
 
 
 def work_once(
-    context: Context, check: Check | None = None, table: str | None = None
+    context: Warehouse, check: Check | None = None, table: str | None = None
 ) -> CompactionOutcome | None:
     """Takes and finishes one task (of a table); None if no task waits.
 

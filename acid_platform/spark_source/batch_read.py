@@ -29,7 +29,7 @@ from acid_platform.scan.source_files import SourceFile
 from acid_platform.spark_source import keeper
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.files import Files
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record, table_layout
 from acid_platform.transactions import ValidWriteIdList
 
 PART_BYTES = 64 << 20
@@ -130,12 +130,11 @@ def _resumed(given: Options, lease: int) -> Iterator[OpenTransaction]:
 
 
 def _scan(given: Options, lease: OpenTransaction) -> Scan:
-    warehouse = opened(given.place)
     if given.as_of is not None:
         past = lease.past(given.table, given.as_of)
-        layout = warehouse.layout(past.table, lease, past.partitions)
+        layout = table_layout(past.table, lease, past.partitions)
         return open_scan(layout, past.pin.write_ids, past.pin.txns, given.where)
-    layout = warehouse.layout(lease.table(given.table), lease)
+    layout = table_layout(lease.table(given.table), lease)
     write_ids = lease.valid_write_ids(given.table)
     return open_scan(layout, write_ids, lease.valid_txns, given.where)
 

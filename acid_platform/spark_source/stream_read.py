@@ -45,7 +45,7 @@ from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
 from acid_platform.tables.open_changes import open_changes
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import columns_of_record, table_layout
 
 _RENEW_SECONDS = 60.0
 """How long an idle stream keeps what its last lease needs."""
@@ -184,7 +184,7 @@ class TableStream:
         found = self._changes(start, end)
         assert self._lease is not None
         with self._lease.checked():
-            layout = opened(self._given.place).layout(found.table, self._lease, found.entities)
+            layout = table_layout(found.table, self._lease, found.entities)
             scan = open_changes(layout, found)
         asked = [name.lower() for name in names]
         only_inserts = not self._given.changes

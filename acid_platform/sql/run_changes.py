@@ -35,12 +35,12 @@ from acid_platform.tables.record_layout import columns_of_record
 if TYPE_CHECKING:
     from acid_platform.engine.reads import Where
     from acid_platform.engine.results import Result
+    from acid_platform.handles.snapshot_view import ScanRequest
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
     from acid_platform.scan.scans import Scan
     from acid_platform.sql.catalog import Catalog
-    from acid_platform.tables.context import ScanRequest
 
 
 def target_of(statement: Change, catalog: Catalog) -> TableRecord:

@@ -15,6 +15,7 @@ from acid_platform.base.config import Settings
 from acid_platform.base.recent import Recent
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.results import ArrowResult, Result
+from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.arrow_scan import ArrowScan
@@ -26,7 +27,6 @@ from acid_platform.sql.time_travel import changes_between
 from acid_platform.sql.unknown_names import unknown_name
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
-from acid_platform.tables.context import ScanRequest
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine

@@ -18,7 +18,7 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
-from acid_platform.handles.autocommit import autocommit
+from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.metastore.operations.compaction import AbortCompactions
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
@@ -50,7 +50,6 @@ from acid_platform.sql.text import Query
 if TYPE_CHECKING:
     import pandas as pd
 
-    from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
 
 Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]

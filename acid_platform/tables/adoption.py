@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
-from acid_platform.layout.types import Column, parse_type
+from acid_platform.layout.types import Column, HiveType, parse_type
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
 from acid_platform.scan.footers import is_acid
@@ -20,7 +21,6 @@ from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
 from acid_platform.tables.declaration import Declaration
-from acid_platform.tables.declared_char import require_declared_char
 from acid_platform.tables.locations import require_place
 from acid_platform.tables.table_files import Progress, surveyed
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
@@ -250,15 +250,63 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
         raise InvalidDefinition(
             f"{table}: there is no data file to read the columns from; give schema='id int, …'"
         )
-    from acid_platform.orc.pyorc_rows import orc_schema
-
-    fields = parse_type(orc_schema(files, path)).children
-    if is_acid([name for name, _ in fields]):
-        fields = fields[5][1].children
-    columns = tuple(Column(name, kind) for name, kind in fields)
+    columns = tuple(Column(name, kind) for name, kind in _fields(files, path))
     if all(column.name.startswith("_col") for column in columns):
         raise InvalidDefinition(
             f"{path} names no columns ({columns[0].name}, …); give"
             " schema='id int, …' in their order"
         )
     return columns
+
+
+def _fields(files: Files, path: str) -> Sequence[tuple[str, HiveType]]:
+    """The names and types in an ORC file, without the ACID columns."""
+    from acid_platform.orc.pyorc_rows import orc_schema
+
+    fields = parse_type(orc_schema(files, path)).children
+    return fields[5][1].children if is_acid([name for name, _ in fields]) else fields
+
+
+_OTHER_TEXTS = ("string", "varchar")
+
+
+def require_declared_char(
+    files: Files, table: str, paths: Iterable[str], columns: Sequence[Column]
+) -> None:
+    """Raises InvalidDefinition for a CHAR of one of the ORC files that is declared otherwise.
+
+    Hive strips the trailing blanks of such a value; ORC's library for C++, and so Arrow, does not.
+    """
+    if not any(kind.kind in _OTHER_TEXTS for column in columns for kind in column.type.walk()):
+        return
+    for path in paths:
+        stored: dict[str, HiveType] = {}
+        with suppress(InvalidDefinition):  # a union, say, which its reader refuses
+            stored = _stored(files, path, columns)
+        for column in columns:
+            kind = stored.get(column.name)
+            if kind is not None and _hides_char(kind, column.type):
+                raise InvalidDefinition(
+                    f"{table}: {path} holds column {column.name} as {kind}, and {column.type} would"
+                    f" show its blanks in some engines; declare it as {kind}, or copy the rows with"
+                    " Hive if other files hold another type"
+                )
+
+
+def _stored(files: Files, path: str, columns: Sequence[Column]) -> dict[str, HiveType]:
+    fields = _fields(files, path)
+    if all(name.startswith("_col") for name, _ in fields):
+        return {column.name: kind for column, (_, kind) in zip(columns, fields, strict=False)}
+    return dict(fields)
+
+
+def _hides_char(stored: HiveType, declared: HiveType) -> bool:
+    if stored.kind == "char":
+        return declared.kind in _OTHER_TEXTS
+    if stored.kind != declared.kind:
+        return False
+    if stored.kind == "struct":
+        own = dict(stored.children)
+        return any(name in own and _hides_char(own[name], kind) for name, kind in declared.children)
+    pairs = zip(stored.children, declared.children, strict=False)
+    return any(_hides_char(one, other) for (_, one), (_, other) in pairs)

@@ -12,7 +12,7 @@ from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import PartitionRecord, TableRecord
-from acid_platform.scan.table_layout import TableLayout
+from acid_platform.scan.table_layout import Listings, TableLayout
 from acid_platform.storage.files import Files
 from acid_platform.tables.table_files import recorded_listings
 
@@ -40,26 +40,32 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
 
 
 def table_layout(
-    metastore: Metastore,
     record: TableRecord,
-    txn: OpenTransaction | None,
+    txn: OpenTransaction,
     partitions: Sequence[PartitionRecord] | None = None,
 ) -> TableLayout:
-    """Where a table is, and the partitions (P22, P28) and files (P26) that `txn` sees.
+    """Where a table is, and the partitions and files that `txn` sees.
 
-    `txn` None: for callers that list the directories themselves. `partitions`: those of a past
-    snapshot (P36).
+    `partitions`: those of a past snapshot.
     """
+    if partitions is None and record.partitioned:
+        partitions = txn.partition_records(record.name)
+    return _layout(record, partitions or (), recorded_listings(record, txn))
+
+
+def listed_layout(metastore: Metastore, record: TableRecord) -> TableLayout:
+    """Where a table and its partitions are now, for callers that list directories themselves."""
+    partitions = metastore.call(GetPartitions(record.name)) if record.partitioned else ()
+    return _layout(record, partitions, _no_snapshot)
+
+
+def _layout(
+    record: TableRecord, partitions: Sequence[PartitionRecord], listings: Listings
+) -> TableLayout:
     files, path = Files.of(record.location)
     columns, partition_columns = columns_of_record(record)
     if not record.partitioned:
         partitions = ()
-    elif partitions is not None:
-        pass
-    elif txn is None:
-        partitions = metastore.call(GetPartitions(record.name))
-    else:
-        partitions = txn.partition_records(record.name)
     floors = {partition.name: partition.floors for partition in partitions}
     return TableLayout(
         record.name,
@@ -68,7 +74,7 @@ def table_layout(
         columns,
         partition_columns,
         floors,
-        recorded_listings(record, txn) if txn else _no_snapshot,
+        listings,
         record.floor,
         is_insert_only(record.properties),
         FileFormat.of(record.properties),

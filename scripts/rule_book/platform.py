@@ -490,7 +490,7 @@ GROUP = Group(
                 "metastore.rules.kept_history",
                 "metastore.rules.past_snapshots",
                 "metastore.rules.cleaning_survey",
-                "handles.rollback",
+                "handles.row_statements",
             ),
             (
                 "test_P36_a_read_as_of_a_commit_gives_the_rows_of_then_or_says_since_when",

@@ -286,7 +286,7 @@ GROUP = Group(
             "T40",
             "A single statement whose snapshot misses a commit that it would conflict with begins"
             " again on a new snapshot, at most `hive.txn.max.retrysnapshot.count` times.",
-            ("handles.autocommit", "metastore.rules.locking"),
+            ("handles.transaction", "metastore.rules.locking"),
             (
                 "test_T40_stale_says_that_a_conflict_committed_before_the_grant",
                 "test_P30_T40_an_overwrite_succeeds_among_endless_inserts",

@@ -35,13 +35,13 @@ from acid_platform.metastore import LockRequest, Metastore, WriteReport
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.operations.transactions import AbortMany
-from acid_platform.metastore.records import ClientInfo, TableRecord
+from acid_platform.metastore.records import ClientInfo
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import cleaner
 from acid_platform.services.worker import CompactionRun
 from acid_platform.storage.files import Files
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import listed_layout, table_layout
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import B1, AcidTable, P, contents_of
@@ -88,9 +88,6 @@ class Local:
             lambda: self.spark,
             "spark" if self.session else "local",
         )
-
-    def layout(self, record: TableRecord, txn: OpenTransaction) -> TableLayout:
-        return table_layout(self.metastore, record, txn)
 
     def info(self) -> ClientInfo:
         return ClientInfo(agent="histories")
@@ -160,11 +157,11 @@ class History:
 
     @cached_property
     def layout(self) -> TableLayout:
-        return table_layout(self.metastore, self.metastore.table(TABLE), None)
+        return listed_layout(self.metastore, self.metastore.table(TABLE))
 
     def layout_of(self, lease: OpenTransaction) -> TableLayout:
         """As a reader with this lease has it."""
-        return table_layout(self.metastore, self.metastore.table(TABLE), lease)
+        return table_layout(self.metastore.table(TABLE), lease)
 
     # --- the model ------------------------------------------------------------------------------
 

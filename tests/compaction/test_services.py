@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition
+from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition, Warehouse
 from acid_platform.base.config import Settings
 from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore import Metastore
@@ -34,7 +34,6 @@ from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
 from acid_platform.services.worker import job_setting
-from acid_platform.tables.context import Context
 from tests.contents import counts
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, UPDATE, E, W, World
@@ -82,8 +81,8 @@ def test_C28_a_table_that_is_locked_waits_and_is_compacted_then(
     assert [row["state"] for row in metastore.compactions()] == ["working"]
 
 
-def context_of(metastore: Metastore) -> Context:
-    return cast(Context, SimpleNamespace(metastore=metastore, info=ClientInfo))
+def context_of(metastore: Metastore) -> Warehouse:
+    return cast(Warehouse, SimpleNamespace(metastore=metastore, info=ClientInfo))
 
 
 def looked_at(metastore: Metastore, since: int = 0) -> list[str]:

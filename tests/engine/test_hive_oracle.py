@@ -26,6 +26,7 @@ from acid_platform import AlreadyScheduled, CompactionRefused, Snapshot, Table, 
 from acid_platform.handles.transaction import TransactionTable
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.services import cleaner
+from acid_platform.tables.record_layout import table_layout
 from tests.conftest import compact_with, temporary_warehouse
 from tests.hive import RowId, hive_rows_with_ids, link_farm
 
@@ -170,7 +171,7 @@ class History:
     ) -> Counter[tuple[int | None, RowId, str]]:
         found: Counter[tuple[int | None, RowId, str]] = Counter()
         write_ids = snapshot._lease.valid_write_ids("db.t")
-        layout = self.warehouse.layout(self.table.record, snapshot._lease)
+        layout = table_layout(self.table.record, snapshot._lease)
         seen = select_entities(layout, write_ids, snapshot._lease.valid_txns)
         for partition, directory in seen.items():
             farm = link_farm(directory, scratch / (partition or "t"))

@@ -13,7 +13,7 @@ from acid_platform.base.location import Location
 from acid_platform.metastore import Metastore
 from acid_platform.scan.search import FoundFile, Searched, search_files
 from acid_platform.services.erasure import ErasureRequest
-from acid_platform.tables.record_layout import table_layout
+from acid_platform.tables.record_layout import listed_layout
 from tests.cli.small import BUCKET, Small, write_delta, write_events
 
 ANN = (7, "Ann")
@@ -46,7 +46,7 @@ def table(metastore: Metastore, tmp_path: Path) -> Small:
 
 
 def search(table: Small, where: str = "v = 'Ann'", *, still_open: int = 0) -> Searched:
-    layout = table_layout(table.metastore, table.metastore.table(table.name), None)
+    layout = listed_layout(table.metastore, table.metastore.table(table.name))
     return search_files(layout, where, lambda ids: {still_open} & set(ids))
 
 

@@ -31,7 +31,7 @@ def write(metastore: Metastore, random: Random, name: str, share: int) -> None:
         txn.lock(TABLE, "SHARED_WRITE", operation=RowOperation.UPDATE, partition=name)
         w = txn.write_ids[TABLE]
         found = arrow_scan(
-            table_layout(metastore, record, txn),
+            table_layout(record, txn),
             txn.valid_write_ids(TABLE),
             txn.valid_txns,
             where=name.replace("=", " = "),
