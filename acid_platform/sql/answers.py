@@ -1,14 +1,22 @@
-"""The result of a statement that returns no rows."""
+"""What a statement answers: rows of tables, the lines of a SHOW, or that it is done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from acid_platform.engine.results import Result
+from acid_platform.metastore.shown import Shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`message` is what `acid sql` prints; `rows` is the number of changed rows, if any."""
+    """A statement without rows: `message` is what `acid sql` prints; `rows` is the number of
+    changed rows, if any."""
 
     statement: str
     message: str = "OK"
@@ -27,3 +35,9 @@ class Done:
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.message)}</pre>"
+
+
+Answer: TypeAlias = Union[Result, "pd.DataFrame", Done]
+"""The result of a SELECT, of a SHOW, and of any other statement."""
+Outcome: TypeAlias = Result | Shown | Done
+"""An answer before its conversion to pandas, whose import can take longer than the statement."""

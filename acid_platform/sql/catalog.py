@@ -5,57 +5,38 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition, NoSuchTable, UnsupportedStatement
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import PastTable, TableRecord, ViewRecord
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.views import query_now
 
 if TYPE_CHECKING:
+    from acid_platform.handles.snapshot_view import SnapshotView
     from acid_platform.scan.change_scan import ChangeScan
-
-
-class Declared(Protocol):
-    """A source of tables and views: the metastore's current ones, or a snapshot's (P28)."""
-
-    def table(self, name: str) -> TableRecord: ...
-
-    def views(self) -> list[ViewRecord]: ...
-
-    @property
-    def in_force(self) -> Settings: ...
-
-
-class Seen(Declared, Protocol):
-    """A snapshot, which can also tell how a table was (P36)."""
-
-    def past(self, name: str, as_of: AsOf) -> PastTable: ...
-
-    def changes(self, name: str, since: AsOf | None, until: AsOf | None) -> ChangeScan: ...
 
 
 class Catalog:
     """The tables and views for one statement; each is looked up once.
 
-    `seen` are the declarations of a snapshot; None: the current ones. `tables` are full names that
-    are known not to be views.
+    Their declarations are those of `snapshot`; None: the current ones. `tables` are full names that
+    are not views.
     """
 
     def __init__(
         self,
         metastore: Metastore,
         database: str,
-        seen: Seen | None = None,
+        snapshot: SnapshotView | None = None,
         tables: Collection[str] = (),
     ) -> None:
         self._metastore = metastore
-        self._seen: Declared = seen or metastore
-        self._snapshot = seen
+        self._declared: SnapshotView | Metastore = snapshot or metastore
+        self._snapshot = snapshot
         self.current_database = database
         self._tables = tables
         self._records: dict[str, TableRecord] = {}
@@ -65,14 +46,14 @@ class Catalog:
     @property
     def in_force(self) -> Settings:
         """The settings with which a statement runs."""
-        return self._seen.in_force
+        return self._declared.in_force
 
     def full(self, name: str) -> str:
         return (name if "." in name else f"{self.current_database}.{name}").lower()
 
     @cached_property
     def views(self) -> dict[str, ViewRecord]:
-        return {view.name: view for view in self._seen.views()}
+        return {view.name: view for view in self._declared.views()}
 
     @property
     def metastore_id(self) -> int:
@@ -80,7 +61,7 @@ class Catalog:
         return id(self._metastore)
 
     def all_tables(self, names: Iterable[str]) -> bool:
-        """Whether all the full names are known to be tables."""
+        """Whether none of the full names can be that of a view."""
         return all(name in self._tables for name in names)
 
     def view(self, full: str) -> ViewRecord | None:
@@ -100,9 +81,9 @@ class Catalog:
         Raises NoSuchTable, which suggests a similar name, UnsupportedStatement for the past of a
         view, and NoSuchPast and NotEnoughHistory.
         """
-        changed = changes_between(self.full(name))
-        if changed is not None:
-            return self.record(changed[0])
+        changes = changes_between(self.full(name))
+        if changes is not None:
+            return self.record(changes[0])
         full, as_of = unmarked(self.full(name))
         if as_of is not None:
             if full in self.views:
@@ -113,12 +94,12 @@ class Catalog:
             return self.record(full) if past is None else past.table
         if full not in self._records:
             try:
-                self._records[full] = self._seen.table(full)
+                self._records[full] = self._declared.table(full)
             except NoSuchTable as error:
-                known = [*(table.name for table in self._metastore.tables()), *self.views]
-                if full in known:
+                names = [*(table.name for table in self._metastore.tables()), *self.views]
+                if full in names:
                     raise  # it was created after the snapshot
-                near = _nearest(full, known)
+                near = _nearest(full, names)
                 hint = (
                     f"did you mean {near}?" if near else "SHOW DATABASES and SHOW TABLES list them"
                 )
@@ -142,11 +123,11 @@ class Catalog:
         Raises UnsupportedStatement for those of a view, NoSuchTable, NoSuchPast, NotEnoughHistory.
         """
         marked = self.full(name)
-        found = changes_between(marked)
-        if found is None:
+        between = changes_between(marked)
+        if between is None:
             return None
         if marked not in self._changes:
-            full, since, until = found
+            full, since, until = between
             if full in self.views:
                 raise UnsupportedStatement(
                     f"{full} is a view, whose changes nobody records; name the tables that it reads"
@@ -159,10 +140,10 @@ class Catalog:
 
     def target(self, name: str) -> TableRecord:
         """The record of a table to change. Raises NoSuchTable, UnsupportedStatement for a view."""
-        changed = changes_between(self.full(name))
-        if changed is not None:
+        changes = changes_between(self.full(name))
+        if changes is not None:
             raise UnsupportedStatement(
-                f"the changes of {changed[0]} can only be read; name the table itself"
+                f"the changes of {changes[0]} can only be read; name the table itself"
             )
         full, as_of = unmarked(self.full(name))
         if as_of is not None:
@@ -191,18 +172,18 @@ class Catalog:
 
     def require_database(self, name: str) -> str:
         """Raises InvalidDefinition, which suggests a similar name, if there is no such database."""
-        known = self._metastore.databases()
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        databases = self._metastore.databases()
+        if name not in databases:
+            near = difflib.get_close_matches(name, databases, 1)
             hint = f"did you mean {near[0]}?" if near else "SHOW DATABASES lists them"
             raise InvalidDefinition(f"there is no database {name}; {hint}")
         return name
 
 
-def _nearest(full: str, known: Iterable[str]) -> str | None:
+def _nearest(full: str, names: Iterable[str]) -> str | None:
     """The table with the most similar name, preferably in the same database."""
     database, _, table = full.partition(".")
-    names = sorted(known)
+    names = sorted(names)
     similar = difflib.get_close_matches(table, [name.partition(".")[2] for name in names])
     ranked = sorted(
         (name for name in names if name.partition(".")[2] in similar),

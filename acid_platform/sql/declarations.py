@@ -1,4 +1,4 @@
-"""Translating sqlglot's trees of CREATE TABLE and CREATE VIEW into declarations."""
+"""Parsing CREATE TABLE and CREATE VIEW; what follows AS is a query."""
 
 from __future__ import annotations
 
@@ -8,28 +8,55 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from acid_platform.base.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
-from acid_platform.errors import InvalidDefinition, UnsupportedStatement
+from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.layout.types import LOCAL_ZONE
+from acid_platform.sql.split_dml import Parts, is_query, selected
 from acid_platform.sql.statements import CreateTable, CreateView
-from acid_platform.sql.text import Query
+from acid_platform.sql.text import Query, parsed, query, word
+from acid_platform.sql.time_travel import refuse_marks
 
 STORED_AS = MappingProxyType(
-    {
-        "orc": "orc",
-        "parquet": "parquet",
-        "textfile": "text",
-        "jsonfile": "json",
-        "avro": "avro",
-    }
+    {"orc": "orc", "parquet": "parquet", "textfile": "text", "jsonfile": "json", "avro": "avro"}
 )
 """STORED AS → the platform's format; formats other than ORC need insert-only tables."""
 
 
-def table_declaration(tree: exp.Create, name: str, query: Query | None) -> CreateTable:
-    """The declaration of a table; `query` is that of CREATE TABLE AS SELECT.
+def parse_create(text: str) -> CreateTable | CreateView | None:
+    """None if it creates something else.
 
-    Raises InvalidDefinition, and UnsupportedStatement for clauses that are not supported.
+    Raises InvalidDefinition, InvalidExpression, and UnsupportedStatement for clauses that are not
+    supported.
     """
+    parts = Parts.of(text)
+    declaration = ""
+    while not parts.ended:
+        declaration += parts.until("AS")
+        if not parts.skip("AS") or is_query(parts):
+            break
+        declaration += " AS "
+    defining = None if parts.ended else query(selected(parts.rest()))
+    if any(word(parts.tokens, number) == "VIEW" for number in (1, 2, 3)):
+        if defining is None:
+            raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
+        declaration += " AS SELECT 1"
+    tree = parsed(declaration, dialect="hive")
+    if not isinstance(tree, exp.Create):
+        return None
+    name = _table_name(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)
+    if tree.kind == "VIEW" and defining is not None:
+        refuse_marks(defining.tree, "a view")
+        return _view(tree, name, defining)
+    return _table(tree, name, defining) if tree.kind == "TABLE" else None
+
+
+def _table_name(table: exp.Expr) -> str:
+    """`db.t` or `t`, in lower case. Raises InvalidExpression if it is not a name."""
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise InvalidExpression(f"{table.sql('hive')!r} is not the name of a table")
+    return ".".join(part.name.lower() for part in table.parts)
+
+
+def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
     if tree.args.get("replace"):
         raise UnsupportedStatement(
             "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
@@ -51,7 +78,9 @@ def table_declaration(tree: exp.Create, name: str, query: Query | None) -> Creat
                 stored = STORED_AS[clause.this.name.lower()]
                 if stored != "orc":
                     properties.setdefault(FILE_FORMAT.name, stored)
-            case exp.RowFormatDelimitedProperty() if set(_given(clause)) <= {"fields", "null"}:
+            case exp.RowFormatDelimitedProperty() if {
+                part for part, value in clause.args.items() if value
+            } <= {"fields", "null"}:
                 if clause.args.get("fields"):
                     properties[FIELD_DELIMITER.name] = clause.args["fields"].name
                 if clause.args.get("null"):
@@ -65,9 +94,9 @@ def table_declaration(tree: exp.Create, name: str, query: Query | None) -> Creat
             case _:
                 raise _unsupported("CREATE TABLE", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-    if query is not None and columns:
+    if defining is not None and columns:
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
-    if query is None and not columns:
+    if defining is None and not columns:
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
     return CreateTable(
         name,
@@ -77,18 +106,17 @@ def table_declaration(tree: exp.Create, name: str, query: Query | None) -> Creat
         properties,
         location,
         bool(tree.args.get("exists")),
-        query,
+        defining,
     )
 
 
-def view_declaration(tree: exp.Create, name: str, query: Query) -> CreateView:
-    """The declaration of a view. Raises UnsupportedStatement for clauses that are not supported."""
+def _view(tree: exp.Create, name: str, defining: Query) -> CreateView:
     for clause in _properties(tree):
         raise _unsupported("CREATE VIEW", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     return CreateView(
         name,
-        query,
+        defining,
         tuple(column.name.lower() for column in columns),
         bool(tree.args.get("exists")),
         bool(tree.args.get("replace")),
@@ -98,10 +126,6 @@ def view_declaration(tree: exp.Create, name: str, query: Query) -> CreateView:
 def _properties(tree: exp.Create) -> Iterator[exp.Expr]:
     properties = tree.args.get("properties")
     return iter(properties.expressions if properties else ())
-
-
-def _given(node: exp.Expr) -> Iterator[str]:
-    return (name for name, value in node.args.items() if value)
 
 
 def _unsupported(what: str, clause: exp.Expr) -> UnsupportedStatement:

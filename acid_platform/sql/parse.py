@@ -1,80 +1,96 @@
-"""Parsing the text of a statement."""
+"""Splitting a script into its statements, and parsing each."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from sqlglot import exp
-
-from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.layout.sql_text import refuse_half_characters
+from acid_platform.errors import UnsupportedStatement
+from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml
-from acid_platform.sql.commands import command
-from acid_platform.sql.declarations import table_declaration, view_declaration
-from acid_platform.sql.script import ScriptStatement, split
-from acid_platform.sql.statements import (
-    SUPPORTED,
-    Change,
-    CreateTable,
-    CreateView,
-    Explain,
-    Statement,
-)
-from acid_platform.sql.text import Query, parsed, query
-from acid_platform.sql.time_travel import refuse_marks
+from acid_platform.sql.commands import Command
+from acid_platform.sql.declarations import parse_create
+from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
+from acid_platform.sql.run_explain import explain
+from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.run_shows import SHOWS
+from acid_platform.sql.statements import Change, CreateTable, CreateView, Statement
+from acid_platform.sql.text import Query, query
 
-_TWO_WORDS = {
-    "ALTER",
-    "ABORT",
-    "CREATE",
-    "DESC",
-    "DESCRIBE",
-    "DROP",
-    "INSERT",
-    "SHOW",
-    "START",
-    "LOAD",
-    "LOCK",
-    "UNLOCK",
-    "ANALYZE",
-    "MSCK",
+_TABLES = (SHOWS, OPERATIONS, DEFINITIONS)
+_CHANGES = {
+    "INSERT": split_dml.insert,
+    "UPDATE": split_dml.update,
+    "DELETE": split_dml.delete,
+    "MERGE": split_dml.merge,
+    "TRUNCATE": split_dml.truncate,
 }
+_TWO_WORDS = {
+    *("ALTER", "ABORT", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START"),
+    *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptStatement:
+    """A statement as the user wrote it, in its canonical form (`layout.sql_text`)."""
+
+    text: str
+    plain: str
+    """The text on one line, by which commands are recognised."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the statement in upper case."""
+        return tuple(word.upper() for word in re.findall(r"[A-Za-z_]+", self.plain))
+
+
+def split(script: str) -> tuple[ScriptStatement, ...]:
+    """The statements between semicolons that are not in quotes or comments.
+
+    Raises InvalidExpression for a comment that is not closed.
+    """
+    return tuple(_split(script))
+
+
+def _split(script: str) -> Iterator[ScriptStatement]:
+    text: list[str] = []
+    for piece in (*pieces(script, several=True), ";"):
+        if piece != ";":
+            text.append(piece)
+            continue
+        plain = "".join(" " if part == "\n" else part for part in text).strip()
+        if plain:
+            yield ScriptStatement("".join(text).strip(), plain)
+        text = []
 
 
 def parse(text: str | ScriptStatement) -> Statement:
     """Parses one statement of Hive SQL, with or without a final semicolon.
 
-    Raises UnsupportedStatement for a statement that is not in SUPPORTED, and if there is not
-    exactly one statement; InvalidExpression for text that is not SQL.
+    Raises UnsupportedStatement for a statement that is not supported, and if there is not exactly
+    one statement; InvalidExpression for text that is not SQL.
     """
     written = text if isinstance(text, ScriptStatement) else _only(text)
     refuse_half_characters(written.text)
-    known_command = command(written.plain)
-    if known_command is not None:
-        return known_command
+    for commands in _TABLES:
+        if command := commands.parse(written.plain):
+            return command
     match written.words[0] if written.words else "":
-        case "EXPLAIN":
-            return _explain(written)
         case "SELECT":
             return query(written.text)
-        case "WITH":
-            parts = split_dml.Parts.of(written.text)
-            inserts = parts.find("INSERT") < len(parts.tokens)
-            return split_dml.insert(written.text) if inserts else query(written.text)
-        case "FROM":
-            parts = split_dml.Parts.of(written.text)
-            if parts.find("INSERT") == len(parts.tokens):
+        case "WITH" | "FROM" as word:
+            if not split_dml.Parts.of(written.text).has("INSERT"):
                 return query(written.text)
-        case "INSERT":
-            return split_dml.insert(written.text)
-        case "UPDATE":
-            return split_dml.update(written.text)
-        case "DELETE":
-            return split_dml.delete(written.text)
-        case "MERGE":
-            return split_dml.merge(written.text)
+            if word == "WITH":
+                return split_dml.insert(written.text)
+        case word if word in _CHANGES:
+            return _CHANGES[word](written.text)
         case "CREATE":
             return _create(written)
+        case "EXPLAIN":
+            return _explain(written)
     raise unsupported(written)
 
 
@@ -82,12 +98,24 @@ def _only(text: str) -> ScriptStatement:
     statements = split(text)
     if len(statements) != 1:
         what = (
-            "there is no statement"
-            if not statements
-            else f"{len(statements)} statements in one text"
+            f"{len(statements)} statements in one text" if statements else "there is no statement"
         )
-        raise UnsupportedStatement(f"{what}; supported: {', '.join(SUPPORTED)}")
+        raise UnsupportedStatement(f"{what}; supported: {supported()}")
     return statements[0]
+
+
+def supported() -> str:
+    """The supported statements, for messages: those that begin alike stand together."""
+    others = ("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO")
+    by_verb: dict[str, list[str]] = {}
+    names = (name for commands in _TABLES for name in commands.names)
+    for name in (*others, "TRUNCATE TABLE", "CREATE TABLE", "CREATE VIEW", "EXPLAIN", *names):
+        verb = "ALTER TABLE" if name.startswith("ALTER TABLE ") else name.partition(" ")[0]
+        by_verb.setdefault(verb, []).append(name.removeprefix(verb).strip())
+    return ", ".join(
+        f"{verb} {rests[0]}".strip() if len(rests) == 1 else f"{verb} ({', '.join(rests)})"
+        for verb, rests in by_verb.items()
+    )
 
 
 def unsupported(written: ScriptStatement) -> UnsupportedStatement:
@@ -95,55 +123,27 @@ def unsupported(written: ScriptStatement) -> UnsupportedStatement:
     words = written.words
     name = " ".join(words[:2] if words and words[0] in _TWO_WORDS else words[:1])
     if words[:2] == ("ALTER", "TABLE"):
-        known = r"(?i)alter table \S+(?: partition ?\(.*?\))? (\w+(?: \w+)?)"
-        action = re.match(known, written.plain)
+        altered = r"(?i)alter table \S+(?: partition ?\(.*?\))? (\w+(?: \w+)?)"
+        action = re.match(altered, written.plain)
         name += f" … {action[1].upper()}" if action else ""
     return UnsupportedStatement(
-        f"{name or repr(written.plain)} is not supported; supported: {', '.join(SUPPORTED)}"
+        f"{name or repr(written.plain)} is not supported; supported: {supported()}"
     )
 
 
-def _explain(written: ScriptStatement) -> Explain:
+def _create(written: ScriptStatement) -> Command:
+    match parse_create(written.text):
+        case CreateTable() as table:
+            return Command("CREATE TABLE", create_table, {"declared": table}, alone=True)
+        case CreateView() as view:
+            return Command("CREATE VIEW", create_view, {"declared": view}, alone=True)
+    raise unsupported(written)
+
+
+def _explain(written: ScriptStatement) -> Command:
     inner = parse(re.sub(r"(?is)^.*?\bexplain\b", "", written.text, count=1))
     if not isinstance(inner, Query | Change):
         raise UnsupportedStatement(
             "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE"
         )
-    return Explain(inner)
-
-
-# --- declaring ------------------------------------------------------------------------------------
-
-
-def _create(written: ScriptStatement) -> CreateTable | CreateView:
-    """CREATE TABLE or VIEW; what follows AS is a query."""
-    parts = split_dml.Parts.of(written.text)
-    declaration = ""
-    while not parts.ended:
-        declaration += parts.until("AS")
-        if not parts.skip("AS") or split_dml.is_query(parts):
-            break
-        declaration += " AS "
-    defining = None if parts.ended else query(split_dml.selected(parts.rest()))
-    is_view = "VIEW" in written.words[1:4]
-    if is_view:
-        if defining is None:
-            raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
-        declaration += " AS SELECT 1"
-    tree = parsed(declaration, dialect="hive")
-    if not isinstance(tree, exp.Create):
-        raise unsupported(written)
-    target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-    if tree.kind == "VIEW" and defining is not None:
-        refuse_marks(defining.tree, "a view")
-        return view_declaration(tree, _table_name(target), defining)
-    if tree.kind == "TABLE":
-        return table_declaration(tree, _table_name(target), defining)
-    raise unsupported(written)
-
-
-def _table_name(table: exp.Expr) -> str:
-    """`db.t` or `t`, in lower case. Raises InvalidExpression if it is not a name."""
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise InvalidExpression(f"{table.sql('hive')!r} is not the name of a table")
-    return ".".join(part.name.lower() for part in table.parts)
+    return Command("EXPLAIN", explain, {"statement": inner})

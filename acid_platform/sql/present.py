@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
 from acid_platform.metastore.shown import Shown
-from acid_platform.sql.answers import Done
+from acid_platform.sql.answers import Done, Outcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from acid_platform.sql.sql_session import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,8 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
     unique = _unique(table.column_names)
-    kept = table.slice(0, limit) if cut else table
-    return ResultRows(tuple(unique), tuple(_dicts(kept, unique)), cut, data=True)
+    shown = table.slice(0, limit) if cut else table
+    return ResultRows(tuple(unique), tuple(_dicts(shown, unique)), cut, data=True)
 
 
 def hive_text(column: str, value: Any) -> Any:

@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from acid_platform.sql.catalog import Catalog
 
 
-def target_of(statement: Change, catalog: Catalog) -> TableRecord:
-    """The table that a statement changes. Raises NoSuchTable, UnsupportedStatement for a view."""
-    return catalog.target(statement.table)
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Runs a change inside a transaction."""
@@ -58,7 +53,7 @@ class Changes:
 
     def run(self, statement: Change) -> Done:
         """Runs the statement. Raises what the methods of Table raise."""
-        record = target_of(statement, self.catalog)
+        record = self.catalog.target(statement.table)
         match statement:
             case Insert():
                 return Done.changed("INSERT", self._insert(statement, record))
@@ -91,7 +86,8 @@ class Changes:
         if statement.partition is None:
             target.truncate()
             return
-        for name in matching(self.txn.view, record, statement.partition):
+        partitions = self.txn.view.partitions(record.name)
+        for name in matching(partitions, record, statement.partition):
             target.truncate(name)
 
     def _assigned(
@@ -145,13 +141,13 @@ class Changes:
         def clause(when: When) -> MergeClause:
             sides = {source: aliases[1]} if when.verb is MergeAction.INSERT else both
             condition = None if when.condition is None else called(when.condition, sides)
-            given = _by_column(when.assignments, target, "MERGE")
+            values = _by_column(when.assignments, target, "MERGE")
             if when.verb is MergeAction.INSERT:
                 inserted = _inserted_by(when, record)
                 if inserted is None:
                     return MergeClause(when.verb, None, condition)
-                given = inserted
-            texts = {name: called(value, sides) for name, value in given.items()}
+                values = inserted
+            texts = {name: called(value, sides) for name, value in values.items()}
             return MergeClause(when.verb, texts or None, condition)
 
         counts = self.txn.table(record.name).merge(
@@ -204,12 +200,12 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     None: nothing was written, and it has to run in a transaction of its own. Raises NoSuchTable,
     UnsupportedStatement for a view, and what a commit raises.
     """
-    given = statement.source
-    if statement.overwrite or not isinstance(given, ValuesRows):
+    source = statement.source
+    if statement.overwrite or not isinstance(source, ValuesRows):
         return None
-    if any(value.tree.find(exp.Query) for row in given.rows for value in row):
+    if any(value.tree.find(exp.Query) for row in source.rows for value in row):
         return None
-    record = target_of(statement, catalog)
+    record = catalog.target(statement.table)
     if not interval_ms(record) or warehouse.engines.wanted_here == "spark":
         return None
     try:
@@ -222,9 +218,9 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     return None if count is None else Done.changed("INSERT", count)
 
 
-def _no_scans(wanted: Sequence[ScanRequest]) -> list[Scan]:
+def _no_scans(requests: Sequence[ScanRequest]) -> list[Scan]:
     """For a query that reads no table."""
-    assert not wanted
+    assert not requests
     return []
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import (
@@ -12,7 +13,6 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.metastore.operations.history import PlaceTag
 from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,
@@ -24,168 +24,281 @@ from acid_platform.metastore.records import ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.partition_specs import matching, whole_name
-from acid_platform.sql.statements import (
-    AddColumns,
-    AddPartitions,
-    ChangeColumn,
-    CreateDatabase,
-    CreateTable,
-    CreateTag,
-    CreateView,
-    Definition,
-    DropDatabase,
-    DropPartitions,
-    DropTable,
-    DropTag,
-    RenameTable,
-    RollBack,
-    SetProperties,
+from acid_platform.sql.commands import (
+    ALTER,
+    LABEL,
+    NAME,
+    ONE,
+    SPECS,
+    TABLE,
+    Commands,
 )
+from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
+from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
 from acid_platform.sql.views import columns_read, named, self_contained, tables_read
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
+    from acid_platform.handles.table import Table
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.sql.sql_session import SqlSession
 
 
-def define(warehouse: Warehouse, catalog: Catalog, statement: Definition) -> Done:
-    """Runs the statement.
-
-    Raises TableExists, NoSuchTable, NoSuchPartition, InvalidDefinition, UnsupportedStatement,
-    LockTimeout.
-    """
-    metastore = warehouse.metastore
-    match statement:
-        case CreateDatabase():
-            metastore.create_database(statement.name, statement.if_not_exists)
-        case DropDatabase():
-            _drop_database(warehouse, catalog, statement)
-        case CreateTable():
-            return _create_table(warehouse, catalog, statement)
-        case CreateView():
-            _create_view(warehouse, catalog, statement)
-        case DropTable():
-            _drop_table(warehouse, catalog, statement)
-        case AddColumns():
-            warehouse.table(catalog.target(statement.table).name).add_columns(statement.columns)
-        case ChangeColumn():
-            table = warehouse.table(catalog.target(statement.table).name)
-            table.change_column(statement.old, statement.column, statement.after)
-        case RenameTable():
-            warehouse.table(catalog.target(statement.table).name).rename(catalog.full(statement.to))
-        case AddPartitions():
-            _add_partitions(warehouse, catalog, statement)
-        case DropPartitions():
-            _drop_partitions(warehouse, catalog, statement)
-        case SetProperties():
-            record = catalog.target(statement.table)
-            metastore.alter_table(record.name, properties=statement.properties)
-        case RollBack():
-            table = warehouse.table(catalog.target(statement.table).name)
-            rows = table.rollback_to(statement.as_of)
-            return Done.changed(_NAMES[RollBack], rows)
-        case CreateTag():
-            _create_tag(warehouse, catalog, statement)
-        case DropTag():
-            table = warehouse.table(catalog.target(statement.table).name)
-            if not statement.if_exists or statement.name in {tag.name for tag in table.tags()}:
-                table.drop_tag(statement.name)
-    return Done(_NAMES[type(statement)])
+DEFINITIONS = Commands(alone=True)
 
 
-_NAMES: dict[type, str] = {
-    CreateDatabase: "CREATE DATABASE",
-    DropDatabase: "DROP DATABASE",
-    CreateTable: "CREATE TABLE",
-    CreateView: "CREATE VIEW",
-    DropTable: "DROP TABLE",
-    AddColumns: "ALTER TABLE ADD COLUMNS",
-    ChangeColumn: "ALTER TABLE CHANGE",
-    RenameTable: "ALTER TABLE RENAME",
-    AddPartitions: "ALTER TABLE ADD PARTITION",
-    DropPartitions: "ALTER TABLE DROP PARTITION",
-    SetProperties: "ALTER TABLE SET TBLPROPERTIES",
-    RollBack: "ALTER TABLE ROLLBACK",
-    CreateTag: "ALTER TABLE CREATE TAG",
-    DropTag: "ALTER TABLE DROP TAG",
-}
+def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
+    """Raises NoSuchTable, UnsupportedStatement for a view."""
+    return session.warehouse.table(catalog.target(table).name)
 
 
-def _create_tag(warehouse: Warehouse, catalog: Catalog, statement: CreateTag) -> None:
-    name = catalog.target(statement.table).name
-    kept = timedelta(days=statement.days)
-    expires = AsOf.of(datetime.now(UTC) + kept).time if statement.days else 0
-    warehouse.metastore.call(
-        PlaceTag(
-            name,
-            statement.name,
-            as_of=statement.as_of,
-            expires=expires or 0,
-            user=warehouse.info().user,
-        )
-    )
+# --- databases ------------------------------------------------------------------------------------
 
 
-def name_of(statement: Definition) -> str:
-    """The name of the statement, for messages."""
-    return _NAMES[type(statement)]
+@DEFINITIONS(
+    "CREATE DATABASE",
+    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})",
+)
+def create_database(
+    session: SqlSession, _catalog: Catalog, database: str, if_not_exists: bool = False
+) -> None:
+    session.warehouse.metastore.create_database(database, if_not_exists)
 
 
-def _drop_database(warehouse: Warehouse, catalog: Catalog, statement: DropDatabase) -> None:
-    metastore = warehouse.metastore
-    if statement.if_exists and statement.name not in metastore.databases():
+@DEFINITIONS(
+    "DROP DATABASE",
+    rf"drop (?:database|schema) (?P<if_exists>if exists )?(?P<database>{ONE})"
+    r"(?: (?:restrict|(?P<cascade>cascade)))?",
+)
+def drop_database(
+    session: SqlSession,
+    catalog: Catalog,
+    database: str,
+    if_exists: bool = False,
+    cascade: bool = False,
+) -> None:
+    warehouse, metastore = session.warehouse, session.warehouse.metastore
+    if if_exists and database not in metastore.databases():
         return
-    catalog.require_database(statement.name)
-    if statement.cascade and statement.name != "default":
-        inside = f"{statement.name}."
+    catalog.require_database(database)
+    if cascade and database != "default":
+        inside = f"{database}."
         for view in catalog.views:
             if view.startswith(inside):
                 metastore.call(DropView(view))
         for table in warehouse.tables():
             if table.startswith(inside):
                 metastore.drop_table(table)
-    metastore.call(RemoveDatabase(statement.name))
+    metastore.call(RemoveDatabase(database))
 
 
-def _create_table(warehouse: Warehouse, catalog: Catalog, statement: CreateTable) -> Done:
-    full = catalog.full(statement.name)
+# --- tables ---------------------------------------------------------------------------------------
+
+
+@DEFINITIONS("ALTER TABLE ADD COLUMNS", rf"{ALTER} add columns ?\((?P<columns>.+)\)")
+def add_columns(session: SqlSession, catalog: Catalog, table: str, columns: str) -> None:
+    _handle(session, catalog, table).add_columns(columns)
+
+
+@DEFINITIONS(
+    "ALTER TABLE CHANGE",
+    rf"{ALTER} change (?:column )?(?P<old>{ONE}) (?P<column>{ONE} .+?)"
+    rf"(?: (?:(?P<first>first)|after (?P<after>{ONE})))?",
+)
+def change_column(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    old: str,
+    column: str,
+    first: bool = False,
+    after: str | None = None,
+) -> None:
+    _handle(session, catalog, table).change_column(old, column, "" if first else after)
+
+
+@DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
+def rename_table(session: SqlSession, catalog: Catalog, table: str, to: str) -> None:
+    _handle(session, catalog, table).rename(catalog.full(to))
+
+
+@DEFINITIONS("ALTER TABLE SET TBLPROPERTIES", rf"{ALTER} set tblproperties ?\((?P<properties>.+)\)")
+def set_properties(
+    session: SqlSession, catalog: Catalog, table: str, properties: Mapping[str, str]
+) -> None:
+    session.warehouse.metastore.alter_table(catalog.target(table).name, properties=properties)
+
+
+@DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?: purge)?")
+def drop_table(session: SqlSession, catalog: Catalog, table: str, if_exists: bool = False) -> None:
+    full = catalog.full(table)
+    if full in catalog.views:
+        raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
+    if not if_exists or full in session.warehouse.tables():
+        session.warehouse.drop_table(catalog.record(full).name)
+
+
+@DEFINITIONS("DROP VIEW", rf"drop view (?P<if_exists>if exists )?{TABLE}(?: purge)?")
+def drop_view(session: SqlSession, catalog: Catalog, table: str, if_exists: bool = False) -> None:
+    full = catalog.full(table)
+    if full in catalog.views:
+        session.warehouse.metastore.call(DropView(full))
+    elif full in session.warehouse.tables():
+        raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
+    elif not if_exists:
+        raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+@DEFINITIONS("ALTER TABLE ADD PARTITION", rf"{ALTER} add (?P<if_not_exists>if not exists )?{SPECS}")
+def add_partitions(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    specs: Sequence[PartitionSpec],
+    if_not_exists: bool = False,
+) -> None:
+    record, metastore = catalog.target(table), session.warehouse.metastore
+    names = [whole_name(spec, record) for spec in specs]
+    if not if_not_exists:
+        existing = sorted(set(names) & set(metastore.partitions(record.name)))
+        if existing:
+            raise TableExists(
+                f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
+            )
+    metastore.call(RegisterPartitions(record.name, tuple(names)))
+
+
+@DEFINITIONS(
+    "ALTER TABLE DROP PARTITION", rf"{ALTER} drop (?P<if_exists>if exists )?{SPECS}(?: purge)?"
+)
+def drop_partitions(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    specs: Sequence[PartitionSpec],
+    if_exists: bool = False,
+) -> None:
+    """A spec may omit columns and then stands for all partitions that match."""
+    record, metastore = catalog.target(table), session.warehouse.metastore
+    names: dict[str, None] = {}
+    for spec in specs:
+        try:
+            names |= dict.fromkeys(matching(metastore.partitions(record.name), record, spec))
+        except NoSuchPartition:
+            if not if_exists:
+                raise
+    for name in names:
+        metastore.drop_partition(record.name, name)
+
+
+# --- the past -------------------------------------------------------------------------------------
+
+
+def _as_of(version: int | None, time: datetime | None, label: str | None) -> AsOf | None:
+    """The snapshot that a write id, a time or a tag names; None without them."""
+    if version is not None:
+        return AsOf(write_id=version)
+    if time is not None:
+        return AsOf.of(time)
+    return None if label is None else AsOf(tag=label)
+
+
+@DEFINITIONS(
+    "ALTER TABLE ROLLBACK",
+    rf"{ALTER} rollback to (?:version )?(?:(?P<version>\d+)|timestamp '(?P<time>[^']*)'"
+    rf"|(?:tag )?(?P<label>{LABEL}))",
+)
+def roll_back(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    version: int | None = None,
+    time: datetime | None = None,
+    label: str | None = None,
+) -> Done:
+    as_of = _as_of(version, time, label)
+    assert as_of is not None
+    rows = _handle(session, catalog, table).rollback_to(as_of)
+    return Done.changed("ALTER TABLE ROLLBACK", rows)
+
+
+@DEFINITIONS(
+    "ALTER TABLE CREATE TAG",
+    rf"{ALTER} create tag (?P<tag>{LABEL})"
+    r"(?: (?:for system_)?(?:as of version|version as of) (?P<version>\d+)"
+    r"| (?:as of timestamp|for system_time as of) '(?P<time>[^']*)'"
+    rf"| as of tag (?P<label>{LABEL}))?(?: retain (?P<days>\d+) days?)?",
+)
+def create_tag(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    tag: str,
+    version: int | None = None,
+    time: datetime | None = None,
+    label: str | None = None,
+    days: int = 0,
+) -> None:
+    """`days` 0: the tag does not expire."""
+    expires = timedelta(days=days) if days else None
+    _handle(session, catalog, table).tag(tag, _as_of(version, time, label), expires)
+
+
+@DEFINITIONS(
+    "ALTER TABLE DROP TAG", rf"{ALTER} drop tag (?P<if_exists>if exists )?(?P<tag>{LABEL})"
+)
+def drop_tag(
+    session: SqlSession, catalog: Catalog, table: str, tag: str, if_exists: bool = False
+) -> None:
+    handle = _handle(session, catalog, table)
+    if not if_exists or tag in {each.name for each in handle.tags()}:
+        handle.drop_tag(tag)
+
+
+# --- CREATE, which `declarations` parses ----------------------------------------------------------
+
+
+def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -> Done | None:
+    warehouse, full = session.warehouse, catalog.full(declared.name)
     catalog.require_database(full.partition(".")[0])
-    if statement.query is not None:
-        return _create_from_query(warehouse, catalog, statement, full)
-    untyped = [key for key in statement.keys if " " not in key]
+    if declared.query is not None:
+        return _create_from_query(warehouse, catalog, declared, declared.query)
+    untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
     warehouse.create_table(
         full,
-        statement.columns,
-        statement.keys,
-        statement.clustered_by,
-        statement.properties,
-        statement.if_not_exists,
-        statement.location,
+        declared.columns,
+        declared.keys,
+        declared.clustered_by,
+        declared.properties,
+        declared.if_not_exists,
+        declared.location,
     )
-    return Done("CREATE TABLE")
+    return None
 
 
 def _create_from_query(
-    warehouse: Warehouse, catalog: Catalog, statement: CreateTable, full: str
-) -> Done:
+    warehouse: Warehouse, catalog: Catalog, declared: CreateTable, query: Query
+) -> Done | None:
     """Creates the table empty, then inserts its rows at once; if that fails, drops the table."""
+    full = catalog.full(declared.name)
     if full in warehouse.tables():
-        if statement.if_not_exists:
-            return Done("CREATE TABLE")
+        if declared.if_not_exists:
+            return None
         raise TableExists(f"table {full} already exists; use IF NOT EXISTS, or another name")
-    assert statement.query is not None
-    result = _run(warehouse, catalog, statement.query)
+    result = _rows_of(warehouse, catalog, query)
     by_name = {column.name: column for column in result.declared()}
     if len(by_name) < len(result.columns):
         raise InvalidDefinition(
             f"{full}: two columns of the query have the same name; rename one with AS"
         )
     keys = []
-    for key in statement.keys:
+    for key in declared.keys:
         name = key.split(" ")[0].strip("`").lower()
         if name not in by_name:
             raise InvalidDefinition(f"{full}: the query has no column {name!r} to partition by")
@@ -197,9 +310,9 @@ def _create_from_query(
         full,
         columns,
         keys,
-        statement.clustered_by,
-        statement.properties,
-        location=statement.location,
+        declared.clustered_by,
+        declared.properties,
+        location=declared.location,
     )
     try:
         rows = table.insert(result)
@@ -209,23 +322,23 @@ def _create_from_query(
     return Done.changed("CREATE TABLE", rows)
 
 
-def _run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
+def _rows_of(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.lasting(*run_queries.tables_of(catalog, query)) as view:
-        seen = Catalog(warehouse.metastore, catalog.current_database, view)
-        return run_queries.run(warehouse, seen, query, view.scans)
+        at_snapshot = Catalog(warehouse.metastore, catalog.current_database, view)
+        return run_queries.run(warehouse, at_snapshot, query, view.scans)
 
 
-def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) -> None:
-    full = catalog.full(statement.name)
+def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> None:
+    warehouse, full = session.warehouse, catalog.full(declared.name)
     catalog.require_database(full.partition(".")[0])
-    if statement.if_not_exists and full in catalog.views:
+    if declared.if_not_exists and full in catalog.views:
         return
-    query = self_contained(statement.query, catalog.current_database, catalog.declared)
+    query = self_contained(declared.query, catalog.current_database, catalog.declared)
     tables_read(query, catalog.current_database, catalog.view_query, (full,))
-    result = _run(warehouse, catalog, query)
+    result = _rows_of(warehouse, catalog, query)
     columns = result.declared()
-    names = statement.columns or tuple(column.name for column in columns)
+    names = declared.columns or tuple(column.name for column in columns)
     if len(names) != len(columns):
         raise InvalidDefinition(
             f"view {full} names {len(names)} columns, but its query has {len(columns)}"
@@ -242,48 +355,7 @@ def _create_view(warehouse: Warehouse, catalog: Catalog, statement: CreateView) 
                 ),
                 reads=columns_read(query, catalog.declared),
             ),
-            statement.if_not_exists,
-            statement.or_replace,
+            declared.if_not_exists,
+            declared.or_replace,
         )
     )
-
-
-def _drop_table(warehouse: Warehouse, catalog: Catalog, statement: DropTable) -> None:
-    full = catalog.full(statement.name)
-    is_view = full in catalog.views
-    if statement.view:
-        if is_view:
-            warehouse.metastore.call(DropView(full))
-        elif full in warehouse.tables():
-            raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
-        elif not statement.if_exists:
-            raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
-    elif is_view:
-        raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
-    elif not statement.if_exists or full in warehouse.tables():
-        warehouse.drop_table(catalog.record(full).name)
-
-
-def _add_partitions(warehouse: Warehouse, catalog: Catalog, statement: AddPartitions) -> None:
-    record = catalog.target(statement.table)
-    names = [whole_name(spec, record) for spec in statement.partitions]
-    if not statement.if_not_exists:
-        existing = sorted(set(names) & set(warehouse.metastore.partitions(record.name)))
-        if existing:
-            raise TableExists(
-                f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
-            )
-    warehouse.metastore.call(RegisterPartitions(record.name, tuple(names)))
-
-
-def _drop_partitions(warehouse: Warehouse, catalog: Catalog, statement: DropPartitions) -> None:
-    record = catalog.target(statement.table)
-    names: dict[str, None] = {}
-    for spec in statement.partitions:
-        try:
-            names.update(dict.fromkeys(matching(warehouse.metastore, record, spec)))
-        except NoSuchPartition:
-            if not statement.if_exists:
-                raise
-    for name in names:
-        warehouse.metastore.drop_partition(record.name, name)

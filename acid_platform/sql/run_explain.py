@@ -9,7 +9,7 @@ from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.engine.reads import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
-from acid_platform.sql.run_changes import rows_of, target_of
+from acid_platform.sql.run_changes import rows_of
 from acid_platform.sql.statements import (
     Change,
     Delete,
@@ -29,30 +29,31 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord
     from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.sql.catalog import Catalog
-    from acid_platform.sql.run_queries import Scans
+    from acid_platform.sql.sql_session import SqlSession
 
 
-def explain(
-    warehouse: Warehouse, catalog: Catalog, statement: Query | Change, scans: Scans
-) -> Shown:
+def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) -> Shown:
     """The explanation, in the single column `Explain`.
 
     Raises what the statement would raise before it runs.
     """
     text: list[str] = []
-    query = statement if isinstance(statement, Query) else _read_by(statement, catalog)
-    if not isinstance(statement, Query):
-        text += _locks(warehouse, target_of(statement, catalog), statement)
-    if query is not None:
-        planned = run_queries.plan(catalog, query, scans)
-        for source in planned.sources:
-            text += _read(source.table, planned.reads[source.placeholder])
-        result = run_queries.computed(warehouse, planned)
-        text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
+    query = statement if isinstance(statement, Query) else None
+    with session.reading(catalog, query) as (at_snapshot, scans):
+        if not isinstance(statement, Query):
+            record = at_snapshot.target(statement.table)
+            text += _locks(session.warehouse, record, statement)
+            query = _read_by(statement, record)
+        if query is not None:
+            planned = run_queries.plan(at_snapshot, query, scans)
+            for source in planned.sources:
+                text += _read(source.table, planned.reads[source.placeholder])
+            result = run_queries.computed(session.warehouse, planned)
+            text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
     return Shown.lines("Explain", text)
 
 
-def _read_by(statement: Change, catalog: Catalog) -> Query | None:
+def _read_by(statement: Change, record: TableRecord) -> Query | None:
     """The query whose rows a statement changes or inserts."""
     match statement:
         case Insert() if isinstance(statement.source, Query):
@@ -60,7 +61,7 @@ def _read_by(statement: Change, catalog: Catalog) -> Query | None:
         case MergeInto():
             return statement.source
         case Update() | Delete():
-            return rows_of(statement, target_of(statement, catalog))
+            return rows_of(statement, record)
     return None
 
 

@@ -13,64 +13,99 @@ from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.shown import Shown
+from acid_platform.sql.commands import LIKE, NAME, TABLE, Commands
 from acid_platform.sql.declarations import STORED_AS
-from acid_platform.sql.statements import Show, ShowKind
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord, ViewRecord
     from acid_platform.sql.catalog import Catalog
+    from acid_platform.sql.sql_session import SqlSession
 
-Pairs = Sequence[tuple[str, str]]
+SHOWS = Commands()
 
 
-def show(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
-    """The rows of a SHOW or DESCRIBE.
+@SHOWS("SHOW DATABASES", rf"show (?:databases|schemas){LIKE}")
+def show_databases(session: SqlSession, _catalog: Catalog, like: str = "") -> Shown:
+    names = session.warehouse.metastore.databases()
+    return Shown.lines("database_name", [name for name in names if matches(like, name)])
 
-    Raises NoSuchTable, NoSuchPartition for a table that is not partitioned, InvalidDefinition for
-    an unknown database.
-    """
-    match statement.listing:
-        case ShowKind.DATABASES:
-            names = warehouse.metastore.databases()
-            return Shown.lines("database_name", [n for n in names if matches(statement.like, n)])
-        case ShowKind.TABLES:
-            return Shown.lines("tab_name", _tables(warehouse, catalog, statement))
-        case ShowKind.TRANSACTIONS:
-            return Shown(show_columns.TRANSACTIONS, tuple(warehouse.metastore.transactions()))
-        case ShowKind.LOCKS:
-            return _locks(warehouse, catalog, statement)
-        case ShowKind.COMPACTIONS:
-            return Shown(show_columns.COMPACTIONS, tuple(warehouse.metastore.compactions()))
-        case ShowKind.HISTORY:
-            record = catalog.target(statement.name)
-            return Shown(show_columns.HISTORY, tuple(warehouse.metastore.history(record.name)))
-        case ShowKind.TAGS:
-            from acid_platform.display import tag_rows
 
-            (kept,) = warehouse.metastore.call(GetKept(catalog.target(statement.name).name))
-            return Shown(show_columns.TAGS, tuple(tag_rows(kept)))
-        case ShowKind.PARTITIONS:
-            record = catalog.target(statement.name)
-            if not record.partitioned:
-                raise NoSuchPartition(
-                    f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
-                )
-            return Shown.lines("partition", sorted(warehouse.metastore.partitions(record.name)))
-    view = catalog.views.get(catalog.full(statement.name))
-    match statement.listing:
-        case ShowKind.CREATE_TABLE:
-            text = create_view(view) if view else create_table(catalog.record(statement.name))
-            return Shown.lines("createtab_stmt", text.splitlines())
-        case ShowKind.FORMATTED if view is None:
-            record = catalog.record(statement.name)
-            return _described([*_columns(record), *_formatted(warehouse, record)])
-        case _ if view is None:
-            return _described(_columns(catalog.record(statement.name)))
-    rows = [(name, kind, "") for name, kind in view.columns]
-    if statement.listing is ShowKind.FORMATTED:
-        rows += [*_heading("# View Information"), ("View Expanded Text:", view.query, "")]
-    return _described(rows)
+@SHOWS("SHOW TABLES", rf"show tables(?: (?:in|from) (?P<database>{NAME}))?{LIKE}")
+def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
+    """Names of tables and views, as in Hive."""
+    database = catalog.require_database(database or catalog.current_database)
+    names = (name.partition(".") for name in (*session.warehouse.tables(), *catalog.views))
+    return Shown.lines(
+        "tab_name",
+        sorted(table for db, _, table in names if db == database and matches(like, table)),
+    )
+
+
+@SHOWS("SHOW PARTITIONS", rf"show partitions {TABLE}")
+def show_partitions(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    record = catalog.target(table)
+    if not record.partitioned:
+        raise NoSuchPartition(
+            f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
+        )
+    return Shown.lines("partition", sorted(session.warehouse.metastore.partitions(record.name)))
+
+
+@SHOWS("SHOW CREATE TABLE", rf"show create table {TABLE}")
+def show_create_table(_session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    view = catalog.views.get(catalog.full(table))
+    text = create_view(view) if view else create_table(catalog.record(table))
+    return Shown.lines("createtab_stmt", text.splitlines())
+
+
+@SHOWS("SHOW TRANSACTIONS", r"show transactions")
+def show_transactions(session: SqlSession, _catalog: Catalog) -> Shown:
+    return Shown(show_columns.TRANSACTIONS, tuple(session.warehouse.metastore.transactions()))
+
+
+@SHOWS("SHOW LOCKS", rf"show locks(?: {TABLE})?")
+def show_locks(session: SqlSession, catalog: Catalog, table: str = "") -> Shown:
+    rows = session.warehouse.metastore.locks()
+    if table:
+        database, _, short = catalog.record(table).name.partition(".")
+        rows = [row for row in rows if (row["database"], row["table"]) == (database, short)]
+    return Shown(show_columns.LOCKS, tuple(rows))
+
+
+@SHOWS("SHOW COMPACTIONS", r"show compactions")
+def show_compactions(session: SqlSession, _catalog: Catalog) -> Shown:
+    return Shown(show_columns.COMPACTIONS, tuple(session.warehouse.metastore.compactions()))
+
+
+@SHOWS("SHOW TAGS", rf"show tags {TABLE}")
+def show_tags(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    from acid_platform.display import tag_rows
+
+    (history,) = session.warehouse.metastore.call(GetKept(catalog.target(table).name))
+    return Shown(show_columns.TAGS, tuple(tag_rows(history)))
+
+
+@SHOWS("DESCRIBE HISTORY", rf"desc(?:ribe)? history {TABLE}")
+def describe_history(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    rows = session.warehouse.metastore.history(catalog.target(table).name)
+    return Shown(show_columns.HISTORY, tuple(rows))
+
+
+@SHOWS("DESCRIBE FORMATTED", rf"desc(?:ribe)? formatted {TABLE}")
+def describe_formatted(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    view = catalog.views.get(catalog.full(table))
+    if view is None:
+        record = catalog.record(table)
+        return _described([*_columns(record), *_formatted(session.warehouse, record)])
+    text = ("View Expanded Text:", view.query, "")
+    return _described([*_of_view(view), *_heading("# View Information"), text])
+
+
+@SHOWS("DESCRIBE TABLE", rf"desc(?:ribe)? (?:table )?(?!(?:formatted|history) ){TABLE}")
+def describe(_session: SqlSession, catalog: Catalog, table: str) -> Shown:
+    view = catalog.views.get(catalog.full(table))
+    return _described(_of_view(view) if view else _columns(catalog.record(table)))
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -84,26 +119,10 @@ def matches(pattern: str, name: str) -> bool:
     return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
 
 
-def _tables(warehouse: Warehouse, catalog: Catalog, statement: Show) -> list[str]:
-    """Names of tables and views, as in Hive."""
-    database = catalog.require_database(statement.name or catalog.current_database)
-    names = (name.partition(".") for name in (*warehouse.tables(), *catalog.views))
-    return sorted(
-        table for db, _, table in names if db == database and matches(statement.like, table)
-    )
-
-
-def _locks(warehouse: Warehouse, catalog: Catalog, statement: Show) -> Shown:
-    rows = warehouse.metastore.locks()
-    if statement.name:
-        database, _, table = catalog.record(statement.name).name.partition(".")
-        rows = [row for row in rows if (row["database"], row["table"]) == (database, table)]
-    return Shown(show_columns.LOCKS, tuple(rows))
-
-
 # --- one table ------------------------------------------------------------------------------------
 
 Described = tuple[str, str, str]
+"""Name, type and comment."""
 
 
 def _described(rows: Sequence[Described]) -> Shown:
@@ -113,6 +132,10 @@ def _described(rows: Sequence[Described]) -> Shown:
 
 def _heading(title: str) -> list[Described]:
     return [("", "", ""), (title, "", "")]
+
+
+def _of_view(view: ViewRecord) -> list[Described]:
+    return [(name, kind, "") for name, kind in view.columns]
 
 
 def _columns(record: TableRecord) -> list[Described]:
@@ -183,5 +206,5 @@ def _quoted_name(full: str) -> str:
     return f"`{database}`.`{name}`"
 
 
-def _listed(pairs: Pairs) -> str:
+def _listed(pairs: Sequence[tuple[str, str]]) -> str:
     return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)

@@ -1,4 +1,4 @@
-"""Dividing INSERT, UPDATE, DELETE and MERGE into the parts that their user wrote.
+"""Dividing INSERT, UPDATE, DELETE, MERGE and TRUNCATE into the parts that their user wrote.
 
 Only words and parentheses are looked at; each part is then parsed alone. So no part is generated
 anew, and what follows a part that can be parsed is an error.
@@ -13,12 +13,13 @@ from sqlglot import Token, TokenType, exp
 
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.sql.commands import partition_specs
+from acid_platform.sql.partition_specs import PartitionSpec
 from acid_platform.sql.statements import (
     Assignment,
     Delete,
     Insert,
     MergeInto,
+    Truncate,
     Update,
     ValuesRows,
     When,
@@ -130,6 +131,10 @@ class Parts:
                 cases -= 1
         return len(self.tokens)
 
+    def has(self, *words: str) -> bool:
+        """Whether one of these words comes, outside of parentheses."""
+        return self.find(*words) < len(self.tokens)
+
     def slice(self, start: int, stop: int) -> str:
         """The text from one token to another, without the latter."""
         if start >= stop:
@@ -174,11 +179,7 @@ def insert(text: str) -> Insert:
         raise UnsupportedStatement(f"{what} DIRECTORY is not supported; name a table")
     parts.skip("TABLE")
     table = ".".join(_changed_table(parts))
-    spec = None
-    if parts.skip("PARTITION"):
-        start = parts.at
-        parts.in_parentheses()
-        (spec,) = partition_specs(f"PARTITION {parts.slice(start, parts.at)}")
+    spec = _partition(parts)
     for clause in ("IF NOT EXISTS", "BY NAME", "REPLACE"):
         if parts.comes(*clause.split()):
             raise UnsupportedStatement(
@@ -198,6 +199,27 @@ def insert(text: str) -> Insert:
     else:
         source = query(with_clause + selected(parts.rest()))
     return Insert(table, source, columns, spec, overwrite)
+
+
+def _partition(parts: Parts) -> PartitionSpec | None:
+    if not parts.skip("PARTITION"):
+        return None
+    start = parts.at
+    parts.in_parentheses()
+    return PartitionSpec.of(f"PARTITION {parts.slice(start, parts.at)}")
+
+
+def truncate(text: str) -> Truncate:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    parts.need("TRUNCATE", "this")
+    parts.skip("TABLE")
+    table, spec = ".".join(_changed_table(parts)), _partition(parts)
+    if not parts.ended:
+        raise UnsupportedStatement(
+            f"TRUNCATE with {parts.rest()} is not supported; leave that part out"
+        )
+    return Truncate(table, spec)
 
 
 def _changed_table(parts: Parts) -> tuple[str, ...]:
@@ -274,7 +296,7 @@ def _assignments(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assignme
         if not target or not (parts.skip("=") or parts.skip("==")):
             parts.at = start
             raise InvalidExpression(f"{what} SET {parts.until(',', *ends)!r} is not column = value")
-        if target in (known.target for known in assignments):
+        if target in (assigned.target for assigned in assignments):
             raise InvalidExpression(f"{what} SET names column {'.'.join(target)!r} twice")
         value = _no_subquery(expression(parts.until(",", *ends)), f"{what} SET")
         assignments.append(Assignment(target, value))

@@ -2,134 +2,184 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from inspect import Parameter, signature
+
 import pytest
 
 from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
-from acid_platform.metastore.pasts import AsOf
-from acid_platform.sql.parse import parse
-from acid_platform.sql.run_shows import matches
-from acid_platform.sql.script import split
+from acid_platform.sql.commands import Command, Commands
+from acid_platform.sql.parse import parse, split
+from acid_platform.sql.partition_specs import PartitionSpec
+from acid_platform.sql.run_definitions import DEFINITIONS
+from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.run_shows import SHOWS, matches
 from acid_platform.sql.statements import (
-    AbortTransactions,
-    AddColumns,
-    AddPartitions,
     Assignment,
-    ChangeColumn,
-    Compact,
-    Control,
-    CreateDatabase,
     CreateTable,
-    CreateTag,
     CreateView,
     Delete,
-    DropDatabase,
-    DropPartitions,
-    DropTable,
-    DropTag,
-    Explain,
     Insert,
     MergeInto,
-    PartitionSpec,
-    RenameTable,
-    RollBack,
-    SetProperties,
-    SetValue,
-    Show,
-    ShowKind,
-    Statement,
     Truncate,
     Update,
-    Use,
     When,
 )
 from acid_platform.sql.text import Query, expression
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "name", "arguments"),
     [
-        ("SHOW DATABASES", Show(ShowKind.DATABASES)),
-        ("show schemas like 'fl*';", Show(ShowKind.DATABASES, like="fl*")),
-        ("SHOW TABLES", Show(ShowKind.TABLES)),
-        ("-- all\nshow tables in Flights 'd*'", Show(ShowKind.TABLES, "flights", "d*")),
-        ("show partitions `db`.`T`", Show(ShowKind.PARTITIONS, "db.t")),
-        ("SHOW CREATE TABLE t", Show(ShowKind.CREATE_TABLE, "t")),
-        ("show transactions", Show(ShowKind.TRANSACTIONS)),
-        ("show /* who? */ locks", Show(ShowKind.LOCKS)),
-        ("SHOW LOCKS db.t", Show(ShowKind.LOCKS, "db.t")),
-        ("Show Compactions ;", Show(ShowKind.COMPACTIONS)),
-        ("SHOW TAGS db.t", Show(ShowKind.TAGS, "db.t")),
-        ("ALTER TABLE T ROLLBACK TO 3", RollBack("t", AsOf(write_id=3))),
-        ("alter table t rollback to version 3", RollBack("t", AsOf(write_id=3))),
-        ("alter table t rollback to tag `A b`", RollBack("t", AsOf(tag="A b"))),
+        ("SHOW DATABASES", "SHOW DATABASES", {}),
+        ("show schemas like 'fl*';", "SHOW DATABASES", {"like": "fl*"}),
+        ("SHOW TABLES", "SHOW TABLES", {}),
         (
-            "alter table t rollback to timestamp '1970-01-01 00:00:01.5'",
-            RollBack("t", AsOf(time=1500)),
+            "-- all\nshow tables in Flights 'd*'",
+            "SHOW TABLES",
+            {"database": "flights", "like": "d*"},
         ),
-        ("ALTER TABLE t CREATE TAG x", CreateTag("t", "x")),
+        ("show partitions `db`.`T`", "SHOW PARTITIONS", {"table": "db.t"}),
+        ("SHOW CREATE TABLE t", "SHOW CREATE TABLE", {"table": "t"}),
+        ("show transactions", "SHOW TRANSACTIONS", {}),
+        ("show /* who? */ locks", "SHOW LOCKS", {}),
+        ("SHOW LOCKS db.t", "SHOW LOCKS", {"table": "db.t"}),
+        ("Show Compactions ;", "SHOW COMPACTIONS", {}),
+        ("SHOW TAGS db.t", "SHOW TAGS", {"table": "db.t"}),
+        ("DESC db.t", "DESCRIBE TABLE", {"table": "db.t"}),
+        ("describe table t", "DESCRIBE TABLE", {"table": "t"}),
+        ("describe formatted t", "DESCRIBE FORMATTED", {"table": "t"}),
+        ("DESC HISTORY db.t", "DESCRIBE HISTORY", {"table": "db.t"}),
+        ("describe history", "DESCRIBE TABLE", {"table": "history"}),
+        ("use Test_DB", "USE", {"database": "test_db"}),
+        ("SET hive.a.b = c d", "SET", {"key": "hive.a.b", "value": "c d"}),
+        ("set hive.a", "SET", {"key": "hive.a"}),
+        ("SET", "SET", {}),
+        ("START TRANSACTION", "START TRANSACTION", {}),
+        ("commit", "COMMIT", {}),
+        ("ROLLBACK WORK", "ROLLBACK", {}),
+        ("ABORT TRANSACTIONS 1, 2 3", "ABORT TRANSACTIONS", {"ids": (1, 2, 3)}),
+        ("abort compactions 7", "ABORT COMPACTIONS", {"ids": (7,)}),
         (
-            "alter table t create tag 'x y' for system_version as of 7 retain 2 days",
-            CreateTag("t", "x y", AsOf(write_id=7), 2),
-        ),
-        (
-            "alter table t create tag x as of timestamp '1970-01-01 00:00:01'",
-            CreateTag("t", "x", AsOf(time=1000)),
-        ),
-        ("alter table t create tag x as of tag y", CreateTag("t", "x", AsOf(tag="y"))),
-        ("ALTER TABLE t DROP TAG IF EXISTS `X`", DropTag("t", "X", True)),
-        ("DESC db.t", Show(ShowKind.COLUMNS, "db.t")),
-        ("describe table t", Show(ShowKind.COLUMNS, "t")),
-        ("describe formatted t", Show(ShowKind.FORMATTED, "t")),
-        ("DESC HISTORY db.t", Show(ShowKind.HISTORY, "db.t")),
-        ("describe history", Show(ShowKind.COLUMNS, "history")),
-        ("use Test_DB", Use("test_db")),
-        ("SET hive.a.b = c d", SetValue("hive.a.b", "c d")),
-        ("set hive.a", SetValue("hive.a")),
-        ("SET", SetValue()),
-        ("START TRANSACTION", Control.START),
-        ("commit", Control.COMMIT),
-        ("ROLLBACK WORK", Control.ROLLBACK),
-        ("CREATE SCHEMA IF NOT EXISTS d", CreateDatabase("d", True)),
-        ("DROP DATABASE IF EXISTS d CASCADE", DropDatabase("d", True, True)),
-        ("DROP TABLE db.t PURGE", DropTable("db.t")),
-        ("drop view if exists v", DropTable("v", True, True)),
-        ("TRUNCATE TABLE t PARTITION (month = 3)", Truncate("t", PartitionSpec({"month": "3"}))),
-        (
-            "ALTER TABLE t ADD COLUMNS (a int, b struct<x:int>)",
-            AddColumns("t", "a int, b struct<x:int>"),
+            "CREATE SCHEMA IF NOT EXISTS d",
+            "CREATE DATABASE",
+            {"database": "d", "if_not_exists": True},
         ),
         (
-            "ALTER TABLE t CHANGE COLUMN a b decimal(7,2) AFTER c",
-            ChangeColumn("t", "a", "b decimal(7,2)", "c"),
+            "DROP DATABASE IF EXISTS d CASCADE",
+            "DROP DATABASE",
+            {"database": "d", "if_exists": True, "cascade": True},
         ),
-        ("alter table t change a a bigint first", ChangeColumn("t", "a", "a bigint", "")),
-        ("ALTER TABLE db.t RENAME TO db.u", RenameTable("db.t", "db.u")),
+        ("DROP TABLE db.t PURGE", "DROP TABLE", {"table": "db.t"}),
+        ("drop view if exists v", "DROP VIEW", {"table": "v", "if_exists": True}),
+    ],
+)
+def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
+    command = parse(text)
+    assert isinstance(command, Command)
+    assert (command.name, command.arguments) == (name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "arguments"),
+    [
+        ("ROLLBACK TO 3", "ROLLBACK", {"version": 3}),
+        ("rollback to version 3", "ROLLBACK", {"version": 3}),
+        ("rollback to tag `A b`", "ROLLBACK", {"label": "A b"}),
         (
-            "ALTER TABLE t ADD IF NOT EXISTS PARTITION (a=1, b='x,)') PARTITION (a=-2, b=NULL)",
-            AddPartitions(
-                "t",
-                (PartitionSpec({"a": "1", "b": "x,)"}), PartitionSpec({"a": "-2", "b": None})),
-                True,
-            ),
+            "rollback to timestamp '1970-01-01 00:00:01.5'",
+            "ROLLBACK",
+            {"time": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)},
+        ),
+        ("CREATE TAG x", "CREATE TAG", {"tag": "x"}),
+        (
+            "create tag 'x y' for system_version as of 7 retain 2 days",
+            "CREATE TAG",
+            {"tag": "x y", "version": 7, "days": 2},
         ),
         (
-            "ALTER TABLE t DROP PARTITION (d=DATE '2013-01-01'),"
-            " PARTITION (d='__HIVE_DEFAULT_PARTITION__')",
-            DropPartitions("t", (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None}))),
+            "create tag x as of timestamp '1970-01-01 00:00:01'",
+            "CREATE TAG",
+            {"tag": "x", "time": datetime(1970, 1, 1, 0, 0, 1, 0, UTC)},
+        ),
+        ("create tag x as of tag y", "CREATE TAG", {"tag": "x", "label": "y"}),
+        ("DROP TAG IF EXISTS `X`", "DROP TAG", {"tag": "X", "if_exists": True}),
+        (
+            "ADD COLUMNS (a int, b struct<x:int>)",
+            "ADD COLUMNS",
+            {"columns": "a int, b struct<x:int>"},
         ),
         (
-            "ALTER TABLE t SET TBLPROPERTIES ('a'='b;c', 'd'='e=f')",
-            SetProperties("t", {"a": "b;c", "d": "e=f"}),
+            "CHANGE COLUMN a b decimal(7,2) AFTER c",
+            "CHANGE",
+            {"old": "a", "column": "b decimal(7,2)", "after": "c"},
         ),
-        ("ALTER TABLE t COMPACT 'MAJOR'", Compact("t", CompactionKind.MAJOR)),
         (
-            "alter table t partition (m=3) compact 'minor' and wait",
-            Compact("t", CompactionKind.MINOR, PartitionSpec({"m": "3"}), True),
+            "change a a bigint first",
+            "CHANGE",
+            {"old": "a", "column": "a bigint", "first": True},
         ),
-        ("ABORT TRANSACTIONS 1, 2 3", AbortTransactions((1, 2, 3))),
-        ("abort compactions 7", AbortTransactions((7,), True)),
+        ("RENAME TO db.u", "RENAME", {"to": "db.u"}),
+        (
+            "ADD IF NOT EXISTS PARTITION (a=1, b='x,)') PARTITION (a=-2, b=NULL)",
+            "ADD PARTITION",
+            {
+                "specs": (
+                    PartitionSpec({"a": "1", "b": "x,)"}),
+                    PartitionSpec({"a": "-2", "b": None}),
+                ),
+                "if_not_exists": True,
+            },
+        ),
+        (
+            "DROP PARTITION (d=DATE '2013-01-01'), PARTITION (d='__HIVE_DEFAULT_PARTITION__')",
+            "DROP PARTITION",
+            {"specs": (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None}))},
+        ),
+        (
+            "SET TBLPROPERTIES ('a'='b;c', 'd'='e=f')",
+            "SET TBLPROPERTIES",
+            {"properties": {"a": "b;c", "d": "e=f"}},
+        ),
+        ("COMPACT 'MAJOR'", "COMPACT", {"kind": CompactionKind.MAJOR}),
+        (
+            "partition (m=3) compact 'minor' and wait",
+            "COMPACT",
+            {
+                "kind": CompactionKind.MINOR,
+                "spec": PartitionSpec({"m": "3"}),
+                "wait": True,
+            },
+        ),
+    ],
+)
+def test_commands_of_a_table(text: str, action: str, arguments: dict[str, object]) -> None:
+    command = parse(f"ALTER TABLE db.T {text}")
+    assert isinstance(command, Command)
+    assert command.name == f"ALTER TABLE {action}"
+    assert command.arguments == {"table": "db.t", **arguments}
+
+
+@pytest.mark.parametrize("commands", [SHOWS, OPERATIONS, DEFINITIONS])
+def test_the_groups_of_each_pattern_are_the_arguments_of_its_function(commands: Commands) -> None:
+    for pattern, name, function in commands.entries:
+        _session, _catalog, *parameters = signature(function).parameters.values()
+        needed = {each.name for each in parameters if each.default is Parameter.empty}
+        assert needed <= set(pattern.groupindex) <= {each.name for each in parameters}, name
+
+
+def test_truncate() -> None:
+    assert parse("TRUNCATE TABLE t PARTITION (month = 3)") == Truncate(
+        "t", PartitionSpec({"month": "3"})
+    )
+    assert parse("truncate db.T") == Truncate("db.t")
+
+
+@pytest.mark.parametrize(
+    ("text", "declared"),
+    [
         (
             "CREATE TABLE IF NOT EXISTS db.T (id int, v array<string>) PARTITIONED BY (m int)"
             " CLUSTERED BY (id) INTO 4 BUCKETS STORED AS ORC LOCATION '/x'"
@@ -160,8 +210,11 @@ from acid_platform.sql.text import Query, expression
         ),
     ],
 )
-def test_statements_that_are_known_by_their_words(text: str, wanted: Statement) -> None:
-    assert parse(text) == wanted
+def test_declarations_of_tables(text: str, declared: CreateTable) -> None:
+    command = parse(text)
+    assert isinstance(command, Command)
+    assert (command.name, command.arguments) == ("CREATE TABLE", {"declared": declared})
+    assert command.alone
 
 
 @pytest.mark.parametrize(
@@ -232,11 +285,15 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         When(MergeAction.UPDATE, None, (Assignment(("v",), expression("y.v")),)),
         When(MergeAction.INSERT, None, (), ("id",), (expression("y.id"),)),
     )
-    view = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
+    create = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
+    assert isinstance(create, Command) and create.alone
+    view = create.arguments["declared"]
     assert isinstance(view, CreateView)
     assert (view.name, view.columns, view.or_replace) == ("v", ("a",), True)
-    assert isinstance(parse("explain select 1"), Explain)
-    assert isinstance(parse("EXPLAIN\nDELETE FROM t"), Explain)
+    for text, inner in (("explain select 1", Query), ("EXPLAIN\nDELETE FROM t", Delete)):
+        explain = parse(text)
+        assert isinstance(explain, Command) and explain.name == "EXPLAIN"
+        assert isinstance(explain.arguments["statement"], inner)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_a_setting_that_a_session_changes_counts_in_its_transaction(warehouse: W
         with pytest.raises(NeedsSpark, match="1,048,576"):
             warehouse.table("db.t").insert([{"id": 1, "v": "x" * 2_000_000}])
         with pytest.raises(NeedsSpark, match="1,048,576"):
-            warehouse.session._txn.table("db.t").insert(  # type: ignore[union-attr]
+            warehouse.session.transaction.table("db.t").insert(  # type: ignore[union-attr]
                 [{"id": 1, "v": "x" * 2_000_000}]
             )
     finally:
