@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from acid_platform.errors import UnsupportedStatement
@@ -19,7 +19,7 @@ from acid_platform.sql.statements import Change, CreateTable, CreateView, Statem
 from acid_platform.sql.text import Query, query
 
 _TABLES = (SHOWS, OPERATIONS, DEFINITIONS)
-_CHANGES = {
+_CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,
     "DELETE": split_dml.delete,

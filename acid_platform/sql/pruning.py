@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from acid_platform.sql.scopes import conjuncts, cte_of, members
 
-Known = Mapping[int, Collection[str]]
+ColumnsByTable = Mapping[int, Collection[str]]
 """Columns of the stored tables, by the `id` of the table's node."""
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -41,12 +41,12 @@ def needed_columns(tree: exp.Expr, table: exp.Table, columns: Collection[str]) -
     return [name for name in columns if name in named]
 
 
-def conditions(tree: exp.Expr, known: Known) -> dict[int, list[exp.Expr]]:
+def conditions(tree: exp.Expr, columns_of: ColumnsByTable) -> dict[int, list[exp.Expr]]:
     """Conditions to push to each stored table, by the `id` of its node, over bare column names."""
-    push = _PushDown(known, _references(tree), {})
+    push = _PushDown(columns_of, _references(tree), {})
     for select in tree.find_all(exp.Select):
         push.select(select)
-    return push.found
+    return push.pushed
 
 
 def _references(tree: exp.Expr) -> dict[int, int]:
@@ -61,9 +61,9 @@ def _references(tree: exp.Expr) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _PushDown:
-    known: Known
+    columns_of: ColumnsByTable
     references: Mapping[int, int]
-    found: dict[int, list[exp.Expr]]
+    pushed: dict[int, list[exp.Expr]]
 
     def select(self, select: exp.Select) -> None:
         """Push each condition of a SELECT to the member of FROM whose columns it compares."""
@@ -82,10 +82,10 @@ class _PushDown:
         if owner is None or owner not in allowed:
             return
         member = sides[owner]
-        if id(member) in self.known:
+        if id(member) in self.columns_of:
             bare = _renamed(condition, lambda column: exp.column(column.name, quoted=True))
             if bare is not None:
-                self.found.setdefault(id(member), []).append(bare)
+                self.pushed.setdefault(id(member), []).append(bare)
             return
         inner = self._inside(member)
         if inner is not None:
@@ -109,13 +109,13 @@ class _PushDown:
             return named[0] if len(named) == 1 and self._may_have(sides[named[0]], name) else None
         if len(sides) == 1:
             return 0 if self._may_have(sides[0], name) else None
-        if not all(id(side) in self.known for side in sides):
+        if not all(id(side) in self.columns_of for side in sides):
             return None
-        having = [i for i, side in enumerate(sides) if name in self.known[id(side)]]
+        having = [i for i, side in enumerate(sides) if name in self.columns_of[id(side)]]
         return having[0] if len(having) == 1 else None
 
     def _may_have(self, member: exp.Expr, name: str) -> bool:
-        columns = self.known.get(id(member))
+        columns = self.columns_of.get(id(member))
         return columns is None or name in columns
 
     def _inside(self, member: exp.Expr) -> exp.Select | None:

@@ -9,7 +9,7 @@ All other names are left to the engine, which gets them as they were written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -19,12 +19,10 @@ from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import unresolved_column
-from acid_platform.sql.scopes import cte_of, full_name, members, visible_selects
+from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members, visible_selects
 from acid_platform.sql.text import Edit, Expression, edited, place, span
 from acid_platform.sql.time_travel import changes_between
 
-ColumnsOf = Callable[[str], Sequence[str]]
-"""The columns of a table or view by its full name, those of partitions included."""
 ANY = "*"
 
 
@@ -211,17 +209,17 @@ class _Scopes:
     tables: set[int]
     columns_of: ColumnsOf
     database: str
-    known: dict[int, tuple[FromMember, ...]] = field(default_factory=dict)
+    scopes: dict[int, tuple[FromMember, ...]] = field(default_factory=dict)
 
     def reference(self, column: exp.Column) -> Reference:
         scopes = tuple(self._scope(select) for select in visible_selects(column))
         return Reference(column, _parts(column), scopes)
 
     def _scope(self, select: exp.Select) -> tuple[FromMember, ...]:
-        if id(select) not in self.known:
-            self.known[id(select)] = ()  # what a CTE would find if it named itself
-            self.known[id(select)] = tuple(self._members(select))
-        return self.known[id(select)]
+        if id(select) not in self.scopes:
+            self.scopes[id(select)] = ()  # what a CTE would find if it named itself
+            self.scopes[id(select)] = tuple(self._members(select))
+        return self.scopes[id(select)]
 
     def _members(self, select: exp.Select) -> Iterator[FromMember]:
         waiting = [*members(select), *(select.args.get("laterals") or ())]
@@ -232,13 +230,13 @@ class _Scopes:
     def _member(self, node: exp.Expr) -> FromMember:
         name = node.alias_or_name.lower()
         alias = node.args.get("alias")
-        given = [column.name for column in alias.columns] if alias is not None else []
+        renamed = [column.name for column in alias.columns] if alias is not None else []
         if isinstance(node, exp.Table) and id(node) in self.tables:
             own = self.columns_of(full_name(node, self.database))
             hidden = place(node).alias is None or changes_between(node.name) is not None
             database = None if hidden else _qualified(node, self.database)[0]
-            return FromMember(name, database, _lower(given or own), node, True)
-        return FromMember(name, None, _lower(given or self._result(node)))
+            return FromMember(name, database, _lower(renamed or own), node, True)
+        return FromMember(name, None, _lower(renamed or self._result(node)))
 
     def _result(self, node: exp.Expr) -> Sequence[str] | None:
         """The names of a query's columns; None if they are not known."""

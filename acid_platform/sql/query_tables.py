@@ -11,8 +11,8 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.pruning import conditions, needed_columns
-from acid_platform.sql.qualified_names import ColumnsOf, resolve
-from acid_platform.sql.scopes import direct_tables, full_name, stored_tables
+from acid_platform.sql.qualified_names import resolve
+from acid_platform.sql.scopes import ColumnsOf, direct_tables, full_name, stored_tables
 from acid_platform.sql.text import Edit, Query, edited, place, span, tokens_of, word
 
 
@@ -67,12 +67,12 @@ def bind(
     sources = []
     for stored in binding.stored:
         parts = pushed.get(id(stored.table), [])
-        wanted = needed_columns(tree, stored.table, stored.columns)
+        needed = needed_columns(tree, stored.table, stored.columns)
         source = QueryTable(
             stored.placeholder,
             stored.name,
             exp.and_(*parts).sql(dialect="spark") if parts else None,
-            None if wanted is None else tuple(wanted or stored.columns[:1]),
+            None if needed is None else tuple(needed or stored.columns[:1]),
             tuple(sorted(stored.virtual, reverse=True)),
         )
         sources.append(source)
@@ -155,17 +155,19 @@ def _expand(table: exp.Table, inside: exp.Query) -> None:
 
 def _virtual(tree: exp.Query, tables: list[exp.Table]) -> dict[int, set[str]]:
     """Virtual columns by the `id` of their table; unqualified: all tables of the nearest SELECT."""
-    known = {id(table) for table in tables}
+    stored = {id(table) for table in tables}
     virtual: dict[int, set[str]] = {}
     for column in tree.find_all(exp.Column):
         names = [part.name.lower() for part in column.parts]
-        name = next((known for known in VIRTUAL_COLUMNS if known in names), None)
+        name = next(
+            (virtual_name for virtual_name in VIRTUAL_COLUMNS if virtual_name in names), None
+        )
         if name is None:
             continue
         position = names.index(name)
         select = column.find_ancestor(exp.Select)
         while select is not None:
-            near = [table for table in direct_tables(select) if id(table) in known]
+            near = [table for table in direct_tables(select) if id(table) in stored]
             if position:
                 near = [
                     table for table in near if table.alias_or_name.lower() == names[position - 1]

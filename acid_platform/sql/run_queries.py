@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from acid_platform.base.config import Settings
 from acid_platform.base.recent import Recent
@@ -19,12 +20,11 @@ from acid_platform.handles.snapshot_view import ScanRequest
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.sql.counts import counted_table
 from acid_platform.sql.query_tables import Bound, QueryTable, bind
 from acid_platform.sql.scopes import full_name, stored_tables
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import changes_between
-from acid_platform.sql.unknown_names import unknown_name
+from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
 
@@ -80,10 +80,9 @@ def _bound(catalog: Catalog, query: Query) -> Bound:
         records = map(catalog.record, names)
         tables = tuple((record.name, record.table_id, record.version) for record in records)
         key = (id(query), database, catalog.metastore_id, tables)
-        if (known := _BOUND.get(key)) is not None:
-            return known[1]
-    if wrong := unknown_name(query.tree, catalog.columns, database):
-        raise unresolved_column(wrong.name, list(wrong.known))
+        if (last := _BOUND.get(key)) is not None:
+            return last[1]
+    refuse_unknown_names(query.tree, catalog.columns, database)
     bound = bind(query, placeholder(), catalog.columns, database, catalog.view_query)
     if key is not None:
         _BOUND.put(key, (query, bound))
@@ -136,11 +135,11 @@ def reads_of(
         for source, scan in zip(stored, scanned, strict=True)
     }
     for source in sources:
-        found = changes[source.placeholder]
-        if found is not None:
+        scan = changes[source.placeholder]
+        if scan is not None:
             if source.virtual:
-                raise unresolved_column(source.virtual[0], [each.name for each in found.columns])
-            reads[source.placeholder] = ChangeRead(found, source.columns)
+                raise unresolved_column(source.virtual[0], [each.name for each in scan.columns])
+            reads[source.placeholder] = ChangeRead(scan, source.columns)
     return {source.placeholder: reads[source.placeholder] for source in sources}
 
 
@@ -166,11 +165,38 @@ def count_from_footers(
 ) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
     counted = counted_table(query.tree)
-    if counted is None or changes_between(counted.table) is not None:
+    if counted is None:
         return None
-    if catalog.view(catalog.full(counted.table)) is not None:
+    table, column = counted
+    if changes_between(table) is not None or catalog.view(catalog.full(table)) is not None:
         return None
-    (scan,) = scans([ScanRequest(catalog.record(counted.table), None, catalog.past(counted.table))])
+    (scan,) = scans([ScanRequest(catalog.record(table), None, catalog.past(table))])
     rows = ArrowScan(scan, ()).count()
-    counts = pa.table({counted.name: from_numpy(np.array([rows], np.int64))})
+    counts = pa.table({column: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")
+
+
+def counted_table(tree: exp.Query) -> tuple[str, str] | None:
+    """The table of `SELECT count(*) FROM t` and the name of the result's column; None for any other
+    query, e.g. with a condition or a join."""
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+        return None
+    used = {name for name, value in tree.args.items() if value}
+    if used - {"expressions", "from_", "kind"}:
+        return None
+    (column,) = tree.expressions
+    count = column.unalias()
+    if not (
+        isinstance(count, exp.Count)
+        and isinstance(count.this, exp.Star)
+        and not count.this.args.get("except_")
+    ):
+        return None
+    source = tree.args.get("from_")
+    table = source.this if source is not None else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        return None
+    if {name for name, value in table.args.items() if value} - {"this", "db", "alias"}:
+        return None
+    name = f"{table.db}.{table.name}" if table.db else table.name
+    return name.lower(), column.alias or "count(1)"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
+
+ColumnsOf = Callable[[str], Sequence[str]]
+"""The columns of a table or view by its full name, those of partitions included."""
 
 
 def stored_tables(tree: exp.Expr) -> list[exp.Table]:

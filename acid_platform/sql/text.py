@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql
-from acid_platform.sql.time_travel import mark, with_known_words
+from acid_platform.sql.time_travel import in_sqlglots_words, mark
 
 DIALECT = SparkSql
 
@@ -96,8 +96,8 @@ def query(text: str) -> Query:
 @lru_cache(256)
 def _query(text: str) -> Query:
     text = canonical(text)
-    known = with_known_words(text, tokens_of(text))
-    tree = parsed(known)
+    understood = in_sqlglots_words(text, tokens_of(text))
+    tree = parsed(understood)
     if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
         raise UnsupportedStatement(f"{text!r} is not supported here; write a SELECT")
     changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
@@ -105,7 +105,7 @@ def _query(text: str) -> Query:
         raise UnsupportedStatement(
             f"a SELECT with {changing.key.upper()} does more than read; leave that part out"
         )
-    _locate(tree, tokens_of(known))
+    _locate(tree, tokens_of(understood))
     return Query(text, tree, momentary=mark(tree))
 
 
@@ -147,8 +147,8 @@ def span(node: exp.Expr) -> tuple[int, int]:
 
 def place(table: exp.Table) -> Place:
     """Where a table stands in the text of its query."""
-    found: Place = table.meta["place"]
-    return found
+    where: Place = table.meta["place"]
+    return where
 
 
 # --- finding the places of tables -----------------------------------------------------------------

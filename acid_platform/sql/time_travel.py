@@ -21,7 +21,7 @@ _CHANGES = re.compile(r"(.+)@c([0-9a-z]*)_([0-9a-z]*)")
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
 
 
-def with_known_words(text: str, tokens: Sequence[Token]) -> str:
+def in_sqlglots_words(text: str, tokens: Sequence[Token]) -> str:
     """The statement with `FOR VERSION AS OF` for Hive's `FOR SYSTEM_VERSION AS OF`, which sqlglot
     lacks; every other character keeps its place. `tokens` are those of the text."""
     for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -61,15 +61,15 @@ def mark(tree: exp.Expr) -> bool:
 
 def _mark_changes(table: exp.Table) -> None:
     """Gives `table_changes('db.t', since, until)` the name of its table with both snapshots."""
-    given = list(table.this.expressions)
-    name = given[0] if given else None
-    if len(given) not in (2, 3) or not (isinstance(name, exp.Literal) and name.is_string):
+    arguments = list(table.this.expressions)
+    name = arguments[0] if arguments else None
+    if len(arguments) not in (2, 3) or not (isinstance(name, exp.Literal) and name.is_string):
         raise InvalidExpression(
             f"{table.sql('hive')!r}: write table_changes('db.t', since) or table_changes('db.t',"
             " since, until), with the name of a table and the snapshots between which it changed"
         )
     database, _, short = name.name.lower().rpartition(".")
-    since, until = (_snapshot(each) for each in (*given[1:], exp.Null())[:2])
+    since, until = (_snapshot(each) for each in (*arguments[1:], exp.Null())[:2])
     ends = f"{_written(since) if since else ''}_{_written(until) if until else ''}"
     if not table.alias:
         table.set("alias", exp.TableAlias(this=exp.to_identifier("table_changes")))
@@ -95,20 +95,20 @@ def _snapshot(value: exp.Expr) -> AsOf | None:
 
 def changes_between(name: str) -> tuple[str, AsOf | None, AsOf | None] | None:
     """The table of a name that stands for its changes, and the two snapshots; None for others."""
-    found = _CHANGES.fullmatch(name)
-    if found is None:
+    match = _CHANGES.fullmatch(name)
+    if match is None:
         return None
-    table, *ends = found.groups()
+    table, *ends = match.groups()
     since, until = (_read(each[0], each[1:]) if each else None for each in ends)
     return table, since, until
 
 
 def unmarked(name: str) -> tuple[str, AsOf | None]:
     """The name of a table without its mark, and the snapshot that the mark names."""
-    found = _MARKED.fullmatch(name)
-    if found is None:
+    match = _MARKED.fullmatch(name)
+    if match is None:
         return name, None
-    table, kind, text = found.groups()
+    table, kind, text = match.groups()
     return table, _read(kind, text)
 
 
@@ -160,12 +160,12 @@ def _number(value: exp.Literal) -> int:
 def timestamp(text: str) -> datetime:
     """A time as text; UTC if it names no zone (P17). Raises InvalidExpression."""
     try:
-        found = datetime.fromisoformat(text.strip())
+        moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidExpression(
             f"{text!r} is no timestamp such as '2026-11-23 17:05:09.123'"
         ) from error
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _time(value: exp.Expr) -> datetime:

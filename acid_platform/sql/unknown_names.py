@@ -1,21 +1,20 @@
 """Finding names in a query that no table has as a column, before Spark starts.
 
-A name is judged only if everything that it could refer to is known. Results of subqueries, CTEs and
-functions are left to Spark (P33).
+A name is judged only if all that it could refer to are columns of stored tables. Results of
+subqueries, CTEs and functions are left to Spark (P33).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from sqlglot import exp
 
-from acid_platform.predicates.known_columns import is_word
-from acid_platform.sql.scopes import cte_of, full_name, members
+from acid_platform.errors import UnknownColumn
+from acid_platform.predicates.known_columns import is_word, unresolved_column
+from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members
 
-ColumnsOf = Callable[[str], Sequence[str]]
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _AFTER_SELECTION = (
     exp.Order,
@@ -28,28 +27,16 @@ _AFTER_SELECTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownName:
-    """A name as the query spells it, and the columns that it could refer to."""
-
-    name: str
-    known: tuple[str, ...]
-
-
-def unknown_name(query: exp.Query, columns_of: ColumnsOf, database: str) -> UnknownName | None:
-    """The first name that no table has as a column; None if there is none.
-
-    `columns_of` returns the columns of a stored table by its full name.
-    """
+def refuse_unknown_names(query: exp.Query, columns_of: ColumnsOf, database: str) -> None:
+    """Raises UnknownColumn for the first name that no table has as a column."""
     if query.find(exp.Lateral, exp.Unnest, exp.Pivot, exp.MatchRecognize):
-        return None
+        return
     for column in query.find_all(exp.Column):
-        if (unknown := _unknown(column, columns_of, database)) is not None:
-            return unknown
-    return None
+        if error := _unknown(column, columns_of, database):
+            raise error
 
 
-def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> UnknownName | None:
+def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> UnknownColumn | None:
     parts = [part.name.lower() for part in column.parts]
     if (
         len(parts) > 2
@@ -79,7 +66,7 @@ def _unknown(column: exp.Column, columns_of: ColumnsOf, database: str) -> Unknow
         if parts[0] not in by_alias or parts[1] in map(str.lower, by_alias[parts[0]]):
             return None
         every = set(by_alias[parts[0]])
-    return UnknownName(".".join(part.name for part in column.parts), tuple(sorted(every)))
+    return unresolved_column(".".join(part.name for part in column.parts), sorted(every))
 
 
 def _around(column: exp.Column) -> Iterator[exp.Select]:

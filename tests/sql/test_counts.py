@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from acid_platform.sql.counts import CountedTable, counted_table
 from acid_platform.sql.parse import parse
+from acid_platform.sql.run_queries import counted_table
 from acid_platform.sql.text import Query
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("SELECT count(*) FROM db.T", CountedTable("db.t", "count(1)")),
-        ("select COUNT(*) as n from t x", CountedTable("t", "n")),
+        ("SELECT count(*) FROM db.T", ("db.t", "count(1)")),
+        ("select COUNT(*) as n from t x", ("t", "n")),
         *(
             (text, None)
             for text in (
@@ -39,7 +39,7 @@ from acid_platform.sql.text import Query
         ),
     ],
 )
-def test_what_is_answered_from_footers(text: str, expected: CountedTable | None) -> None:
+def test_what_is_answered_from_footers(text: str, expected: tuple[str, str] | None) -> None:
     parsed = parse(text)
     assert isinstance(parsed, Query)
     assert counted_table(parsed.tree) == expected

@@ -11,17 +11,19 @@ from sqlglot import exp
 
 from acid_platform import Table, UnknownColumn, Warehouse
 from acid_platform.handles.transaction import TransactionTable
-from acid_platform.sql.unknown_names import unknown_name
+from acid_platform.sql.unknown_names import refuse_unknown_names
 from tests.conftest import temporary_warehouse
 
 TABLES = {"default.t": ("id", "name", "at", "place"), "db.u": ("id", "n")}
 
 
 def unknown(text: str) -> str | None:
-    found = unknown_name(
-        cast(exp.Query, sqlglot.parse_one(text, dialect="hive")), TABLES.__getitem__, "default"
-    )
-    return found.name if found else None
+    query = cast(exp.Query, sqlglot.parse_one(text, dialect="hive"))
+    try:
+        refuse_unknown_names(query, TABLES.__getitem__, "default")
+    except UnknownColumn as error:
+        return str(error).removeprefix("there is no column ").partition(";")[0]
+    return None
 
 
 @pytest.mark.parametrize(
