@@ -1,8 +1,6 @@
 """Dagster ops, jobs, sensors and checks, and what the assets of a project import."""
 
 from acid_platform.handles.transaction import Transaction, TransactionTable
-from acid_platform.orchestration.automation import upstream_changed
-from acid_platform.orchestration.change_sensor import change_sensor
 from acid_platform.orchestration.checks import (
     Expectation,
     Finding,
@@ -14,6 +12,7 @@ from acid_platform.orchestration.decorators import acid_asset, acid_multi_asset
 from acid_platform.orchestration.inputs import TableInput
 from acid_platform.orchestration.metadata import TableDeclaration, asset_key
 from acid_platform.orchestration.outputs import AcidOut
+from acid_platform.orchestration.sensors import change_sensor, upstream_changed
 
 __all__ = [
     "AcidOut",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,38 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from acid_platform.handles.warehouse import Warehouse
-
-
-class BodyRows(Protocol):
-    """Rows with the names of their columns in lower case, which can be looked at several times."""
-
-    @property
-    def rows(self) -> Rows:
-        """What the verbs of a table take."""
-        ...
-
-    @property
-    def names(self) -> list[str]: ...
-
-    def with_constants(self, values: Mapping[str, str]) -> Self:
-        """With more columns of the table, which have one value, given as text. Raises WrongType."""
-        ...
-
-    def kept(self) -> Self:
-        """These rows, computed once however often they are looked at."""
-        ...
-
-    def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
-        """A row with NULL in one of the columns; None if there is none."""
-        ...
-
-    def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
-        """Values of the columns that several rows have; None if there are none."""
-        ...
-
-    def distinct(self, key: Sequence[str]) -> Rows:
-        """Each combination of values of the columns once."""
-        ...
 
 
 def body_rows(
@@ -86,9 +54,11 @@ class SparkRows:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns, in lower case."""
         return [name.lower() for name in self.rows.columns]
 
     def with_constants(self, values: Mapping[str, str]) -> SparkRows:
+        """With more columns of the table, which have one value, each as a text."""
         kinds = {column.name: column.type for column in self.columns}
         added = [
             f"CAST({literal(value, True)} AS {kinds[name]}) AS `{name}`"
@@ -96,25 +66,32 @@ class SparkRows:
         ]
         return SparkRows(self.rows.selectExpr("*", *added), self.columns)
 
-    def kept(self) -> SparkRows:
+    def computed(self) -> SparkRows:
+        """These rows, computed once however often they are looked at."""
         return SparkRows(self.rows.localCheckpoint(True), self.columns)
 
     def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
+        """A row with NULL in one of the columns; None if there is none."""
         row = self.rows.filter(" OR ".join(f"`{name}` IS NULL" for name in key)).head()
         return None if row is None else row.asDict()
 
     def twice(self, key: Sequence[str]) -> dict[str, Any] | None:
+        """Values of the columns that several rows have; None if there are none."""
         counted = self.rows.groupBy(*key).agg({"*": "count"}).filter("`count(1)` > 1")
         row = counted.select(*key).head()
         return None if row is None else row.asDict()
 
     def distinct(self, key: Sequence[str]) -> DataFrame:
+        """Each combination of values of the columns once."""
         return self.rows.select(*key).distinct()
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRows:
-    """Rows in this process, with the table's types. As in Spark, NaN equals NaN."""
+    """Rows in this process, with the table's types; its methods are those of SparkRows.
+
+    As in Spark, NaN equals NaN.
+    """
 
     rows: pa.Table
     columns: tuple[Column, ...]
@@ -125,6 +102,7 @@ class LocalRows:
         return list(self.rows.column_names)
 
     def with_constants(self, values: Mapping[str, str]) -> LocalRows:
+        """Raises WrongType."""
         rows = self.rows
         for name, text in values.items():
             kind = next(column.type for column in self.columns if column.name == name)
@@ -137,7 +115,7 @@ class LocalRows:
             rows = rows.append_column(name, constant)
         return LocalRows(rows, self.columns, self.table)
 
-    def kept(self) -> LocalRows:
+    def computed(self) -> LocalRows:
         return self
 
     def with_null(self, key: Sequence[str]) -> dict[str, Any] | None:
@@ -176,3 +154,7 @@ class LocalRows:
     def _row(self, number: int, names: Sequence[str]) -> dict[str, Any]:
         row = self.rows.select(list(names)).slice(number, 1)
         return dict(row.to_pylist(maps_as_pydicts="strict")[0])
+
+
+BodyRows: TypeAlias = SparkRows | LocalRows
+"""Rows that can be looked at several times; `rows` is what the verbs of a table take."""

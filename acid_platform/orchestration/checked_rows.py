@@ -75,8 +75,8 @@ class CheckedRows:
         """The committed rows; `columns` None: all. Raises NoSuchTable."""
         table = warehouse.table(name)
         every = (*table.columns, *table.partition_columns)
-        wanted = None if columns is None else {column.lower() for column in columns}
-        chosen = tuple(column for column in every if wanted is None or column.name in wanted)
+        names = None if columns is None else {column.lower() for column in columns}
+        chosen = tuple(column for column in every if names is None or column.name in names)
         stats = TableStats.of(warehouse.metastore.entities(table.name), table.name)
         return cls(warehouse, table, chosen, where, stats.bytes)
 
@@ -118,15 +118,15 @@ class CheckedRows:
             if expectation.kind not in PANDAS:
                 yield f"{expectation.kind} of the check {expectation.name}"
                 continue
-            given = expectation.arguments
-            if "column_A" in given and given["column_A"] == given.get("column_B"):
+            values = expectation.arguments
+            if "column_A" in values and values["column_A"] == values.get("column_B"):
                 yield f"a column beside itself in the check {expectation.name}"
-            known, arguments = PANDAS[expectation.kind]
-            for name in given:
+            types, arguments = PANDAS[expectation.kind]
+            for name in values:
                 if name not in arguments | _COLUMNS:
                     yield f"the argument {name} of the check {expectation.name}"
             for name in expectation.columns:
-                if kinds.get(name) not in known:
+                if kinds.get(name) not in types:
                     yield f"the column {name} of the check {expectation.name}"
 
 

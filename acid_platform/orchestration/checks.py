@@ -273,9 +273,9 @@ def table_checks(
         from acid_platform.orchestration.checked_rows import CheckedRows
 
         selected = {check.name for check in context.selected_asset_check_keys}
-        wanted = [expectation for expectation in expectations if expectation.name in selected]
+        chosen = [expectation for expectation in expectations if expectation.name in selected]
         with warehouse.open(context.run.run_id, lambda: spark.spark_session) as opened:
-            for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(wanted):
+            for finding in CheckedRows.of_table(opened, table, columns=columns).evaluate(chosen):
                 yield finding.result(key)
 
     return checks
@@ -288,14 +288,14 @@ def require_columns(
 
     It is called when a module is loaded, so a misspelt column is found before a run starts.
     """
-    known = {column.lower() for column in columns}
+    names = {column.lower() for column in columns}
     for expectation in expectations:
         if unknown := sorted(
-            column for column in expectation.columns if column.lower() not in known
+            column for column in expectation.columns if column.lower() not in names
         ):
             raise InvalidDefinition(
                 f"{owner}: the expectation {expectation.name} names the column"
-                f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(known))}"
+                f" {', '.join(map(repr, unknown))}; the columns are {', '.join(sorted(names))}"
             )
 
 
@@ -344,10 +344,10 @@ class _Validator:
                 name=name, validation_definitions=[validation], result_format=dict(detail)
             )
         )
-        done = checkpoint.run(batch_parameters={"dataframe": self.frame})
+        report = checkpoint.run(batch_parameters={"dataframe": self.frame})
         results = {}
-        for report in done.run_results.values():
-            for result in report.results:
+        for suite_result in report.run_results.values():
+            for result in suite_result.results:
                 config: Any = result.expectation_config
                 check = config.meta["check"]
                 if message := errored(result.exception_info):

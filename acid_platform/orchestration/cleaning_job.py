@@ -14,9 +14,9 @@ from acid_platform.services.cleaner import CleaningResult
 @dg.op(description="Removes what no open snapshot needs; logs each path with the rule.")
 def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseAccess]) -> None:
     with warehouse.open(context.run_id) as opened:
-        done = cleaner.run(opened.metastore)
+        results = cleaner.run(opened.metastore)
     by_table: defaultdict[str, list[CleaningResult]] = defaultdict(list)
-    for cleaned in done:
+    for cleaned in results:
         by_table[cleaned.table].append(cleaned)
         for line in cleaned.removed:
             context.log.info(f"removed {line}")
@@ -36,7 +36,7 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
                 },
             )
         )
-    failed = [cleaned for cleaned in done if cleaned.error]
+    failed = [cleaned for cleaned in results if cleaned.error]
     if failed:
         raise dg.Failure(
             "; ".join(

@@ -23,6 +23,7 @@ from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetQueue
+from acid_platform.metastore.records import CompactionTask
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key
@@ -49,15 +50,6 @@ class QueueConfig(dg.Config):
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """A task that was queued when the run began; another Worker may take it first."""
-
-    id: int
-    table: str
-    partition: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Attempt:
     """A task that this run has taken, its warehouse handle, and the table's size before it."""
 
@@ -78,8 +70,8 @@ def queued(
     context: dg.OpExecutionContext,
     config: QueueConfig,
     warehouse: dg.ResourceParam[WarehouseAccess],
-) -> Iterator[dg.DynamicOutput[Queued]]:
-    """Raises NoSuchTable."""
+) -> Iterator[dg.DynamicOutput[CompactionTask]]:
+    """Another Worker may take a task first. Raises NoSuchTable."""
     with warehouse.open(context.run_id) as opened:
         table = opened.table(config.table).name
         waiting = [task for task in initiated(opened) if task.table == table]
@@ -94,13 +86,10 @@ def queued(
         yield dg.DynamicOutput(task, mapping_key=f"{task.id}_{where}")
 
 
-def initiated(warehouse: Warehouse) -> list[Queued]:
+def initiated(warehouse: Warehouse) -> list[CompactionTask]:
     """All tasks that wait for a Worker, in queue order."""
-    return [
-        Queued(task.id, task.table, task.partition)
-        for task in warehouse.metastore.call(GetQueue())
-        if task.state is CompactionState.INITIATED
-    ]
+    queue = warehouse.metastore.call(GetQueue())
+    return [task for task in queue if task.state is CompactionState.INITIATED]
 
 
 @dg.op(
@@ -110,7 +99,7 @@ def initiated(warehouse: Warehouse) -> list[Queued]:
 )
 def plan(
     context: dg.OpExecutionContext,
-    task: Queued,
+    task: CompactionTask,
     warehouse: dg.ResourceParam[WarehouseAccess],
     spark: dg.ResourceParam[SparkAccess],
 ) -> Iterator[dg.Output[Attempt]]:

@@ -7,6 +7,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, get_type_hints
 
 import dagster as dg
@@ -75,21 +76,18 @@ def acid_asset(
         table, write_mode, key, partition_expr, expectations, checks, schema_mode, recheck, spec
     )
 
-    def decorate(body: Body) -> dg.AssetsDefinition:
-        return _asset(
-            body,
-            [out],
-            "__".join(out.asset_key.path),
-            ins,
-            retry_policy,
-            partitions_def,
-            backfill_policy,
-            pool=pool,
-            op_tags=op_tags,
-            can_subset=bool(expectations or checks) and bool(recheck or not checks),
-        )
-
-    return decorate
+    return partial(
+        _asset,
+        outs=[out],
+        name="__".join(out.asset_key.path),
+        ins=ins,
+        retry_policy=retry_policy,
+        partitions_def=partitions_def,
+        backfill_policy=backfill_policy,
+        pool=pool,
+        op_tags=op_tags,
+        can_subset=bool(expectations or checks) and bool(recheck or not checks),
+    )
 
 
 def acid_multi_asset(
@@ -118,27 +116,24 @@ def acid_multi_asset(
             else "outs is empty; name at least one table"
         )
 
-    def decorate(body: Body) -> dg.AssetsDefinition:
-        return _asset(
-            body,
-            outs,
-            name or body.__name__,
-            ins,
-            retry_policy,
-            partitions_def,
-            backfill_policy,
-            pool=pool,
-            op_tags=op_tags,
-            can_subset=can_subset,
-        )
-
-    return decorate
+    return partial(
+        _asset,
+        outs=outs,
+        name=name,
+        ins=ins,
+        retry_policy=retry_policy,
+        partitions_def=partitions_def,
+        backfill_policy=backfill_policy,
+        pool=pool,
+        op_tags=op_tags,
+        can_subset=can_subset,
+    )
 
 
 def _asset(
     body: Body,
     outs: Sequence[AcidOut],
-    name: str,
+    name: str | None,
     ins: Inputs | None,
     retry_policy: dg.RetryPolicy | None,
     partitions_def: dg.PartitionsDefinition[str] | None,
@@ -165,7 +160,7 @@ def _asset(
             specs=[
                 out.asset_spec(deps, description).merge_attributes(metadata=marks) for out in outs
             ],
-            name=name,
+            name=name or body.__name__,
             check_specs=[spec for out in outs for spec in out.check_specs()],
             partitions_def=partitions_def,
             backfill_policy=backfill_policy,
@@ -242,12 +237,12 @@ def _step(
 ) -> Callable[..., Iterator[Result]]:
     """The function that Dagster runs; its signature has the resources that the body and we need."""
 
-    def compute(context: dg.AssetExecutionContext, **given: Any) -> Iterator[Result]:
-        warehouse: WarehouseAccess = given["warehouse"]
-        spark: SparkAccess = given["spark"]
+    def compute(context: dg.AssetExecutionContext, **provided: Any) -> Iterator[Result]:
+        warehouse: WarehouseAccess = provided["warehouse"]
+        spark: SparkAccess = provided["spark"]
 
         def produce(txn: Transaction) -> object:
-            arguments = {name: given[name] for name in parameters.passed}
+            arguments = {name: provided[name] for name in parameters.passed}
             if parameters.context:
                 arguments["context"] = context
             if parameters.txn:

@@ -130,25 +130,25 @@ def require_consumable(
     Raises InvalidDefinition where their cursor could not tell what was consumed: a run for some
     partitions, or for some of several tables, would move it for all.
     """
-    consumed = {name: given for name, given in inputs.items() if given.changes}
-    for name, given in consumed.items():
+    consumed = {name: table_input for name, table_input in inputs.items() if table_input.changes}
+    for name, table_input in consumed.items():
         if partitioned or can_subset:
             what = "an asset with partitions" if partitioned else "assets with can_subset"
             raise InvalidDefinition(
-                f"{name}: {what} can't consume the changes of {given.table}, since a run for a part"
-                " would consume the changes of all"
+                f"{name}: {what} can't consume the changes of {table_input.table}, since a run for"
+                " a part would consume the changes of all"
             )
         if hints.get(name) is TransactionTable:
             raise InvalidDefinition(
-                f"{name}: changes of {given.table} come as a frame, pyarrow.Table or"
+                f"{name}: changes of {table_input.table} come as a frame, pyarrow.Table or"
                 " pyarrow.RecordBatchReader; to read the table too, take txn"
             )
-    return [given.table for given in consumed.values()]
+    return [table_input.table for table_input in consumed.values()]
 
 
 def inputs_of(
     names: Sequence[str],
-    given: Mapping[str, TableInput | Upstream] | None,
+    ins: Mapping[str, TableInput | Upstream] | None,
     database: str,
     body: str,
 ) -> dict[str, TableInput]:
@@ -156,7 +156,7 @@ def inputs_of(
 
     Raises InvalidDefinition if `ins` names an unknown parameter.
     """
-    named = dict(given or {})
+    named = dict(ins or {})
     if unknown := set(named) - set(names):
         raise InvalidDefinition(
             f"ins names {', '.join(sorted(unknown))}, but {body} has no such parameter"

@@ -53,7 +53,7 @@ class PlannedTable:
 
 
 @dataclass(slots=True)
-class _Written:
+class _Output:
     """What the transaction wrote to a table, and the findings of its checks."""
 
     planned: PlannedTable
@@ -88,11 +88,13 @@ def materialize(
 
     Checks that the run selects without their table are evaluated on the committed rows.
     """
-    wanted = [plan for plan in planned if plan.out.asset_key in context.selected_asset_keys]
-    if wanted:
-        yield from _in_one_transaction(context, warehouse, planned, wanted, produce, retry_policy)
+    plans_to_run = [plan for plan in planned if plan.out.asset_key in context.selected_asset_keys]
+    if plans_to_run:
+        yield from _in_one_transaction(
+            context, warehouse, planned, plans_to_run, produce, retry_policy
+        )
     for plan in planned:
-        if plan not in wanted:
+        if plan not in plans_to_run:
             yield from _checked_alone(context, warehouse, plan)
 
 
@@ -107,23 +109,23 @@ def _checked_alone(
     chosen_names = {check.name for check in chosen}
     # The button *Execute* names no partition: check the whole table.
     scope = plan.scope(context) if _has_partitions(context) else None
-    done = _Written(plan, scope)
+    output = _Output(plan, scope)
     expectations = [
         expectation for expectation in out.expectations if expectation.name in chosen_names
     ]
     if expectations:
         rows = CheckedRows.of_table(warehouse, out.name, scope.where if scope else None)
-        done.findings.extend(rows.evaluate(expectations, out.key))
+        output.findings.extend(rows.evaluate(expectations, out.key))
     if body_checks := sorted(chosen_names & {check.name for check in out.checks}):
         if out.recheck is None:
             raise InvalidDefinition(
                 f"only the body of {out.name} evaluates {', '.join(body_checks)}; materialize the"
                 " asset, or give it a function recheck= that evaluates its checks"
             )
-        done.findings.extend(out.recheck(context, warehouse.table(out.name)))
-        _require_findings(out, done.findings, body_checks)
-    done.set_results(frozenset(chosen))
-    yield from done.results
+        output.findings.extend(out.recheck(context, warehouse.table(out.name)))
+        _require_findings(out, output.findings, body_checks)
+    output.set_results(frozenset(chosen))
+    yield from output.results
 
 
 def _has_partitions(context: dg.AssetExecutionContext) -> bool:
@@ -143,13 +145,13 @@ def _in_one_transaction(
     context: dg.AssetExecutionContext,
     warehouse: Warehouse,
     planned: Sequence[PlannedTable],
-    wanted: Sequence[PlannedTable],
+    plans_to_run: Sequence[PlannedTable],
     produce: Callable[[Transaction], object],
     retry_policy: dg.RetryPolicy | None,
 ) -> Iterator[Result]:
     selected = frozenset(context.selected_asset_check_keys)
     with retried(context, retry_policy):
-        for plan in wanted:
+        for plan in plans_to_run:
             ensure_table(warehouse, plan.out)
         txn = warehouse.transaction()
     txn.when_lost(
@@ -157,33 +159,33 @@ def _in_one_transaction(
             f"{reason}: nothing that this attempt writes will be committed"
         )
     )
-    written: list[_Written] = []
+    outputs: list[_Output] = []
     try:
         with retried(context, retry_policy), txn:
             produced = _by_table(produce(LentTransaction(txn)), planned)
-            _refuse_unselected(txn, planned, wanted)
-            for plan in wanted:
-                done = _Written(plan, plan.scope(context))
-                written.append(done)
-                _take(warehouse, txn, done, produced.get(plan.out.name))
-                _check(warehouse, txn, done)
-                done.set_results(selected)
+            _refuse_unselected(txn, planned, plans_to_run)
+            for plan in plans_to_run:
+                output = _Output(plan, plan.scope(context))
+                outputs.append(output)
+                _take(warehouse, txn, output, produced.get(plan.out.name))
+                _check(warehouse, txn, output)
+                output.set_results(selected)
             if broken := [
-                (done.planned.out.name, finding)
-                for done in written
-                for finding in done.findings
+                (output.planned.out.name, finding)
+                for output in outputs
+                for finding in output.findings
                 if finding.blocks
             ]:
                 raise ChecksFailed(
                     " and ".join(f"{finding.name} of {table}" for table, finding in broken)
                 )
-            for done in written:
-                done.uncommitted = Uncommitted.of(
-                    warehouse, txn, done.planned.out.name, context.run.run_id
+            for output in outputs:
+                output.uncommitted = Uncommitted.of(
+                    warehouse, txn, output.planned.out.name, context.run.run_id
                 )
     except ChecksFailed as failed:
-        for done in written:
-            yield from done.results
+        for output in outputs:
+            yield from output.results
         raise dg.Failure(
             f"nothing was written: transaction {txn.id} was aborted because it failed {failed};"
             " look at the checks of this run, then materialize again",
@@ -191,17 +193,17 @@ def _in_one_transaction(
                 "transaction": txn.id,
                 "data docs": dg.MetadataValue.md(
                     "\n\n".join(
-                        f"## {done.planned.out.name}\n\n{data_docs(done.findings)}"
-                        for done in written
-                        if done.findings
+                        f"## {output.planned.out.name}\n\n{data_docs(output.findings)}"
+                        for output in outputs
+                        if output.findings
                     )
                 ),
             },
             allow_retries=False,
         ) from None
-    for done in written:
-        yield from done.results
-        yield _result(context, warehouse, txn, done)
+    for output in outputs:
+        yield from output.results
+        yield _result(context, warehouse, txn, output)
 
 
 class ChecksFailed(Exception):
@@ -229,10 +231,10 @@ def _by_table(produced: object, planned: Sequence[PlannedTable]) -> Mapping[str,
 
 
 def _refuse_unselected(
-    txn: Transaction, planned: Sequence[PlannedTable], wanted: Sequence[PlannedTable]
+    txn: Transaction, planned: Sequence[PlannedTable], plans_to_run: Sequence[PlannedTable]
 ) -> None:
     """Raises InvalidDefinition if the body wrote tables that the run does not check or select."""
-    left_out = {plan.out.name for plan in planned} - {plan.out.name for plan in wanted}
+    left_out = {plan.out.name for plan in planned} - {plan.out.name for plan in plans_to_run}
     if written := sorted(left_out & {report.table for report in txn.reports}):
         raise InvalidDefinition(
             f"the body wrote {', '.join(written)}, which this run does not materialize; write only"
@@ -240,32 +242,36 @@ def _refuse_unselected(
         )
 
 
-def _take(warehouse: Warehouse, txn: Transaction, done: _Written, given: Any) -> None:
+def _take(warehouse: Warehouse, txn: Transaction, output: _Output, returned: Any) -> None:
     """Write the rows that the body returned, or keep the findings that it returned instead.
 
     Raises InvalidDefinition if it returned nothing that can be understood.
     """
-    out, driven = done.planned.out, done.planned.driven
-    if given is None and not driven:
+    out, driven = output.planned.out, output.planned.driven
+    if returned is None and not driven:
         raise InvalidDefinition(
             f"the body returned nothing for {out.name}; return rows (an empty list for none), or"
             " take the parameter txn and write to it"
         )
-    if driven and isinstance(given, Sequence) and not given:
+    if driven and isinstance(returned, Sequence) and not returned:
         raise InvalidDefinition(
             f"the body took txn and returned an empty list for {out.name}, which could mean no rows"
             " or no findings; return None, or a frame without rows"
         )
-    if isinstance(given, Sequence) and given and all(isinstance(item, Finding) for item in given):
-        done.findings.extend(given)
-    elif given is not None:
-        write(warehouse, txn, out, given, done.scope)
+    if (
+        isinstance(returned, Sequence)
+        and returned
+        and all(isinstance(item, Finding) for item in returned)
+    ):
+        output.findings.extend(returned)
+    elif returned is not None:
+        write(warehouse, txn, out, returned, output.scope)
 
 
-def _check(warehouse: Warehouse, txn: Transaction, done: _Written) -> None:
+def _check(warehouse: Warehouse, txn: Transaction, output: _Output) -> None:
     """Evaluate the expectations on what would be committed. Raises CheckErrored."""
-    out = done.planned.out
-    named = {finding.name for finding in done.findings}
+    out = output.planned.out
+    named = {finding.name for finding in output.findings}
     if named != {check.name for check in out.checks}:
         raise CheckErrored(
             f"the body of {out.name} must return a Finding for each of its checks"
@@ -273,9 +279,9 @@ def _check(warehouse: Warehouse, txn: Transaction, done: _Written) -> None:
         )
     if out.expectations:
         rows = CheckedRows.of_transaction(
-            warehouse, txn, out.name, done.scope.where if done.scope else None
+            warehouse, txn, out.name, output.scope.where if output.scope else None
         )
-        done.findings.extend(rows.evaluate(out.expectations, out.key))
+        output.findings.extend(rows.evaluate(out.expectations, out.key))
 
 
 @contextmanager
@@ -301,20 +307,20 @@ def retried(context: dg.AssetExecutionContext, policy: dg.RetryPolicy | None) ->
 
 
 def _result(
-    context: dg.AssetExecutionContext, warehouse: Warehouse, txn: Transaction, done: _Written
+    context: dg.AssetExecutionContext, warehouse: Warehouse, txn: Transaction, output: _Output
 ) -> dg.MaterializeResult[None]:
-    assert done.uncommitted
-    key = done.planned.out.asset_key
-    ours = done.uncommitted
+    assert output.uncommitted
+    key = output.planned.out.asset_key
+    ours = output.uncommitted
     context.log.info(f"transaction {txn.id} committed write id {ours.write_id} of {ours.table}")
     version = dg.DataVersion(str(ours.write_id))
     try:
         committed = ours.committed(warehouse)
     except AcidError as error:
-        # The commit is done: failing now would make a retry append the rows once more.
+        # The commit has happened: failing now would make a retry append the rows once more.
         context.log.warning(f"can't read the table's current statistics: {error}")
         return dg.MaterializeResult(asset_key=key, metadata=ours.metadata(), data_version=version)
-    for partition_key, rows in committed.rows_by_key(done.scope).items():
+    for partition_key, rows in committed.rows_by_key(output.scope).items():
         context.add_asset_metadata(
             {"dagster/partition_row_count": rows}, key, partition_key=partition_key
         )

@@ -18,15 +18,6 @@ MOST_PARTITIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RowCounts:
-    """Rows changed between two write ids; an overwrite deletes all rows that it replaces."""
-
-    inserted: int
-    updated: int
-    deleted: int
-
-
-@dataclass(frozen=True, slots=True)
 class Uncommitted:
     """What a transaction has done to a table, determined under its locks just before the commit."""
 
@@ -67,17 +58,6 @@ class Uncommitted:
             replaced,
         )
 
-    @property
-    def difference(self) -> RowCounts | None:
-        if self.replaced is None:
-            return None
-        count = self.counts.get
-        return RowCounts(
-            count("inserted", 0) + count("overwritten", 0),
-            count("updated", 0),
-            count("deleted", 0) + self.replaced,
-        )
-
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """Ids, rows by operation, and the difference to the previous write id."""
         metadata: dict[str, dg.MetadataValue] = {
@@ -92,10 +72,12 @@ class Uncommitted:
             "written bytes": dg.MetadataValue.int(sum(report.bytes for report in self.reports)),
             **{f"rows {name}": dg.MetadataValue.int(rows) for name, rows in self.counts.items()},
         }
-        if change := self.difference:
+        if self.replaced is not None:  # an overwrite deletes all rows that it replaces
+            count = self.counts.get
             metadata["difference to the previous write id"] = dg.MetadataValue.md(
-                f"{change.inserted:,} inserted, {change.updated:,} updated,"
-                f" {change.deleted:,} deleted"
+                f"{count('inserted', 0) + count('overwritten', 0):,} inserted,"
+                f" {count('updated', 0):,} updated,"
+                f" {count('deleted', 0) + self.replaced:,} deleted"
             )
         return metadata
 

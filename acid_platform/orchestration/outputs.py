@@ -134,8 +134,8 @@ class AcidOut:
         )
 
     def asset_spec(self, deps: Sequence[dg.AssetDep], description: str | None) -> dg.AssetSpec:
-        given = {"kinds": {"orc"}, "description": description, **self.spec}
-        metadata = {**self.declaration.metadata, **given.pop("metadata", {})}
+        arguments = {"kinds": {"orc"}, "description": description, **self.spec}
+        metadata = {**self.declaration.metadata, **arguments.pop("metadata", {})}
         if self.partition_expr is not None:
             metadata["partition_expr"] = (
                 self.partition_expr
@@ -143,7 +143,7 @@ class AcidOut:
                 else dict(self.partition_expr)
             )
         return dg.AssetSpec(
-            self.asset_key, deps=[*given.pop("deps", ()), *deps], metadata=metadata, **given
+            self.asset_key, deps=[*arguments.pop("deps", ()), *deps], metadata=metadata, **arguments
         )
 
     def check_specs(self) -> list[dg.AssetCheckSpec]:

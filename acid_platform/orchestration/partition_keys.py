@@ -125,8 +125,8 @@ def literal(value: str, quoted: bool) -> str:
     return sql_string(value) if quoted else value
 
 
-def _matches(values: Mapping[str, str | None], wanted: Mapping[str, str]) -> bool:
-    return all(values.get(name) == value for name, value in wanted.items())
+def _matches(values: Mapping[str, str | None], some: Mapping[str, str]) -> bool:
+    return all(values.get(name) == value for name, value in some.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,20 +179,20 @@ class PartitionExpr:
 
     def _refuse_collisions(self, dimension: str, definition: dg.PartitionsDefinition[str]) -> None:
         """Raises InvalidDefinition if two keys have the same partition: each would lose rows."""
-        seen: dict[tuple[str, ...], str] = {}
+        key_of: dict[tuple[str, ...], str] = {}
         parts = [part for part in self.parts if part.dimension == dimension]
         for key in _sample(definition):
             values = tuple(part.value(key, self.table) for part in parts)
-            if values in seen:
+            if values in key_of:
                 named = "/".join(
                     f"{part.column.name}={value}" for part, value in zip(parts, values, strict=True)
                 )
                 raise InvalidDefinition(
-                    f"partition_expr of {self.table}: the keys {seen[values]} and {key} are both"
+                    f"partition_expr of {self.table}: the keys {key_of[values]} and {key} are both"
                     f" {named} and would replace each other's rows; name more of the time"
                     " (year=%Y/month=%m), or let the asset take txn and write itself"
                 )
-            seen[values] = key
+            key_of[values] = key
 
 
 def _by_dimension(
@@ -222,14 +222,14 @@ def _parts(
     columns: Sequence[Column],
     table: str,
 ) -> Iterator[PartitionColumn]:
-    known = {column.name: column for column in columns}
+    by_name = {column.name: column for column in columns}
     for segment in form.split("/"):
         name, _, code = segment.partition("=")
-        column = known.get(name.strip().lower())
+        column = by_name.get(name.strip().lower())
         if column is None:
             raise InvalidDefinition(
                 f"partition_expr of {table}: {name!r} is not a partition column of the table; they"
-                f" are {', '.join(known) or 'none, the table is not partitioned'}"
+                f" are {', '.join(by_name) or 'none, the table is not partitioned'}"
             )
         if not isinstance(definition, dg.TimeWindowPartitionsDefinition):
             if code:

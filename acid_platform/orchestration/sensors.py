@@ -1,19 +1,22 @@
-"""Sensors of the services: Initiator, Cleaner and recorded erasure requests.
+"""What starts runs: sensors of the services and of changes, and a condition of an asset.
 
 All sensors are shipped STOPPED, so a fresh `make dev` shows them, but they start no work unasked.
 None needs a JVM. Each skip gives its reason.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 
 import dagster as dg
 
 from acid_platform.base.clock import SystemClock
 from acid_platform.base.config import Settings
-from acid_platform.errors import LeaseHeld
+from acid_platform.errors import InvalidDefinition, LeaseHeld, NoSuchTable
+from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetCleanings, GetErasures
+from acid_platform.metastore.operations.history import GetCursors
+from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
@@ -23,10 +26,13 @@ from acid_platform.orchestration.compaction_job import (
     compaction_job,
     initiated,
 )
+from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.erasure_job import REQUEST_TAG, erase
+from acid_platform.orchestration.inputs import consumer_of
 from acid_platform.services import initiator
 
 TASKS_TAG = "acid/compactions"
+CONSUMER_TAG, CHANGES_TAG = "acid/consumer", "acid/changes"
 MOST_ATTEMPTS = 3
 """Runs for the same set of queued tasks; after these a person has to look."""
 
@@ -59,22 +65,29 @@ def initiator_sensor(
     for decision in decisions:
         asks = decision.decision.kind or decision.decision.did_not_initiate
         (context.log.info if asks else context.log.debug)(str(decision))
-    tables = sorted({task.table for task in waiting})
+    ids: dict[str, list[str]] = {}
+    for task in waiting:
+        ids.setdefault(task.table, []).append(str(task.id))
+    return _result(
+        (_compacting(context.instance, table, ",".join(ids[table])) for table in sorted(ids)),
+        f"checked {len(decisions)} entities, the queue is empty",
+    )
+
+
+def _result(verdicts: Iterable[dg.RunRequest | str], nothing: str) -> dg.SensorResult:
+    """The runs, or why there is none: the reasons of all verdicts, `nothing` without a verdict."""
     requests, reasons = [], []
-    for table in tables:
-        ids = ",".join(str(task.id) for task in waiting if task.table == table)
-        verdict = _request(context.instance, table, ids)
+    for verdict in verdicts:
         if isinstance(verdict, dg.RunRequest):
             requests.append(verdict)
         else:
             reasons.append(verdict)
     if requests:
         return dg.SensorResult(run_requests=requests)
-    nothing = f"checked {len(decisions)} entities, the queue is empty"
     return dg.SensorResult(skip_reason="; ".join(reasons) or nothing)
 
 
-def _request(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunRequest | str:
+def _compacting(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunRequest | str:
     """A run for the queued tasks of a table, or why there is none."""
     tags = {TABLE_TAG: table}
     if _running(instance, compaction_job.name, tags):
@@ -133,32 +146,32 @@ def erasure_sensor(
         states = opened.metastore.call(
             GetTxnStates(tuple({txn for task in tasks for txn in task.waits_for}))
         )
-    requests, reasons = [], []
-    for task in tasks:
-        held = [txn for txn in task.waits_for if states.get(txn) == "o"]
-        verdict = f"waits for transactions {held}" if held else _erasure(context.instance, task)
-        if isinstance(verdict, dg.RunRequest):
-            requests.append(verdict)
-        else:
-            reasons.append(f"request {task.id} of {task.table}: {verdict}")
-    if requests:
-        return dg.SensorResult(run_requests=requests)
-    return dg.SensorResult(skip_reason="; ".join(reasons) or "there are no erasure requests")
+    open_txns = {txn for txn, state in states.items() if state == "o"}
+    return _result(
+        (_erasing(context.instance, task, open_txns) for task in tasks),
+        "there are no erasure requests",
+    )
 
 
-def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest | str:
+def _erasing(
+    instance: dg.DagsterInstance, task: ErasureTask, open_txns: Set[int]
+) -> dg.RunRequest | str:
     """A run for a recorded request, or why there is none."""
+    request = f"request {task.id} of {task.table}"
+    if holding := [txn for txn in task.waits_for if txn in open_txns]:
+        return f"{request}: waits for transactions {holding}"
     tags = {REQUEST_TAG: str(task.id)}
     if _running(instance, erase.name, tags):
-        return "a run is already working on it"
+        return f"{request}: a run is already working on it"
     asked = datetime.fromtimestamp(task.requested / 1000, UTC)
     earlier = instance.get_runs_count(
         dg.RunsFilter(job_name=erase.name, tags=tags, created_after=asked)
     )
     if earlier - task.waits >= MOST_ATTEMPTS:
         return (
-            f"{earlier} runs have not erased it, {task.answer or 'for an unknown reason'}; look at"
-            " the runs, then launch one of them again"
+            f"{request}: {earlier} runs have not erased it,"
+            f" {task.answer or 'for an unknown reason'}; look at the runs, then launch one of them"
+            " again"
         )
     return dg.RunRequest(
         run_key=f"{task.id}:{task.requested}:{earlier + 1}",
@@ -169,8 +182,107 @@ def _erasure(instance: dg.DagsterInstance, task: ErasureTask) -> dg.RunRequest |
     )
 
 
-def _running(instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> bool:
+def _running(instance: dg.DagsterInstance, job: str | None, tags: Mapping[str, str]) -> bool:
+    """Whether a run with these tags is under way, of any job without `job`."""
+    runs = dg.RunsFilter(job_name=job, statuses=UNFINISHED, tags=dict(tags))
+    return instance.get_runs_count(runs) > 0
+
+
+# --- assets ---------------------------------------------------------------------------------------
+
+
+def upstream_changed() -> dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]:
+    """AutomationCondition.eager, but only if the data version of an upstream has changed.
+
+    The data version of a table is its committed write id. A materialization that writes nothing
+    keeps it, so nothing downstream is recomputed.
+    """
+    changed = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.data_version_changed())
     return (
-        instance.get_runs_count(dg.RunsFilter(job_name=job, statuses=UNFINISHED, tags=dict(tags)))
-        > 0
+        (changed | dg.AutomationCondition.newly_missing()).since_last_handled()
+        & ~dg.AutomationCondition.any_deps_missing()
+        & ~dg.AutomationCondition.any_deps_in_progress()
+        & ~dg.AutomationCondition.in_progress()
+    )
+
+
+def change_sensor(
+    assets: Sequence[dg.AssetsDefinition],
+    name: str = "change_sensor",
+    minimum_interval_seconds: int = 30,
+) -> dg.SensorDefinition:
+    """A sensor, shipped STOPPED, for assets with `TableInput(changes=True)`.
+
+    It starts a run of an asset when a table whose changes it consumes has commits that it has not
+    seen, and no such run is under way. After MOST_ATTEMPTS runs that did not consume the same
+    changes, it waits for a person, or for another commit. Needs no JVM. Raises InvalidDefinition
+    for an asset that consumes no changes.
+    """
+    consumed = {consumer_of(asset.keys): (sorted(asset.keys), _tables(asset)) for asset in assets}
+
+    @dg.sensor(
+        name=name,
+        target=list(assets),
+        minimum_interval_seconds=minimum_interval_seconds,
+        description="Materializes assets that consume changes when there are some.",
+    )
+    def sensor(
+        context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
+    ) -> dg.SensorResult:
+        with warehouse.open() as opened:
+            verdicts = [
+                _consuming(context.instance, consumer, keys, _news(opened, consumer, tables))
+                for consumer, (keys, tables) in consumed.items()
+            ]
+        return _result(verdicts, "no asset consumes changes")
+
+    return sensor
+
+
+def _tables(asset: dg.AssetsDefinition) -> list[str]:
+    for spec in asset.specs:
+        tables = spec.metadata.get(CONSUMES)
+        if tables is not None:
+            return [str(table) for table in getattr(tables, "value", tables)]
+    raise InvalidDefinition(
+        f"{consumer_of(asset.keys)} consumes no changes: give it an input"
+        " TableInput(table, changes=True), or leave it out of change_sensor"
+    )
+
+
+def _news(warehouse: Warehouse, consumer: str, tables: Sequence[str]) -> str:
+    """What the consumer has not seen: for each table its cursor and the last commit; '' if all."""
+    news = []
+    for table in tables:
+        try:
+            rows = warehouse.metastore.call(GetCursors(table))
+        except NoSuchTable:
+            continue
+        mine = next((row for row in rows if row.cursor.consumer == consumer), None)
+        if mine is not None:
+            if mine.behind:
+                news.append(f"{table}:{mine.cursor.moment}-{mine.last}")
+            continue
+        last = warehouse.metastore.call(GetLastWriteId(warehouse.table(table).record.table_id))
+        if last:
+            news.append(f"{table}:new-{last}")
+    return ",".join(news)
+
+
+def _consuming(
+    instance: dg.DagsterInstance, consumer: str, keys: list[dg.AssetKey], news: str
+) -> dg.RunRequest | str:
+    """A run of the consumer, or why there is none."""
+    if not news:
+        return f"{consumer}: it has seen every change"
+    tags = {CONSUMER_TAG: consumer}
+    if _running(instance, None, tags):
+        return f"{consumer}: a run is consuming changes"
+    tags |= {CHANGES_TAG: news}
+    earlier = instance.get_runs_count(dg.RunsFilter(tags=tags))
+    if earlier >= MOST_ATTEMPTS:
+        failure = f"{earlier} runs have not consumed {news}"
+        return f"{consumer}: {failure}; look at the runs, then launch one"
+    return dg.RunRequest(
+        run_key=f"{consumer}:{news}:{earlier + 1}", tags=tags, asset_selection=keys
     )

@@ -35,8 +35,8 @@ def write(
         table.overwrite(rows, partition=scope.single)
         return
     key = [name.lower() for name in out.key]
-    given = body_rows(warehouse, rows, table.all_columns, out.name, key)
-    _MODES[out.write_mode](table, _with_partition_columns(given, out, scope), out, scope)
+    returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
+    _MODES[out.write_mode](table, _with_partition_columns(returned, out, scope), out, scope)
     written = {
         report.partition for report in txn.reports if report.table == out.name and report.partition
     }
@@ -79,14 +79,14 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
 
 def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
     """Add columns that the table lacks, or raise UnknownColumn."""
-    known = {column.name for column in table.all_columns}
-    new = [name for name in column_names(rows) if name.lower() not in known]
+    columns = {column.name for column in table.all_columns}
+    new = [name for name in column_names(rows) if name.lower() not in columns]
     if not new:
         return
     if out.schema_mode == "error":
         raise UnknownColumn(
             f"{out.name} has no column {', '.join(map(repr, new))}; its columns are"
-            f" {', '.join(sorted(known))}; leave it out of the rows, or set schema_mode='add'"
+            f" {', '.join(sorted(columns))}; leave it out of the rows, or set schema_mode='add'"
         )
     table.add_columns(", ".join(f"`{column.name}` {column.type}" for column in _columns(rows, new)))
 
@@ -94,8 +94,8 @@ def _match_columns(table: TransactionTable, out: AcidOut, rows: Rows) -> None:
 def _columns(rows: Rows, names: Sequence[str] | None = None) -> tuple[Column, ...]:
     """Some columns of the rows, or all, as a table would declare them. Raises InvalidDefinition."""
     if isinstance(rows, Result):
-        wanted = {name.lower() for name in names or rows.columns}
-        return tuple(column for column in rows.declared() if column.name in wanted)
+        chosen = {name.lower() for name in names or rows.columns}
+        return tuple(column for column in rows.declared() if column.name in chosen)
     if is_spark_frame(rows):
         from acid_platform.engine.spark.input_rows import columns_of_frame
 
@@ -133,8 +133,8 @@ def _upsert(
     table: TransactionTable, rows: BodyRows, out: AcidOut, _scope: PartitionScope | None
 ) -> None:
     key = [name.lower() for name in out.key]
-    kept = _with_keys(rows, key, out.name)
-    if (twice := kept.twice(key)) is not None:
+    keyed = _with_keys(rows, key, out.name)
+    if (twice := keyed.twice(key)) is not None:
         values = ", ".join(f"{name}={twice[name]!r}" for name in key)
         raise SourceRowsAmbiguous(
             f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
@@ -142,9 +142,9 @@ def _upsert(
         )
     fixed = {*key, *(column.name for column in table.partition_columns)}
     table.merge(
-        kept.rows,
+        keyed.rows,
         _on(key),
-        when_matched_update={name: f"s.{quoted(name)}" for name in kept.names if name not in fixed}
+        when_matched_update={name: f"s.{quoted(name)}" for name in keyed.names if name not in fixed}
         or None,
         when_not_matched_insert="*",
     )
@@ -161,9 +161,9 @@ def _delete_insert(
             ]
         )
     )
-    kept = _with_keys(rows, key, out.name)
-    table.merge(kept.distinct(key), _on(key), when_matched_delete="true")
-    table.insert(kept.rows)
+    keyed = _with_keys(rows, key, out.name)
+    table.merge(keyed.distinct(key), _on(key), when_matched_delete="true")
+    table.insert(keyed.rows)
 
 
 _MODES: dict[str, Callable[[TransactionTable, BodyRows, AcidOut, PartitionScope | None], None]] = {
@@ -181,13 +181,13 @@ def _with_keys(rows: BodyRows, key: Sequence[str], table: str) -> BodyRows:
     """
     if missing := [name for name in key if name not in rows.names]:
         raise UnknownColumn(f"rows for {table} lack the key column {', '.join(missing)}")
-    kept = rows.kept()
-    if (bad := kept.with_null(key)) is not None:
+    computed = rows.computed()
+    if (bad := computed.with_null(key)) is not None:
         raise SourceRowsAmbiguous(
             f"a row for {table} has NULL in its key, and NULL equals nothing: {bad}; fill"
             f" {', '.join(key)} or leave the row out"
         )
-    return kept
+    return computed
 
 
 def _on(key: Sequence[str]) -> str:
