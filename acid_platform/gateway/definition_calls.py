@@ -27,13 +27,12 @@ from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.tables.creation import create
 from acid_platform.tables.declaration import (
     Declaration,
     change_column,
     widened,
 )
-from acid_platform.tables.locations import confine
+from acid_platform.tables.locations import confine, create
 
 _OF_ENGINES = frozenset(
     {

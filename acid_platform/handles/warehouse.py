@@ -160,7 +160,7 @@ class Warehouse:
         directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
         TableExists.
         """
-        from acid_platform.tables.creation import create
+        from acid_platform.tables.locations import create
 
         full = table_name(name)
         declared = Declaration.of(
@@ -316,13 +316,6 @@ class Warehouse:
     def show_compactions(self) -> pd.DataFrame:
         """SHOW COMPACTIONS: the queue and the history (C61)."""
         return Shown(show_columns.COMPACTIONS, tuple(self.metastore.compactions())).to_pandas()
-
-    def show_history(self, table: str) -> pd.DataFrame:
-        """DESCRIBE HISTORY: what each commit wrote into the table, oldest first, with its engine.
-
-        Raises NoSuchTable.
-        """
-        return Shown(show_columns.HISTORY, tuple(self.metastore.history(table))).to_pandas()
 
     def abort_transactions(self, ids: Sequence[int]) -> str:
         """ABORT TRANSACTIONS: aborts those that are open; says how many (T12)."""

@@ -1,4 +1,13 @@
-"""Hive SQL over the tables of a warehouse: sqlglot parses it, one of the engines runs it."""
+"""Hive SQL over the tables of a warehouse: sqlglot parses it, one of the engines runs it.
+
+A script goes from `sql_session` to `parse`, and from there its statements to the modules `run_…`:
+
+- what a pattern recognises is an entry of `commands` in `run_shows`, `run_operations` or
+  `run_definitions`; CREATE TABLE and VIEW are parsed in `declarations`;
+- what changes rows is divided by `split_dml` and run by `run_changes`;
+- a query is planned and run by `run_queries`. `scopes` tells its tables, `qualified_names` what a
+  name such as `db.t.c` means, `unknown_names` which no table has, `pruning` what a scan needs.
+"""
 
 from acid_platform.sql.answers import Answer, Done
 from acid_platform.sql.sql_session import SqlSession

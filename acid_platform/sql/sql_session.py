@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
 
 MOST_CHARACTERS = 10_000
-"""Of a script whose parsed queries are used again the next time.
+"""The longest script whose parsed queries are used again the next time.
 
 Nobody changes the tree of a query; those of other statements are changed while they run.
 """

@@ -1,4 +1,4 @@
-"""Where a table may be: a new table's directory, and what it must keep away from (P31, P49)."""
+"""Making a new, empty table: where it may be, and what it must keep away from (P31, P49)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,43 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.object_store import SCHEMES
 from acid_platform.errors import InvalidDefinition
+from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
-from acid_platform.metastore.operations.tables import GetDropped
+from acid_platform.metastore.operations.tables import DeclareTable, GetDropped
 from acid_platform.metastore.places import absolute, below, is_uri
+from acid_platform.metastore.records import TableRecord
+from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, foreign
+from acid_platform.tables.declaration import Declaration
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
 _ARCHIVE = "acid.metastore.archive"
 _REMOTE = (*SCHEMES, "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+
+
+def create(
+    metastore: Metastore,
+    name: str,
+    declared: Declaration,
+    location: str | None = None,
+    if_not_exists: bool = False,
+) -> TableRecord:
+    """Registers the table and makes its directory; a missing database is made.
+
+    `location`: see `new_location`. Raises InvalidDefinition, TableExists,
+    WarehouseNotWritable.
+    """
+    refuse_names(name, location)
+    metastore.create_database(name.partition(".")[0], if_not_exists=True)
+    where = new_location(metastore, name, location)
+    make_root(*Files.of(where))  # before anybody can commit into it (P27)
+    declaration = declared.record(name, metastore.places.inward(where))
+    record = metastore.call(DeclareTable(declaration, if_not_exists))
+    make_root(*Files.of(record.location))
+    return record
 
 
 def new_location(metastore: Metastore, table: str, address: str | None) -> str:
