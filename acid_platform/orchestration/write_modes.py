@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
@@ -36,7 +36,17 @@ def write(
         return
     key = [name.lower() for name in out.key]
     returned = body_rows(warehouse, rows, table.all_columns, out.name, key)
-    _MODES[out.write_mode](table, _with_partition_columns(returned, out, scope), out, scope)
+    to_write = _with_partition_columns(returned, out, scope)
+    match out.write_mode:
+        case "append":
+            table.insert(to_write.rows)
+        case "overwrite":
+            table.overwrite(to_write.rows)
+        case "upsert":
+            _upsert(table, to_write, key)
+        case "delete+insert":
+            columns_of_run = next(iter(scope.values.values())) if scope else ()
+            _delete_insert(table, to_write, list(dict.fromkeys((*key, *columns_of_run))))
     written = {
         report.partition for report in txn.reports if report.table == out.name and report.partition
     }
@@ -117,61 +127,28 @@ def _with_partition_columns(rows: BodyRows, out: AcidOut, scope: PartitionScope 
     return rows.with_constants(constants)
 
 
-def _append(
-    table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: PartitionScope | None
-) -> None:
-    table.insert(rows.rows)
-
-
-def _overwrite(
-    table: TransactionTable, rows: BodyRows, _out: AcidOut, _scope: PartitionScope | None
-) -> None:
-    table.overwrite(rows.rows)
-
-
-def _upsert(
-    table: TransactionTable, rows: BodyRows, out: AcidOut, _scope: PartitionScope | None
-) -> None:
-    key = [name.lower() for name in out.key]
-    keyed = _with_keys(rows, key, out.name)
+def _upsert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None:
+    keyed = _with_keys(rows, key, table.name)
     if (twice := keyed.twice(key)) is not None:
         values = ", ".join(f"{name}={twice[name]!r}" for name in key)
         raise SourceRowsAmbiguous(
-            f"upsert into {out.name}: several rows have the key {values}; make the rows unique in"
+            f"upsert into {table.name}: several rows have the key {values}; make the rows unique in"
             f" {', '.join(key)}"
         )
     fixed = {*key, *(column.name for column in table.partition_columns)}
+    updates = {name: f"s.{quoted(name)}" for name in keyed.names if name not in fixed}
     table.merge(
         keyed.rows,
         _on(key),
-        when_matched_update={name: f"s.{quoted(name)}" for name in keyed.names if name not in fixed}
-        or None,
+        when_matched_update=updates or None,
         when_not_matched_insert="*",
     )
 
 
-def _delete_insert(
-    table: TransactionTable, rows: BodyRows, out: AcidOut, scope: PartitionScope | None
-) -> None:
-    key = list(
-        dict.fromkeys(
-            [
-                *(name.lower() for name in out.key),
-                *(next(iter(scope.values.values())) if scope else ()),
-            ]
-        )
-    )
-    keyed = _with_keys(rows, key, out.name)
+def _delete_insert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None:
+    keyed = _with_keys(rows, key, table.name)
     table.merge(keyed.distinct(key), _on(key), when_matched_delete="true")
     table.insert(keyed.rows)
-
-
-_MODES: dict[str, Callable[[TransactionTable, BodyRows, AcidOut, PartitionScope | None], None]] = {
-    "append": _append,
-    "overwrite": _overwrite,
-    "upsert": _upsert,
-    "delete+insert": _delete_insert,
-}
 
 
 def _with_keys(rows: BodyRows, key: Sequence[str], table: str) -> BodyRows:
