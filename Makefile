@@ -184,7 +184,7 @@ chaos: setup ## kill, stall, damage, alter: no read may be wrong (SEED=, ARGS="-
 	@$(TEST_STATE) exec $(PY) -m tests.chaos --seed $(or $(SEED),0) $(ARGS)
 
 .PHONY: leaders
-leaders: setup ## kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20")
+leaders: setup ## kill and suspend leading metastores under eight writers (LOG=postgres or s3, N=50, ARGS="--stops 20 --faults 20")
 	@$(TEST_STATE) exec $(PY) -m tests.log.leaders $(or $(LOG),postgres) --kills $(or $(N),50) $(ARGS)
 
 .PHONY: test-stores

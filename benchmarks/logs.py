@@ -106,7 +106,7 @@ def before(checkout: Path, directory: Path) -> Iterator[str]:
 
 @contextmanager
 def shared(log: str, directory: Path) -> Iterator[str]:
-    with serving(log) as where, Members(where, directory, 2) as members:
+    with serving(log) as (where, _), Members(where, directory, 2) as members:
         members.start()
         with Metastore.connect(where) as client:
             prepare(client, str(directory))

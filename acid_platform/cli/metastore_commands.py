@@ -35,7 +35,10 @@ def metastore() -> None:
 )
 @command
 def status(session: CommandSession, as_text: bool) -> None:
-    """Print whether it runs, and what it holds. Starts nothing."""
+    """Print whether it runs, and what it holds. Starts nothing.
+
+    The exit code is 1 if it does not run; with --prometheus it is 0, and acid_metastore_up tells.
+    """
     running = _running(session)
     running_status = None
     if running is not None:
@@ -45,6 +48,7 @@ def status(session: CommandSession, as_text: bool) -> None:
         click.echo(prometheus(running_status), nl=False)
     elif running_status is None:
         _not_running(session)
+        raise SystemExit(1)
     elif session.json:
         session.say_json({"running": True, **running_status})
     else:
@@ -211,4 +215,7 @@ def _running(session: CommandSession) -> Metastore | None:
 
 
 def _not_running(session: CommandSession) -> None:
-    session.say({"running": False}, f"no metastore runs for {session.place.warehouse}")
+    session.say(
+        {"running": False},
+        f"no metastore runs for {session.place.warehouse} at {session.place.metastore}",
+    )

@@ -89,7 +89,11 @@ def archive(session: CommandSession, place: str | None) -> None:
     metavar="FILE",
     help="With --archive: only write a backup as of then to the new FILE.",
 )
-@click.option("--replace", is_flag=True, help="Move an existing metastore aside.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Move an existing metastore aside, or remove what an interrupted restore left.",
+)
 @command
 def restore(
     session: CommandSession,
@@ -230,13 +234,14 @@ def _log(place: Location) -> Log:
 
 def _archived(place: str) -> dict[str, Log]:
     """The histories of an archive, each a log; or the log at this place."""
-    from acid_platform.metastore.log.open_log import histories, open_log
+    from acid_platform.metastore.log.open_log import open_log
+    from acid_platform.metastore.log.store_access import logs_below
 
     where = place if "://" in place else f"file://{Path(place).expanduser().absolute()}"
     own: Log = open_log(where)
     if own.exists:
         return {own.history: own}
-    return {history: open_log(f"{where}/{history}") for history in histories(where)}
+    return {history: open_log(f"{where}/{history}") for history in logs_below(where)}
 
 
 def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:

@@ -71,6 +71,9 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
 def restore(place: Location, file: str, replace: bool = False) -> Restored:
     """Makes the warehouse's metastore from a backup; root and metastore get a new identity.
 
+    `replace`: puts the files of a directory aside, or removes from PostgreSQL or a bucket what an
+    earlier restore left there.
+
     Raises BackupRefused, WarehouseMismatch if the root belongs to another warehouse than the
     backup, or has its metastore elsewhere, and what restore_metastore raises.
     """
@@ -101,10 +104,11 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
         home = Home(Path(place.metastore).resolve())
         return restore_directory(home, file, highest, replace, owner)
     log = open_log(place.metastore)
-    if log.exists:
+    if log.exists and not (replace and log.remove_unused()):
         raise BackupRefused(
-            f"{place.metastore} holds a metastore already, or what an interrupted restore left:"
-            " name another prefix, schema or database, or remove this one"
+            f"{place.metastore} holds a metastore already: name another prefix, schema or database;"
+            " what an interrupted restore left, and no metastore ever served, is removed by `acid"
+            " metastore restore FILE --replace`"
         )
     return restore_metastore(log, file, highest, owner)
 

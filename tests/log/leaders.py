@@ -1,10 +1,15 @@
-"""`python -m tests.log.leaders LOG`: leaders are killed and suspended under writers (P10).
+"""`python -m tests.log.leaders LOG`: leaders and the log's server fail under writers (P10).
 
 LOG is `postgresql://…` or `s3://…`; `postgres` and `s3` start a server for the run. Eight processes
-create databases, each name once, and commit a transaction. The leader is killed with SIGKILL, or
-stopped with SIGSTOP for longer than its lease. At the end the log must have every acknowledged
-commit once, its positions without a gap and its epochs in order. The result is added to those in
-FILE (JSON).
+create databases, each name once, and commit a transaction. Meanwhile
+
+- the leader is killed with SIGKILL (`--kills`),
+- or stopped with SIGSTOP for longer than its lease (`--stops`);
+- the log's own server fails (`--faults`): PostgreSQL crashes and is started again; S3 answers every
+  request with 503, answers none, or does each PUT and loses the answer, by turns.
+
+At the end the log must have every acknowledged commit once, its positions without a gap and its
+epochs in order. The result is added to those in FILE (JSON).
 """
 
 from __future__ import annotations
@@ -17,12 +22,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from acid_platform import MetastoreUnavailable, OutcomeUnknown
+from acid_platform import MetastoreUnavailable, MetastoreWriteFailed, OutcomeUnknown
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.open_log import open_log
@@ -30,11 +38,19 @@ from acid_platform.metastore.rules.events import Committed, DatabaseCreated
 from acid_platform.metastore.server.store import events_of
 from benchmarks.results import machine, save
 from tests.log.members import Members
+from tests.log.postgres_server import PostgresServer
 from tests.log.servers import serving
 from tests.metastore.processes import until
+from tests.stores.server import Fault, S3Server
 
 WRITERS = 8
 LEASE_SECONDS = 2.5
+FAULTS = (
+    Fault("SlowDown"),
+    Fault("hang", seconds=4),
+    Fault("lost", "PUT"),
+)
+FAULT_SECONDS = 2.0
 
 
 def write(where: str, writer: int, path: Path, stop: Path) -> None:
@@ -46,7 +62,7 @@ def write(where: str, writer: int, path: Path, stop: Path) -> None:
             name = f"w{writer}_{number}"
             began = time.monotonic()
             # What is not acknowledged may or may not be there.
-            with suppress(OutcomeUnknown, MetastoreUnavailable):
+            with suppress(OutcomeUnknown, MetastoreUnavailable, MetastoreWriteFailed):
                 client.create_database(name)
                 with client.begin() as transaction:
                     txn = transaction.id
@@ -58,40 +74,60 @@ def write(where: str, writer: int, path: Path, stop: Path) -> None:
 class Outcome:
     """What a run found."""
 
-    kills: int = 0
-    stops: int = 0
     acknowledged: int = 0
     lost: list[Any] = field(default_factory=list)
     twice: list[Any] = field(default_factory=list)
     out_of_order: list[Any] = field(default_factory=list)
     """Batches whose position or epoch does not follow."""
-    pauses: list[float] = field(default_factory=list)
-    """Seconds from each kill or stop to the next acknowledged commit."""
+    pauses: dict[str, list[float]] = field(default_factory=dict)
+    """Seconds from each kill, stop and end of a fault to the next acknowledged commit."""
 
     @property
     def wrong(self) -> int:
         return len(self.lost) + len(self.twice) + len(self.out_of_order)
 
+    @property
+    def every_pause(self) -> list[float]:
+        return [pause for pauses in self.pauses.values() for pause in pauses]
+
     def __str__(self) -> str:
+        events = ", ".join(
+            f"{len(pauses)} {what}s (commits went on after {statistics.median(pauses):.2f} s,"
+            f" at most {max(pauses):.2f} s)"
+            for what, pauses in self.pauses.items()
+        )
         return (
-            f"{self.kills} kills, {self.stops} stops, {self.acknowledged} commits acknowledged,"
-            f" {len(self.lost)} lost, {len(self.twice)} twice,"
-            f" {len(self.out_of_order)} batches out of order; commits went on after"
-            f" {statistics.median(self.pauses):.2f} s (median), {max(self.pauses):.2f} s (longest)"
+            f"{events}; {self.acknowledged} commits acknowledged, {len(self.lost)} lost,"
+            f" {len(self.twice)} twice, {len(self.out_of_order)} batches out of order"
         )
 
 
-def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> Outcome:
-    """Kills and stops alternate as long as both are wanted."""
+def run(
+    where: str,
+    directory: Path,
+    server: PostgresServer | S3Server | None = None,
+    count: int = 3,
+    **times: int,
+) -> Outcome:
+    """`times`: how many `kills`, `stops` and `faults`, which come by turns. A fault needs the
+    server of the log."""
     stop, outcome = directory / "stop", Outcome()
     paths = [directory / f"writer{writer}.log" for writer in range(WRITERS)]
     context = multiprocessing.get_context("spawn")
     with Members(where, directory, count) as members:
+        events: dict[str, Callable[[], AbstractContextManager[float]]] = {
+            "kills": partial(_killed, members),
+            "stops": partial(_suspended, members),
+            "faults": partial(_failed, server, cycle(FAULTS)),
+        }
         members.start()
         observer = Observer(where, outcome)
         observer.start()
-        with Metastore.connect(where) as client:  # snapshots replace batches all the time
-            client.set("acid.metastore.snapshot.bytes", "60000")
+        with Metastore.connect(where) as client:
+            # Snapshots replace batches all the time, but not those that the observer can't read.
+            client.set(
+                "acid.metastore.snapshot.bytes", "1000000" if times.get("faults") else "60000"
+            )
         writers = [
             context.Process(target=write, args=(where, writer, path, stop))
             for writer, path in enumerate(paths)
@@ -100,14 +136,13 @@ def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> 
             process.start()
         try:
             until(lambda: all(path.exists() and path.read_text() for path in paths), 60)
-            while outcome.kills < kills or outcome.stops < stops:
+            for what in _by_turns(times):
                 time.sleep(0.5)
-                if outcome.stops * max(kills, 1) < outcome.kills * stops or outcome.kills >= kills:
-                    outcome.stops += 1
-                    _replace(members, paths, outcome, suspended=True)
-                else:
-                    outcome.kills += 1
-                    _replace(members, paths, outcome, suspended=False)
+                members.require_all()
+                with events[what]() as at:
+                    pause = _pause(paths, at)
+                outcome.pauses.setdefault(what.removesuffix("s"), []).append(pause)
+                print(f"{what.removesuffix('s')}: commits go on after {pause:.2f} s", flush=True)
         finally:
             stop.touch()
             for process in writers:
@@ -117,21 +152,49 @@ def run(where: str, directory: Path, kills: int, stops: int, count: int = 3) -> 
     return outcome
 
 
-def _replace(members: Members, paths: list[Path], outcome: Outcome, suspended: bool) -> None:
-    leader = members.leading()
-    members.require_all()
-    at = time.time()
-    leader.pause() if suspended else leader.kill()
+def _by_turns(times: dict[str, int]) -> list[str]:
+    """Each as often as it says, spread over the whole run."""
+    return [
+        what
+        for _, what in sorted(
+            (number / most, what) for what, most in times.items() for number in range(most)
+        )
+    ]
+
+
+@contextmanager
+def _killed(members: Members) -> Iterator[float]:
+    leader, at = members.leading(), time.time()
+    leader.kill()
+    yield at
+    leader.start()
+
+
+@contextmanager
+def _suspended(members: Members) -> Iterator[float]:
+    leader, at = members.leading(), time.time()
+    leader.pause()
+    yield at
+    time.sleep(max(0.0, at + LEASE_SECONDS * 1.5 - time.time()))
+    leader.resume()
+
+
+@contextmanager
+def _failed(server: PostgresServer | S3Server | None, faults: Iterator[Fault]) -> Iterator[float]:
+    """Yields the moment at which the server works again."""
+    if isinstance(server, PostgresServer):
+        server.stop()
+        server.start()
+    elif server is not None:
+        with server.fails(next(faults)):
+            time.sleep(FAULT_SECONDS)
+    yield time.time()
+
+
+def _pause(paths: list[Path], at: float) -> float:
+    """The seconds from then until commits go on."""
     until(lambda: _first_after(paths, at) is not None, 60, 0.05)
-    pause = (_first_after(paths, at) or 0) - at
-    outcome.pauses.append(pause)
-    what = "stop" if suspended else "kill"
-    print(f"{what} {len(outcome.pauses)}: commits go on after {pause:.2f} s", flush=True)
-    if suspended:
-        time.sleep(max(0.0, at + LEASE_SECONDS * 1.5 - time.time()))
-        leader.resume()
-    else:
-        leader.start()
+    return (_first_after(paths, at) or 0) - at
 
 
 def _lines(paths: list[Path]) -> list[list[Any]]:
@@ -155,7 +218,6 @@ class Observer(threading.Thread):
         self._position = self._epoch = 0
         self.databases: Counter[str] = Counter()
         self.committed: Counter[int] = Counter()
-        self.error: Exception | None = None
 
     def run(self) -> None:
         while not self._ended.wait(0.1):
@@ -193,8 +255,8 @@ def _check(observed: Observer, paths: list[Path], outcome: Outcome) -> None:
     for name, txn, _, _ in acknowledged:
         if not observed.databases[name] or not observed.committed[txn]:
             outcome.lost.append((name, txn))
-    told = Counter(txn for _, txn, _, _ in acknowledged)
-    outcome.twice += [txn for txn, times in told.items() if times > 1]
+    answers = Counter(txn for _, txn, _, _ in acknowledged)
+    outcome.twice += [txn for txn, times in answers.items() if times > 1]
     outcome.twice += [name for name, times in observed.databases.items() if times > 1]
     outcome.twice += [txn for txn, times in observed.committed.items() if times > 1]
 
@@ -204,10 +266,14 @@ def main() -> int:
     parser.add_argument("log")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--stops", type=int, default=20)
+    parser.add_argument("--faults", type=int, default=0, help="only with `postgres` and `s3`")
     parser.add_argument("--results", type=Path)
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory, serving(chosen.log) as where:
-        outcome = run(where, Path(directory), chosen.kills, chosen.stops)
+    with tempfile.TemporaryDirectory() as directory, serving(chosen.log) as (where, server):
+        if chosen.faults and server is None:
+            parser.error("--faults needs a server of its own: name the log postgres or s3")
+        times = {name: getattr(chosen, name) for name in ("kills", "stops", "faults")}
+        outcome = run(where, Path(directory), server, **times)
     print(outcome)
     if chosen.results is not None:
         _save(chosen.results, chosen.log, outcome)
@@ -221,13 +287,15 @@ def _save(file: Path, log: str, outcome: Outcome) -> None:
             "at": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
             "log": log.partition(":")[0],
             "writers": WRITERS,
-            "kills": outcome.kills,
-            "stops": outcome.stops,
+            **{f"{what}s": len(pauses) for what, pauses in outcome.pauses.items()},
             "commits_acknowledged": outcome.acknowledged,
             "lost": len(outcome.lost),
             "acknowledged_twice": len(outcome.twice),
             "batches_out_of_order": len(outcome.out_of_order),
-            "seconds_until_commits_go_on": [round(pause, 2) for pause in outcome.pauses],
+            "seconds_until_commits_go_on": {
+                what: [round(pause, 2) for pause in pauses]
+                for what, pauses in outcome.pauses.items()
+            },
         }
     )
     save(file, saved)

@@ -12,15 +12,16 @@ from tests.stores.server import S3Server
 
 
 @contextmanager
-def serving(log: str) -> Iterator[str]:
-    """The address of a log: `postgres` and `s3` start a server for as long as the block lasts."""
+def serving(log: str) -> Iterator[tuple[str, PostgresServer | S3Server | None]]:
+    """The address of a log, and its server: `postgres` and `s3` start one for as long as the block
+    lasts."""
     if log == "postgres":
         if why := missing():
             raise SystemExit(f"no PostgreSQL can run here: {why}")
         server = PostgresServer()
         try:
             server.start()
-            yield server.url()
+            yield server.url(), server
         finally:
             server.close()
     elif log == "s3":
@@ -28,8 +29,8 @@ def serving(log: str) -> Iterator[str]:
         try:
             store.make_bucket("log")
             with mock.patch.dict(os.environ, store.environment):
-                yield "s3://log/metastore"
+                yield "s3://log/metastore", store
         finally:
             store.close()
     else:
-        yield log
+        yield log, None

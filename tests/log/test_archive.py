@@ -25,7 +25,7 @@ from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
-from acid_platform.metastore.log.open_log import histories
+from acid_platform.metastore.log.store_access import logs_below
 from acid_platform.metastore.server import metastore_schema as schema
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.archiving import Archiver
@@ -275,7 +275,7 @@ def archived(client: Metastore) -> bool:
 
 
 def _only(where: str) -> ObjectLog:
-    (history,) = histories(where)
+    (history,) = logs_below(where)
     return ObjectLog(f"{where}/{history}")
 
 
@@ -363,7 +363,7 @@ def test_P40_the_commands_show_an_archive_and_restore_from_it(
         assert client.databases() == ["default", "early"]
         # The batches differ from here on, so they are archived apart from those of before.
         until(lambda: archived(client), 20)
-        assert len(histories(f"file://{where}")) == 2
+        assert len(logs_below(f"file://{where}")) == 2
         client.stop()
     again = acid("restore", "--archive", str(where), "--until", "latest", "--replace")
     assert "name one of them with --history" in again.stderr

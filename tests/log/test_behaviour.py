@@ -21,6 +21,7 @@ from acid_platform.metastore.log.contract import (
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
+from acid_platform.metastore.log.shared_log import SharedLog
 from tests.log.conftest import Place, batch, positions
 
 TEXTS = ("", "[]", "[\"ä 東 \\u0000 \\n 'quoted' %s %b {s} \\\\\"]", f'["{"x" * 3_000_000}"]')
@@ -315,6 +316,31 @@ def test_P3_a_snapshot_may_be_put_twice(shared: Place, tmp_path: Path) -> None:
     log.put_snapshot(3, a_file(tmp_path / "files", b"again"))
     assert log.get_snapshot(3, tmp_path).read_bytes() == b"again"
     assert log.snapshots() == [3]
+
+
+def test_P24_what_an_interrupted_restore_left_is_removed(shared: Place, tmp_path: Path) -> None:
+    for snapshot in (False, True):
+        left = shared.created(after=7)
+        if snapshot:
+            left.put_snapshot(7, a_file(tmp_path / "files"))
+        log = shared.open()
+        assert isinstance(log, SharedLog) and log.remove_unused()
+        assert not shared.open().exists
+    log = shared.created(after=7)
+    assert isinstance(log, SharedLog)
+    log.put_snapshot(7, a_file(tmp_path / "files"))
+    assert log.set_leader(None, Leader(1, "host:1"))
+    assert not log.remove_unused()
+    log.append(batch(8))
+    assert not log.remove_unused()
+    assert positions(shared.open(), 7) == [8]
+
+
+def test_P24_an_empty_log_that_no_restore_made_is_kept(shared: Place) -> None:
+    log = shared.created()
+    assert isinstance(log, SharedLog)
+    assert not log.remove_unused()
+    assert shared.open().exists
 
 
 def test_P3_what_a_snapshot_replaces_is_forgotten(shared: Place, tmp_path: Path) -> None:

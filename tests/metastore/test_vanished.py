@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 def test_P10_a_client_leaves_a_leader_that_is_silent(tmp_path: Path) -> None:
     """A stopped process acknowledges bytes but answers nothing, as behind a dead disk."""
     with (
-        serving("s3") as where,
+        serving("s3") as (where, _),
         Members(where, tmp_path, 2).start() as members,
         Metastore.connect(where) as client,
     ):

@@ -39,8 +39,7 @@ from acid_platform.metastore.endpoint import Endpoint, Home
 if TYPE_CHECKING:
     import ssl
 
-    from acid_platform.metastore.log.objects import ObjectLog
-    from acid_platform.metastore.log.postgres import PostgresLog
+    from acid_platform.metastore.log.shared_log import SharedLog
 
 FAILOVER_SECONDS = 15.0
 
@@ -285,7 +284,7 @@ class Elected(Remote):
     def __init__(self, where: str) -> None:
         super().__init__((), b"", tls=_tls(), silence=_silence(os.environ.get(SILENCE, "")))
         self._where = where
-        self._log: ObjectLog | PostgresLog | None = None
+        self._log: SharedLog | None = None
 
     @property
     def failover_seconds(self) -> float:

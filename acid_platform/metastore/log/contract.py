@@ -64,9 +64,8 @@ class Log(Protocol):
     MetastoreDamaged if its content can't be right.
     """
 
-    @property
-    def where(self) -> str:
-        """The address by which another process opens it; a path for a local directory."""
+    where: str
+    """The address by which another process opens it; a path for a local directory."""
 
     @property
     def place(self) -> str:

@@ -41,6 +41,7 @@ class LocalLog:
 
     def __init__(self, directory: Path, place: Callable[[], str] = lambda: "") -> None:
         """`place` returns where the directory is, for the header of a new segment."""
+        self.where = str(directory)
         self.directory, self._place = directory, place
         self._file = -1
         self._end = 0
@@ -48,10 +49,6 @@ class LocalLog:
         self._header: Header | None = None
         self.keep_after: int | None = None
         """Batches after this position are kept although a snapshot has them; None: no batch is."""
-
-    @property
-    def where(self) -> str:
-        return str(self.directory)
 
     @property
     def place(self) -> str:

@@ -35,8 +35,9 @@ from acid_platform.errors import (
     StoreUnavailable,
 )
 from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Leader, PositionTaken
+from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.segment import Header
+from acid_platform.metastore.log.shared_log import Beginning, SharedLog
 from acid_platform.metastore.log.store_access import LOG, objects_at
 
 _LEADER = "leader.json"
@@ -45,40 +46,25 @@ _AHEAD = 16
 _Answer = TypeVar("_Answer")
 
 
-class ObjectLog:
-    """Append, leader and snapshots may each be used by a thread of its own.
-
-    Besides the errors of Log, methods raise StoreRefused if the store refuses the credentials or
-    has no such bucket.
-    """
+class ObjectLog(SharedLog):
+    """Besides the errors of Log, methods raise StoreRefused if the store refuses the credentials or
+    has no such bucket."""
 
     def __init__(self, url: str, patience: float = 10) -> None:
         """`url`: `s3://bucket/prefix`, `gs://…`, `az://…`, `abfss://…` or `file:///directory`.
 
         `patience`: for how many seconds a failing request is tried again. Raises InvalidDefinition.
         """
-        self.where = url.rstrip("/")
+        super().__init__(url.rstrip("/"))
         self._patience = patience
         self._objects = objects_at(self.where, max(0.5, min(patience / 3, 30)))
-        self._number = secrets.token_hex(8)
         self._checked = False
-        self._last: int | None = None
-        self._epoch = 0
         self._tail = (0, 0)
         """The first and last position of the segment that was read last."""
 
     @property
     def place(self) -> str:
         return self._objects.place
-
-    @property
-    def history(self) -> str:
-        return str(self._begun["history"])
-
-    @property
-    def begun_at(self) -> str:
-        """Where the log was when it was created."""
-        return str(self._begun["place"])
 
     @property
     def exists(self) -> bool:
@@ -89,23 +75,23 @@ class ObjectLog:
         return True
 
     @cached_property
-    def _begun(self) -> dict[str, Any]:
+    def beginning(self) -> Beginning:
         try:
             data, _ = self._patiently(lambda: self._objects.get(LOG))
         except FileNotFoundError:
             raise MetastoreDamaged(f"{self.place} holds no log: it has no {LOG}") from None
-        return dict(self._parsed(LOG, data))
+        return Beginning(**self._parsed(LOG, data))
 
     # --- appending ------------------------------------------------------------------------------
 
     def create(self, after: int = 0) -> None:
         """Raises FileExistsError if there is anything below the prefix, and MetastoreIncompatible
         if the store ignores conditions."""
-        if found := self._patiently(self._objects.names):
-            raise FileExistsError(f"{self.place} is not empty: it holds {found[0]}")
-        begun = {"history": secrets.token_hex(8), "place": self.place, "after": after}
+        if names := self._patiently(self._objects.names):
+            raise FileExistsError(f"{self.place} is not empty: it holds {names[0]}")
+        beginning = Beginning.new(self.place, after)
         try:
-            self._create(LOG, json.dumps(begun).encode())
+            self._create(LOG, json.dumps(asdict(beginning)).encode())
         except FileExistsError:
             raise FileExistsError(f"{self.place}: another process has begun a log") from None
         try:
@@ -113,7 +99,16 @@ class ObjectLog:
         except MetastoreIncompatible:
             self._patiently(lambda: self._objects.delete([LOG]))
             raise
-        self.__dict__["_begun"] = begun
+        self.beginning = beginning
+
+    def remove_unused(self) -> bool:
+        unused = {LOG, segment.snapshot_name(self.beginning.after)}
+        names = self._patiently(self._objects.names)
+        if not self.beginning.after or not unused.issuperset(names):
+            return False
+        self._forget([name for name in names if name != LOG])
+        self._forget([LOG])
+        return True
 
     def _check(self) -> None:
         if not self._checked and not self._patiently(lambda: self._objects.check(LOG)):
@@ -125,14 +120,10 @@ class ObjectLog:
 
     def open_to_append(self) -> None:
         """Raises MetastoreIncompatible if the store ignores conditions."""
-        newest = max([int(self._begun["after"]), *self.snapshots()])
+        newest = max([self.beginning.after, *self.snapshots()])
         self._check()
-        last, epoch = newest, 0
-        for first in self._firsts(newest)[-1:]:
-            batch = self._fetch(first)[-1]
-            if batch.position >= last:
-                last, epoch = batch.position, batch.epoch
-        self._last, self._epoch = last, epoch
+        last = next((self._fetch(first)[-1] for first in self._firsts(newest)[-1:]), None)
+        self._end_at(last.position, last.epoch) if last else self._end_at(0, 0)
 
     def append(self, batch: Batch) -> None:
         self._put([batch], marked=True)
@@ -144,18 +135,11 @@ class ObjectLog:
             self._put(batches, marked=False)
 
     def _put(self, batches: Sequence[Batch], marked: bool) -> None:
-        if self._last is None:
-            self.open_to_append()
-            assert self._last is not None
         first, name = batches[0].position, segment.segment_name(batches[0].position)
-        if first > self._last + 1 or batches[0].epoch < self._epoch:
-            raise PositionTaken(
-                f"{self.place} ends with batch {self._last} of epoch {self._epoch}, so batch"
-                f" {first} of epoch {batches[0].epoch} is not the next one"
-            )
+        is_next = self._is_next(batches[0])
         data = segment.whole(Header(self.history, first, self.place, self._number), batches)
         try:
-            if first <= self._last:  # perhaps an earlier attempt of ours; the name may be deleted
+            if not is_next:  # the name may be deleted
                 if self._patiently(lambda: self._objects.get(name))[0] != data:
                     raise FileExistsError(name)
                 return
@@ -163,9 +147,7 @@ class ObjectLog:
                 self._create(_mark(first), b"")
             self._create(name, data)
         except (FileExistsError, FileNotFoundError):
-            raise PositionTaken(
-                f"{self.place}: another process has appended batch {first}"
-            ) from None
+            raise self._taken(first) from None
         self._last, self._epoch = batches[-1].position, batches[-1].epoch
 
     def _create(self, name: str, data: bytes) -> None:
@@ -209,7 +191,7 @@ class ObjectLog:
 
         Raises BatchesForgotten if a snapshot has replaced the batches, even while they are read.
         """
-        if after < int(self._begun["after"]):
+        if after < self.beginning.after:
             raise self._lacks(after + 1)
         firsts = self._firsts(after)
         if len(firsts) == 1 and self._tail == (firsts[0], after):
@@ -263,19 +245,7 @@ class ObjectLog:
 
     def _positions(self, parse: Callable[[str], int | None], after: str = "") -> list[int]:
         names = self._patiently(lambda: self._objects.names(after))
-        return [found for name in names if (found := parse(name)) is not None]
-
-    def _lacks(self, position: int) -> MetastoreDamaged:
-        newest = max(self.snapshots(), default=0)
-        if position <= newest:
-            return BatchesForgotten(
-                f"{self.place} no longer holds batch {position}, which the snapshot at {newest}"
-                " replaces: begin with that"
-            )
-        return MetastoreDamaged(
-            f"{self.place} lacks batch {position}; put the missing objects back, or restore a"
-            " backup"
-        )
+        return [position for name in names if (position := parse(name)) is not None]
 
     # --- snapshots ------------------------------------------------------------------------------
 
@@ -339,39 +309,36 @@ class ObjectLog:
 
         def attempt() -> bool:
             try:
-                found, version = self._objects.get(_LEADER)
+                current, version = self._objects.get(_LEADER)
             except FileNotFoundError:
                 if before is not None:
                     return False
-                found, version = b"", None
-            if found == data:
+                current, version = b"", None
+            if current == data:
                 return True
-            if (self._leader(found) if found else None) != before:
+            if (self._leader(current) if current else None) != before:
                 return False
             try:
-                if found:
+                if current:
                     self._objects.replace(_LEADER, data, version)
                 else:
                     self._objects.create(_LEADER, data)
             except FileExistsError:
                 now = self._now(_LEADER)
-                if now == found:  # S3 says so too while another request is pending
+                if now == current:  # S3 says so too while another request is pending
                     raise StoreUnavailable(f"{self.place}: a request is pending") from None
                 return now == data
             return True
 
         return self._patiently(attempt)
 
-    def close(self) -> None:
-        self._last = None
-
     def _parsed(self, name: str, data: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(data)
-            assert isinstance(found, dict)
+            fields = json.loads(data)
+            assert isinstance(fields, dict)
         except (ValueError, AssertionError):
             raise MetastoreDamaged(f"{name} of {self.place} is no JSON object") from None
-        return found
+        return fields
 
 
 def _mark(first: int) -> str:

@@ -8,47 +8,36 @@ from acid_platform.base.location import without_credentials
 from acid_platform.errors import InvalidDefinition
 
 if TYPE_CHECKING:
-    from acid_platform.metastore.log.objects import ObjectLog
-    from acid_platform.metastore.log.postgres import PostgresLog
+    from acid_platform.metastore.log.shared_log import SharedLog
 
-POSTGRES = ("postgresql", "postgres")
-BUCKETS = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+_POSTGRES = ("postgresql", "postgres")
+_BUCKETS = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 
-def open_log(where: str, patience: float = 10) -> ObjectLog | PostgresLog:
+def open_log(where: str, patience: float = 10) -> SharedLog:
     """The log at an address; nothing is asked yet, but the region of a bucket.
 
     `patience`: for how many seconds failing requests are tried again. Raises InvalidDefinition, as
     for an address of another kind, and if a needed package is missing.
     """
     scheme = where.partition("://")[0]
-    if scheme in POSTGRES:
+    if scheme in _POSTGRES:
         try:
             from acid_platform.metastore.log.postgres import PostgresLog
         except ModuleNotFoundError as error:
             raise _missing(error, where, "psycopg", "postgres") from error
         return PostgresLog(where, patience)
-    if scheme in BUCKETS or where.startswith("file:"):
+    if scheme in _BUCKETS or where.startswith("file:"):
         from acid_platform.metastore.log.objects import ObjectLog
 
         try:
             return ObjectLog(where, patience)
         except ModuleNotFoundError as error:
             raise _missing(error, where, "obstore", "bucket") from error
-    known = ", ".join(f"{one}://" for one in ("postgresql", *BUCKETS, "file"))
+    schemes = ", ".join(f"{one}://" for one in ("postgresql", *_BUCKETS, "file"))
     raise InvalidDefinition(
-        f"{without_credentials(where)} is no place of a log: it begins with none of {known}"
+        f"{without_credentials(where)} is no place of a log: it begins with none of {schemes}"
     )
-
-
-def histories(where: str) -> list[str]:
-    """The names of the logs in an archive: one for each history of a metastore.
-
-    Raises what `open_log` raises, MetastoreUnavailable, StoreRefused.
-    """
-    from acid_platform.metastore.log.store_access import logs_below
-
-    return logs_below(where)
 
 
 def _missing(error: ModuleNotFoundError, where: str, package: str, extra: str) -> Exception:

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import errors, sql
@@ -26,8 +25,9 @@ from psycopg.rows import TupleRow
 
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.log import segment
-from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Leader, PositionTaken
+from acid_platform.metastore.log.contract import Batch, Leader
 from acid_platform.metastore.log.postgres_session import PostgresSession, parsed
+from acid_platform.metastore.log.shared_log import Beginning, SharedLog
 
 _PAGE = 500
 """So many batches are fetched at once."""
@@ -53,11 +53,8 @@ _LEADER = "epoch, address, beat, lease, key, authority"
 _Connection = psycopg.Connection[TupleRow]
 
 
-class PostgresLog:
-    """Append, leader and snapshots may each be used by a thread of its own.
-
-    Besides the errors of Log, methods raise MetastoreRefused without the needed rights.
-    """
+class PostgresLog(SharedLog):
+    """Besides the errors of Log, methods raise MetastoreRefused without the needed rights."""
 
     def __init__(self, url: str, patience: float = 10) -> None:
         """`url`: as libpq takes it, without a password; `acid_schema=` names another schema.
@@ -65,15 +62,12 @@ class PostgresLog:
         `patience`: for how many seconds a lost connection is opened again. Connects when needed.
         Raises InvalidDefinition.
         """
-        self.where = url
+        super().__init__(url)
         self._parameters, self._schema = parsed(url)
         seconds = max(1, patience / 2)
         self._session = PostgresSession(self._parameters, patience, seconds)
         self._leading = PostgresSession(self._parameters, patience, seconds)
         self._storing = PostgresSession(self._parameters, patience, _SNAPSHOT_SECONDS)
-        self._number = secrets.token_hex(8)
-        self._last: int | None = None
-        self._epoch = 0
 
     @cached_property
     def place(self) -> str:
@@ -85,42 +79,34 @@ class PostgresLog:
             port = self._parameters.get("port") or info.port
             where = f"postgresql://{host}:{port}/{info.dbname}?acid_schema={self._schema}"
             try:
-                found = connection.execute("SELECT system_identifier FROM pg_control_system()")
-                return f"{where} of {found.fetchall()[0][0]}"
+                rows = connection.execute("SELECT system_identifier FROM pg_control_system()")
+                return f"{where} of {rows.fetchall()[0][0]}"
             except (errors.InsufficientPrivilege, errors.UndefinedFunction):
                 return where
 
         return self._session.run(ask)
 
-    @property
-    def history(self) -> str:
-        return str(self._begun[0])
-
-    @property
-    def begun_at(self) -> str:
-        """Where the log was when it was created."""
-        return str(self._begun[1])
-
     @cached_property
-    def _begun(self) -> tuple[Any, ...]:
+    def beginning(self) -> Beginning:
         rows = self._rows("SELECT history, place, after FROM {s}.log")
         if len(rows) != 1:
             raise MetastoreDamaged(f"{self.where}: the table log has {len(rows)} rows instead of 1")
-        return rows[0]
+        return Beginning(*rows[0])
 
     @property
     def exists(self) -> bool:
-        found = self._rows(
-            "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'log'", self._schema
+        return bool(
+            self._rows(
+                "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'log'", self._schema
+            )
         )
-        return bool(found)
 
     # --- appending ------------------------------------------------------------------------------
 
     def create(self, after: int = 0) -> None:
         """Makes the schema, unless it exists, and its tables. Raises FileExistsError if the schema
         has a log."""
-        place, history = self.place, secrets.token_hex(8)
+        beginning = Beginning.new(self.place, after)
 
         def begin(connection: _Connection) -> None:
             try:
@@ -133,50 +119,52 @@ class PostgresLog:
                     connection.execute(self._sql(_TABLES))
                     connection.execute(
                         self._sql("INSERT INTO {s}.log VALUES (%s, %s, %s)"),
-                        (history, place, after),
+                        astuple(beginning),
                     )
-            except (
-                errors.DuplicateTable,
-                errors.DuplicateSchema,
-                errors.UniqueViolation,
-            ):
-                found = connection.execute(self._sql("SELECT history FROM {s}.log")).fetchall()
-                if found != [(history,)]:  # else an earlier attempt got through
-                    raise FileExistsError(f"{place} holds a log already") from None
+            except (errors.DuplicateTable, errors.DuplicateSchema, errors.UniqueViolation):
+                rows = connection.execute(self._sql("SELECT history FROM {s}.log")).fetchall()
+                if rows != [(beginning.history,)]:  # else an earlier attempt got through
+                    raise FileExistsError(f"{self.place} holds a log already") from None
 
         self._session.run(begin)
+        self.beginning = beginning
 
     def open_to_append(self) -> None:
         rows = self._rows("SELECT position, epoch FROM {s}.batches ORDER BY position DESC LIMIT 1")
-        last, epoch = rows[0] if rows else (0, 0)
-        newest = max([self._begun[2], *self.snapshots()])
-        self._last, self._epoch = (last, epoch) if last >= newest else (newest, 0)
+        self._end_at(*rows[0] if rows else (0, 0))
+
+    def remove_unused(self) -> bool:
+        def remove(connection: _Connection) -> bool:
+            with connection.transaction():
+                connection.execute(self._sql("LOCK TABLE {s}.batches, {s}.leader"))
+                query = self._sql(
+                    "SELECT after > 0 AND NOT EXISTS (TABLE {s}.batches)"
+                    " AND NOT EXISTS (TABLE {s}.leader) FROM {s}.log"
+                )
+                unused = connection.execute(query).fetchall() == [(True,)]
+                if unused:
+                    connection.execute(
+                        self._sql("DROP TABLE {s}.log, {s}.batches, {s}.snapshots, {s}.leader")
+                    )
+            return unused
+
+        return self._storing.run(remove)
 
     def append(self, batch: Batch) -> None:
-        if self._last is None:
-            self.open_to_append()
-            assert self._last is not None
-        if batch.position > self._last + 1 or batch.epoch < self._epoch:
-            raise PositionTaken(
-                f"{self.place} ends with batch {self._last} of epoch {self._epoch}, so batch"
-                f" {batch.position} of epoch {batch.epoch} is not the next one"
-            )
-        known = batch.position <= self._last  # perhaps an earlier attempt of ours
+        is_next = self._is_next(batch)
         row = (batch.position, *self._values(batch), self._number)
 
         def insert(connection: _Connection) -> bool:
             places = (batch.position, batch.position)
-            if not known and connection.execute(self._insert, row + places, prepare=True).rowcount:
+            if is_next and connection.execute(self._insert, row + places, prepare=True).rowcount:
                 return True
             # An earlier attempt may have got through. Its row may be seen before a synchronous
             # replica has it; a commit after it is not acknowledged before.
             return bool(connection.execute(self._touch, row).rowcount)
 
         if not self._session.run(insert):
-            raise PositionTaken(
-                f"{self.place}: another process has appended batch {batch.position}"
-            )
-        if not known:
+            raise self._taken(batch.position)
+        if is_next:
             self._last, self._epoch = batch.position, batch.epoch
 
     @cached_property
@@ -207,7 +195,7 @@ class PostgresLog:
     def read(self, after: int) -> Iterator[Batch]:
         """Fetches pages. Raises BatchesForgotten if a snapshot has replaced the batches, even while
         they are read."""
-        if after < self._begun[2]:
+        if after < self.beginning.after:
             raise self._lacks(after + 1)
         while rows := self._rows(
             "SELECT position, epoch, made, body, checksum FROM {s}.batches"
@@ -235,15 +223,6 @@ class PostgresLog:
             f"{self.place}: batch {position} is damaged: its checksum differs; restore a backup"
         )
 
-    def _lacks(self, position: int) -> MetastoreDamaged:
-        newest = max(self.snapshots(), default=0)
-        if position <= newest:
-            return BatchesForgotten(
-                f"{self.place} no longer holds batch {position}, which the snapshot at {newest}"
-                " replaces: begin with that"
-            )
-        return MetastoreDamaged(f"{self.place} lacks batch {position}; restore a backup")
-
     # --- snapshots ------------------------------------------------------------------------------
 
     def snapshots(self) -> list[int]:
@@ -261,8 +240,8 @@ class PostgresLog:
                 query = self._sql(
                     "SELECT body FROM {s}.snapshots WHERE position = %s AND part = %s"
                 )
-                while found := connection.execute(query, (position, parts), binary=True).fetchone():
-                    written.write(found[0])
+                while part := connection.execute(query, (position, parts), binary=True).fetchone():
+                    written.write(part[0])
                     parts += 1
             return parts
 
@@ -290,12 +269,12 @@ class PostgresLog:
                     part += 1
                 oldest = position
                 if keep_since is not None:
-                    (found,) = execute(
+                    ((newest,),) = execute(
                         "SELECT max(position) FROM {s}.snapshots JOIN {s}.batches USING (position)"
                         " WHERE part = 0 AND made <= %s",
                         keep_since,
                     ).fetchall()
-                    oldest = found[0] or 0
+                    oldest = newest or 0
                 execute("DELETE FROM {s}.snapshots WHERE position < %s", oldest)
                 execute(
                     "DELETE FROM {s}.batches WHERE position < %s AND position NOT IN"
@@ -331,13 +310,13 @@ class PostgresLog:
         def replace(connection: _Connection) -> bool:
             if connection.execute(query, values).rowcount:
                 return True
-            found = connection.execute(self._sql("SELECT number FROM {s}.leader")).fetchall()
-            return found == [(number,)]
+            rows = connection.execute(self._sql("SELECT number FROM {s}.leader")).fetchall()
+            return rows == [(number,)]
 
         return self._leading.run(replace)
 
     def close(self) -> None:
-        self._last = None
+        super().close()
         for session in (self._session, self._leading, self._storing):
             session.close()
 

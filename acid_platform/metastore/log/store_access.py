@@ -66,7 +66,10 @@ def objects_at(url: str, seconds: float) -> Objects:
 
 
 def logs_below(url: str) -> list[str]:
-    """The names of the prefixes below this one that hold a log."""
+    """The names of the prefixes below this one that hold a log, as of the histories in an archive.
+
+    Raises InvalidDefinition, StoreUnavailable, StoreRefused.
+    """
     names = objects_at(url.rstrip("/"), 30).names()
     if url.startswith("file:"):
         path = Path(local_path(url) or "")

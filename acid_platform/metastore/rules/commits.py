@@ -359,11 +359,15 @@ def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents
     state.changed[entity] = state.next_moment
     state.contents.setdefault(entity, {})[new.name] = contents
     known = state.directories.setdefault(entity, {})
-    # A new delta cannot replace directories that lie wholly below it.
+    # A new delta cannot replace directories that lie wholly below it, and mostly all of them do.
+    highest = state.highest.get(entity)
+    if highest is None:
+        highest = max((directory.high for directory in known.values()), default=0)
+    state.highest[entity] = max(highest, new.high)
     name = new.acid_name
     near = [
         directory
-        for directory in known.values()
+        for directory in (known.values() if new.base or highest >= new.low else ())
         if not directory.obsolete and (new.base or directory.high >= new.low)
     ]
     for other in near:

@@ -308,6 +308,7 @@ def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
     for partition, directory, contents in event.directories:
         entity = (event.table_id, partition)
         state.directories.setdefault(entity, {})[directory.name] = directory
+        state.highest.pop(entity, None)
         state.contents.setdefault(entity, {})[directory.name] = contents
     kept_history.begin(table, state.moment(), at, event.write_id)
     state.changed |= dict.fromkeys(table.entities(), state.next_moment)
