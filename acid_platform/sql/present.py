@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acid_platform.display.listing import DURATIONS, SIZES, TIMES, Listing, show_table
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.answers import Done, Outcome
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,8 @@ def rows_of(answer: Outcome, limit: int | None = None) -> ResultRows | None:
     table = answer.to_arrow(None if limit is None else limit + 1)
     cut = limit is not None and table.num_rows > limit
     unique = _unique(table.column_names)
-    shown = table.slice(0, limit) if cut else table
-    return ResultRows(tuple(unique), tuple(_dicts(shown, unique)), cut, data=True)
+    rows = table.rename_columns(unique).slice(0, limit).to_pylist()
+    return ResultRows(tuple(unique), tuple(rows), cut, data=True)
 
 
 def hive_text(column: str, value: Any) -> Any:
@@ -80,9 +76,3 @@ def _unique(names: list[str]) -> list[str]:
             chosen, count = f"{name}_{count}", count + 1
         unique.append(chosen)
     return unique
-
-
-def _dicts(table: pa.Table, names: list[str]) -> Iterator[dict[str, Any]]:
-    columns = [column.to_pylist() for column in table.columns]
-    for row in zip(*columns, strict=True):
-        yield dict(zip(names, row, strict=True))

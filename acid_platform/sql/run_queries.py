@@ -114,33 +114,27 @@ def reads_of(
     """What each source reads, at one snapshot. Raises UnknownColumn for `row__id` of a change."""
     changes = {source.placeholder: catalog.changes(source.table) for source in sources}
     stored = [source for source in sources if changes[source.placeholder] is None]
-    scanned = (
-        scans(
-            [
-                ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
-                for source in stored
-            ]
-        )
-        if stored
-        else []
-    )
-    reads: dict[str, TableRead | ChangeRead] = {
-        source.placeholder: TableRead(
-            scan,
-            source.columns,
-            source.where,
-            ROW_ID_COLUMN in source.virtual,
-            FILE_NAME_COLUMN in source.virtual,
-        )
-        for source, scan in zip(stored, scanned, strict=True)
-    }
+    requests = [
+        ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+        for source in stored
+    ]
+    opened = iter(scans(requests) if requests else ())
+    reads: dict[str, TableRead | ChangeRead] = {}
     for source in sources:
-        scan = changes[source.placeholder]
-        if scan is not None:
-            if source.virtual:
-                raise unresolved_column(source.virtual[0], [each.name for each in scan.columns])
-            reads[source.placeholder] = ChangeRead(scan, source.columns)
-    return {source.placeholder: reads[source.placeholder] for source in sources}
+        changed = changes[source.placeholder]
+        if changed is None:
+            reads[source.placeholder] = TableRead(
+                next(opened),
+                source.columns,
+                source.where,
+                ROW_ID_COLUMN in source.virtual,
+                FILE_NAME_COLUMN in source.virtual,
+            )
+        elif source.virtual:
+            raise unresolved_column(source.virtual[0], [each.name for each in changed.columns])
+        else:
+            reads[source.placeholder] = ChangeRead(changed, source.columns)
+    return reads
 
 
 def run(warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans) -> Result:

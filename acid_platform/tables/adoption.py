@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,10 +38,13 @@ class Survey:
     directories: tuple[WriteReport, ...]
     write_id: int
     txn_id: int
-    sample: str
-    """The path of a data file, or empty."""
     listings: tuple[EntityListing, ...] = ()
     """The listing of the table, or of each partition in their order."""
+
+    @property
+    def sample(self) -> str:
+        """The path of a data file in the last directory that has one, or empty."""
+        return next(iter(deque(data_files(self), maxlen=1)), "")
 
     def aborted(self, snapshot: ValidWriteIdList | None) -> frozenset[int]:
         """Write ids that the snapshot does not see: they count as aborted for ever."""
@@ -70,30 +74,14 @@ def survey(
     properties = dict(properties or {})
     record = TableRecord(0, table, location, (), properties=properties)
     reports: list[WriteReport] = []
-    sample = ""
     for number, (name, listing) in enumerate(zip(names, listings, strict=True)):
         progress(f"{table} {name}".rstrip(), number, len(names))
-        for report in surveyed(files, record, name or None, listing):
-            reports.append(report)
-            if not report.directory.startswith("delete_"):
-                first = next(
-                    (
-                        file
-                        for file in report.contents.files
-                        if file.size and not is_hidden(file.name)
-                    ),
-                    None,
-                )
-                sample = (
-                    f"{listing.location}/{first.below(report.directory).path}" if first else sample
-                )
+        reports += surveyed(files, record, name or None, listing)
     partitions = tuple(names) if depth else ()
     from acid_platform.tables.restored_tables import highest_ids
 
     highest = highest_ids(location, depth)
-    return Survey(
-        partitions, tuple(reports), highest.write_id, highest.txn_id, sample, tuple(listings)
-    )
+    return Survey(partitions, tuple(reports), highest.write_id, highest.txn_id, tuple(listings))
 
 
 @dataclass(frozen=True, slots=True)
