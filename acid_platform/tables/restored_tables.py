@@ -50,10 +50,10 @@ def highest_ids(location: str, depth: int) -> Highest:
     return Highest(write_id, txn_id)
 
 
-def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Highest:
-    """The highest ids of a recorded table, and the files of directories that `known` does not have.
+def highest_of(record: TableRecord, recorded: Known = lambda _partition: ()) -> Highest:
+    """The highest ids of a recorded table, and the files of directories that `recorded` does not have.
 
-    `known` returns the directories of a partition. Raises CorruptFile.
+    `recorded` returns the directories of a partition. Raises CorruptFile.
     """
     depth = len(record.partition_columns)
     highest = highest_ids(record.location, depth)
@@ -62,7 +62,7 @@ def highest_of(record: TableRecord, known: Known = lambda _partition: ()) -> Hig
     for name in files.partition_directories(root, depth) if depth else [""]:
         listing = without_malformed(files.entity(f"{root}/{name}".rstrip("/")))
         names = by_directory(listing)
-        unlisted = {one for one in names if one not in known(name or None)}
+        unlisted = {one for one in names if one not in recorded(name or None)}
         fresh = surveyed(files, record, name or None, listing, unlisted) if unlisted else []
         present.append(Present(name or None, tuple(sorted(names)), tuple(fresh)))
     return Highest(highest.write_id, highest.txn_id, tuple(present))
@@ -94,9 +94,9 @@ def restore(place: Location, file: str, replace: bool = False) -> Restored:
                 f" {IDENTITY} if the tables' directories are its own"
             )
 
-    def highest(record: TableRecord, known: Known) -> Highest:
+    def highest(record: TableRecord, recorded: Known) -> Highest:
         return highest_of(
-            dataclasses.replace(record, location=places.outward(record.location)), known
+            dataclasses.replace(record, location=places.outward(record.location)), recorded
         )
 
     owner = Owner(new.identity, accept, lambda: new.replace(place.warehouse))
