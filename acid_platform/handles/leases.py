@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.recent import Recent
-from acid_platform.errors import (
-    MetastoreUnavailable,
-    NoSuchTxn,
-    OutcomeUnknown,
-    SnapshotExpired,
-)
+from acid_platform.errors import MetastoreUnavailable, NoSuchTxn, OutcomeUnknown, SnapshotExpired
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf, Pin

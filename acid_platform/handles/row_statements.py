@@ -75,9 +75,7 @@ class InsertRows(RowStatement[int]):
         work.lock(record, Statement.INSERT)
         work.refuse_after_overwrite(record)
         written = work.run(
-            record,
-            lambda engine, target: engine.insert(self.rows, target, self.fixed),
-            self.rows,
+            record, lambda engine, target: engine.insert(self.rows, target, self.fixed), self.rows
         )
         count = work.report(record, RowOperation.INSERT, written, shares=self.shares)
         work.count(record.name, inserted=count)

@@ -65,12 +65,7 @@ class ChangeCounts:
 
 
 def row_difference(
-    engines: Engines,
-    settings: Settings,
-    before: Scan,
-    after: Scan,
-    table: str,
-    limit: int,
+    engines: Engines, settings: Settings, before: Scan, after: Scan, table: str, limit: int
 ) -> RowDifference:
     """Compares the columns that both snapshots have; `limit`: how many rows to show.
 

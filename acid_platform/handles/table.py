@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.rows import Rows
-from acid_platform.errors import (
-    CompactionRefused,
-    DeclarationChanged,
-    InvalidDefinition,
-)
+from acid_platform.errors import CompactionRefused, DeclarationChanged, InvalidDefinition
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import (
     HideDeletedRows,

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Wanted, wanted_engine
-from acid_platform.errors import (
-    AlreadyScheduled,
-    CompactionFailed,
-    WarehouseNotWritable,
-)
+from acid_platform.errors import AlreadyScheduled, CompactionFailed, WarehouseNotWritable
 from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.held_snapshot import Snapshot
 from acid_platform.handles.leases import Leases
@@ -32,11 +28,7 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import AnswerErasure
 from acid_platform.metastore.operations.shows import ShowCompaction
 from acid_platform.metastore.operations.transactions import AbortMany
-from acid_platform.metastore.records import (
-    PLATFORM,
-    ClientInfo,
-    LockRequest,
-)
+from acid_platform.metastore.records import PLATFORM, ClientInfo, LockRequest
 from acid_platform.metastore.shown import Shown
 from acid_platform.metastore.table_names import table_name
 from acid_platform.services.lease import worker_id

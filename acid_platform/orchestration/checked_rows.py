@@ -37,10 +37,7 @@ PANDAS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     ),
     "ExpectColumnMinToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
     "ExpectColumnMaxToBeBetween": (_WHOLE, frozenset({"min_value", "max_value"})),
-    "ExpectColumnValuesToBeInSet": (
-        (*_WHOLE, "string"),
-        frozenset({"value_set", "mostly"}),
-    ),
+    "ExpectColumnValuesToBeInSet": ((*_WHOLE, "string"), frozenset({"value_set", "mostly"})),
     "ExpectColumnValuesToBeUnique": ((*_WHOLE, "string"), frozenset({"mostly"})),
     "ExpectCompoundColumnsToBeUnique": ((*_WHOLE, "string"), frozenset()),
     "ExpectColumnPairValuesAToBeGreaterThanB": (_NUMBERS, frozenset({"or_equal"})),

@@ -248,10 +248,7 @@ def evaluate_profile(
 
 
 def table_checks(
-    name: str,
-    table: str,
-    expectations: Sequence[Expectation],
-    columns: Sequence[str] | None = None,
+    name: str, table: str, expectations: Sequence[Expectation], columns: Sequence[str] | None = None
 ) -> dg.AssetChecksDefinition:
     """Checks of a whole table, as one op that reads `columns` (None: all) at one snapshot.
 

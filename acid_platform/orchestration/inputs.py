@@ -147,10 +147,7 @@ def require_consumable(
 
 
 def inputs_of(
-    names: Sequence[str],
-    ins: Mapping[str, TableInput | Upstream] | None,
-    database: str,
-    body: str,
+    names: Sequence[str], ins: Mapping[str, TableInput | Upstream] | None, database: str, body: str
 ) -> dict[str, TableInput]:
     """The upstream table of each parameter: from `ins`, else the table of that name in `database`.
 

@@ -21,11 +21,7 @@ from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning_job import cleaning_job
-from acid_platform.orchestration.compaction_job import (
-    TABLE_TAG,
-    compaction_job,
-    initiated,
-)
+from acid_platform.orchestration.compaction_job import TABLE_TAG, compaction_job, initiated
 from acid_platform.orchestration.decorators import CONSUMES
 from acid_platform.orchestration.erasure_job import REQUEST_TAG, erase
 from acid_platform.orchestration.inputs import consumer_of

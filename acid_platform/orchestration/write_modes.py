@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
-from acid_platform.errors import (
-    InvalidDefinition,
-    SourceRowsAmbiguous,
-    UnknownColumn,
-    WrongType,
-)
+from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.sql_text import quoted
@@ -138,10 +133,7 @@ def _upsert(table: TransactionTable, rows: BodyRows, key: Sequence[str]) -> None
     fixed = {*key, *(column.name for column in table.partition_columns)}
     updates = {name: f"s.{quoted(name)}" for name in keyed.names if name not in fixed}
     table.merge(
-        keyed.rows,
-        _on(key),
-        when_matched_update=updates or None,
-        when_not_matched_insert="*",
+        keyed.rows, _on(key), when_matched_update=updates or None, when_not_matched_insert="*"
     )
 
 

@@ -24,15 +24,7 @@ from acid_platform.metastore.records import ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.commands import (
-    ALTER,
-    LABEL,
-    NAME,
-    ONE,
-    SPECS,
-    TABLE,
-    Commands,
-)
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
@@ -307,12 +299,7 @@ def _create_from_query(
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
     columns = ", ".join(f"`{column.name}` {column.type}" for column in by_name.values())
     table = warehouse.create_table(
-        full,
-        columns,
-        keys,
-        declared.clustered_by,
-        declared.properties,
-        location=declared.location,
+        full, columns, keys, declared.clustered_by, declared.properties, location=declared.location
     )
     try:
         rows = table.insert(result)

@@ -10,14 +10,7 @@ from acid_platform.engine.reads import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
 from acid_platform.sql.run_changes import rows_of
-from acid_platform.sql.statements import (
-    Change,
-    Delete,
-    Insert,
-    MergeInto,
-    Truncate,
-    Update,
-)
+from acid_platform.sql.statements import Change, Delete, Insert, MergeInto, Truncate, Update
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
 from acid_platform.transactions.locks import Statement as Locked

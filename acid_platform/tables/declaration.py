@@ -124,10 +124,7 @@ def _check_properties(table: str, properties: Mapping[str, str]) -> None:
 
 
 def check_columns(
-    table: str,
-    columns: Sequence[Column],
-    keys: Sequence[Column] = (),
-    written_before: bool = False,
+    table: str, columns: Sequence[Column], keys: Sequence[Column] = (), written_before: bool = False
 ) -> None:
     """Raises InvalidDefinition for a name or type that can't be declared."""
     for column in (*columns, *keys):

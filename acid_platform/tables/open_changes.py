@@ -15,13 +15,7 @@ from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import BaseName, parse_directory
 from acid_platform.metastore.pasts import TableCommit, before_commits
 from acid_platform.metastore.records import PartitionRecord, TableChanges
-from acid_platform.scan.change_events import (
-    NO_ROWS,
-    MarkedKeys,
-    RemovedKeys,
-    merged,
-    write_events,
-)
+from acid_platform.scan.change_events import NO_ROWS, MarkedKeys, RemovedKeys, merged, write_events
 from acid_platform.scan.change_rows import (
     CHANGE_COLUMNS,
     DELETE,

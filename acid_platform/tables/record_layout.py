@@ -40,9 +40,7 @@ def columns_of_record(record: TableRecord) -> tuple[tuple[Column, ...], tuple[Co
 
 
 def table_layout(
-    record: TableRecord,
-    txn: OpenTransaction,
-    partitions: Sequence[PartitionRecord] | None = None,
+    record: TableRecord, txn: OpenTransaction, partitions: Sequence[PartitionRecord] | None = None
 ) -> TableLayout:
     """Where a table is, and the partitions and files that `txn` sees.
 

@@ -51,7 +51,7 @@ def highest_ids(location: str, depth: int) -> Highest:
 
 
 def highest_of(record: TableRecord, recorded: Known = lambda _partition: ()) -> Highest:
-    """The highest ids of a recorded table, and the files of directories that `recorded` does not have.
+    """The highest ids of a recorded table, and the files of directories that are not `recorded`.
 
     `recorded` returns the directories of a partition. Raises CorruptFile.
     """
