@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,12 @@ from acid_platform.base.clock import elapsed_seconds
 from acid_platform.base.recent import Recent
 from acid_platform.errors import MetastoreUnavailable, NoSuchTxn, OutcomeUnknown, SnapshotExpired
 from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.pasts import AsOf, Pin
-from acid_platform.metastore.records import ClientInfo
 from acid_platform.metastore.table_names import table_name
 from acid_platform.scan.open import require_files
 
 if TYPE_CHECKING:
+    from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import OpenTransaction
     from acid_platform.scan.change_scan import ChangeScan
     from acid_platform.scan.scans import Scan
@@ -97,8 +96,8 @@ class Leases:
     Thread-safe.
     """
 
-    def __init__(self, metastore: Metastore, info: Callable[[], ClientInfo]) -> None:
-        self._metastore, self._info = metastore, info
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
         self._held: list[HeldLease] = []
         self._guard = threading.Lock()
 
@@ -152,7 +151,7 @@ class Leases:
             _end(held.lease)
 
     def _open(self, *tables: str) -> OpenTransaction:
-        return self._metastore.open_snapshot(tables, self._info())
+        return self._warehouse.metastore.open_snapshot(tables, self._warehouse.info())
 
     def _newest(self, tables: Sequence[str]) -> HeldLease | None:
         """A held lease that sees what a new one would see of the tables (P11), renewed; or None."""

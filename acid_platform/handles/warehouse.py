@@ -72,7 +72,7 @@ class Warehouse:
         self._spark: SparkSession | None = None
         self._run_id = run_id
         self._guard = threading.RLock()
-        self.leases = Leases(metastore, self.info)
+        self.leases = Leases(self)
         """The read leases of the frames of this handle."""
         self.grouped_inserts = GroupedInserts(self)
         """The inserts of this handle's threads that wait to commit together (P44)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,9 @@ from acid_platform.sql.time_travel import changes_between, unmarked
 from acid_platform.sql.views import query_now
 
 if TYPE_CHECKING:
-    from acid_platform.handles.snapshot_view import SnapshotView
+    from acid_platform.handles.snapshot_view import ScanRequest, SnapshotView
     from acid_platform.scan.change_scan import ChangeScan
+    from acid_platform.scan.scans import Scan
 
 
 class Catalog:
@@ -137,6 +138,13 @@ class Catalog:
                 raise UnsupportedStatement(f"the changes of {full} can only be read in a query")
             self._changes[marked] = self._snapshot.changes(full, since, until)
         return self._changes[marked]
+
+    def scans(self, requests: Sequence[ScanRequest]) -> list[Scan]:
+        """Scans of several tables at the snapshot; without one no table can be read."""
+        if not requests:
+            return []
+        assert self._snapshot is not None
+        return self._snapshot.scans(requests)
 
     def target(self, name: str) -> TableRecord:
         """The record of a table to change. Raises NoSuchTable, UnsupportedStatement for a view."""

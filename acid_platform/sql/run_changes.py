@@ -35,11 +35,9 @@ from acid_platform.tables.record_layout import columns_of_record
 if TYPE_CHECKING:
     from acid_platform.engine.reads import Where
     from acid_platform.engine.results import Result
-    from acid_platform.handles.snapshot_view import ScanRequest
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord
-    from acid_platform.scan.scans import Scan
     from acid_platform.sql.catalog import Catalog
 
 
@@ -72,8 +70,7 @@ class Changes:
                 return Done("TRUNCATE")
 
     def _insert(self, statement: Insert, record: TableRecord) -> int:
-        scans = self.txn.view.scans
-        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record, scans)
+        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record)
         target = self.txn.table(record.name)
         if not statement.overwrite:
             return target.insert(rows, fixed)
@@ -118,14 +115,12 @@ class Changes:
         return Condition(
             bound.text.removeprefix(_ONE),
             own.placeholder,
-            run_queries.reads_of(self.catalog, others, self.txn.view.scans),
+            run_queries.reads_of(self.catalog, others),
             own.where,
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
-        result = run_queries.run(
-            self.warehouse, self.catalog, statement.source, self.txn.view.scans
-        )
+        result = run_queries.run(self.warehouse, self.catalog, statement.source)
         target = _member(statement, record)
         database = statement.source_database
         source = FromMember(
@@ -210,7 +205,7 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
         return None
     try:
         with warehouse.using("local"):
-            fixed, rows = _inserted(warehouse, catalog, statement, record, _no_scans)
+            fixed, rows = _inserted(warehouse, catalog, statement, record)
             computed = rows.to_arrow()
     except AcidError:
         return None  # alone, it raises its error, or Spark computes it
@@ -218,18 +213,8 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     return None if count is None else Done.changed("INSERT", count)
 
 
-def _no_scans(requests: Sequence[ScanRequest]) -> list[Scan]:
-    """For a query that reads no table."""
-    assert not requests
-    return []
-
-
 def _inserted(
-    warehouse: Warehouse,
-    catalog: Catalog,
-    statement: Insert,
-    record: TableRecord,
-    scans: run_queries.Scans,
+    warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
 ) -> tuple[dict[str, str | None], Result]:
     """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""
     own, keys = columns_of_record(record)
@@ -238,7 +223,7 @@ def _inserted(
     if isinstance(source, ValuesRows):
         kinds = {column.name: column.type.kind for column in (*own, *keys)}
         source = _values(source, [(name, kinds.get(name, "string")) for name in names], record.name)
-    result = run_queries.run(warehouse, catalog, source, scans)
+    result = run_queries.run(warehouse, catalog, source)
     if len(result.columns) != len(names):
         raise WrongType(
             f"INSERT into {record.name}: the query has {len(result.columns)} columns, and"

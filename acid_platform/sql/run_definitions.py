@@ -313,7 +313,7 @@ def _rows_of(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.lasting(*run_queries.tables_of(catalog, query)) as view:
         at_snapshot = Catalog(warehouse.metastore, catalog.current_database, view)
-        return run_queries.run(warehouse, at_snapshot, query, view.scans)
+        return run_queries.run(warehouse, at_snapshot, query)
 
 
 def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> None:

@@ -32,13 +32,13 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
     """
     text: list[str] = []
     query = statement if isinstance(statement, Query) else None
-    with session.reading(catalog, query) as (at_snapshot, scans):
+    with session.reading(catalog, query) as at_snapshot:
         if not isinstance(statement, Query):
             record = at_snapshot.target(statement.table)
             text += _locks(session.warehouse, record, statement)
             query = _read_by(statement, record)
         if query is not None:
-            planned = run_queries.plan(at_snapshot, query, scans)
+            planned = run_queries.plan(at_snapshot, query)
             for source in planned.sources:
                 text += _read(source.table, planned.reads[source.placeholder])
             result = run_queries.computed(session.warehouse, planned)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,7 @@ from acid_platform.storage.arrow_numpy import from_numpy
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.scan.scans import Scan
     from acid_platform.sql.catalog import Catalog
-
-Scans = Callable[[Sequence[ScanRequest]], "list[Scan]"]
-"""Plans scans of several tables at one snapshot, a transaction's or a lease's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +53,13 @@ class PlannedQuery:
         return replace(self, text=text, reads=reads)
 
 
-def plan(catalog: Catalog, query: Query, scans: Scans) -> PlannedQuery:
-    """Plans a query. Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired."""
+def plan(catalog: Catalog, query: Query) -> PlannedQuery:
+    """Plans a query at the snapshot of the catalog.
+
+    Raises NoSuchTable, UnknownColumn, InvalidDefinition, SnapshotExpired.
+    """
     bound = _bound(catalog, query)
-    reads = reads_of(catalog, bound.sources, scans)
+    reads = reads_of(catalog, bound.sources)
     return PlannedQuery(bound.text, reads, bound.sources, catalog.in_force)
 
 
@@ -108,17 +107,15 @@ def placeholder() -> str:
     return f"acid_{secrets.token_hex(6)}"
 
 
-def reads_of(
-    catalog: Catalog, sources: Sequence[QueryTable], scans: Scans
-) -> dict[str, TableRead | ChangeRead]:
-    """What each source reads, at one snapshot. Raises UnknownColumn for `row__id` of a change."""
+def reads_of(catalog: Catalog, sources: Sequence[QueryTable]) -> dict[str, TableRead | ChangeRead]:
+    """What each source reads. Raises UnknownColumn for `row__id` of a change."""
     changes = {source.placeholder: catalog.changes(source.table) for source in sources}
     stored = [source for source in sources if changes[source.placeholder] is None]
     requests = [
         ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
         for source in stored
     ]
-    opened = iter(scans(requests) if requests else ())
+    opened = iter(catalog.scans(requests))
     reads: dict[str, TableRead | ChangeRead] = {}
     for source in sources:
         changed = changes[source.placeholder]
@@ -137,9 +134,9 @@ def reads_of(
     return reads
 
 
-def run(warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans) -> Result:
+def run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The rows of a query. Raises NoSuchTable, UnknownColumn, InvalidExpression, NeedsSpark."""
-    return computed(warehouse, plan(catalog, query, scans))
+    return computed(warehouse, plan(catalog, query))
 
 
 def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
@@ -154,9 +151,7 @@ def computed(warehouse: Warehouse, planned: PlannedQuery) -> Result:
     return warehouse.engines.query(asked, planned.settings, read_bytes)
 
 
-def count_from_footers(
-    warehouse: Warehouse, catalog: Catalog, query: Query, scans: Scans
-) -> Result | None:
+def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result | None:
     """The result of `SELECT count(*) FROM t`, from footers; None for any other query."""
     counted = counted_table(query.tree)
     if counted is None:
@@ -164,7 +159,7 @@ def count_from_footers(
     table, column = counted
     if changes_between(table) is not None or catalog.view(catalog.full(table)) is not None:
         return None
-    (scan,) = scans([ScanRequest(catalog.record(table), None, catalog.past(table))])
+    (scan,) = catalog.scans([ScanRequest(catalog.record(table), None, catalog.past(table))])
     rows = ArrowScan(scan, ()).count()
     counts = pa.table({column: from_numpy(np.array([rows], np.int64))})
     return ArrowResult(counts, lambda: warehouse.spark, "counted from footers")

@@ -99,12 +99,10 @@ class SqlSession:
         return statement.run(self, catalog)
 
     @contextmanager
-    def reading(
-        self, catalog: Catalog, query: Query | None
-    ) -> Iterator[tuple[Catalog, run_queries.Scans]]:
-        """Declarations and scans of one snapshot: the transaction's, or a new one (P28)."""
+    def reading(self, catalog: Catalog, query: Query | None) -> Iterator[Catalog]:
+        """The catalog of one snapshot: the transaction's, or a new one (P28)."""
         if self.transaction is not None:
-            yield self._catalog(self.transaction), self.transaction.view.scans
+            yield self._catalog(self.transaction)
             return
         named = run_queries.names_in(catalog, query) if query is not None else []
         leases = self.warehouse.leases
@@ -118,21 +116,18 @@ class SqlSession:
             if view is None:
                 tables = run_queries.tables_of(catalog, query) if query is not None else ()
                 view = stack.enter_context(leases.lasting(*tables))
-            yield (
-                Catalog(self.warehouse.metastore, self.current_database, view, view.tables),
-                view.scans,
-            )
+            yield Catalog(self.warehouse.metastore, self.current_database, view, view.tables)
 
     def _catalog(self, txn: Transaction) -> Catalog:
         return Catalog(self.warehouse.metastore, self.current_database, txn.view)
 
     def _select(self, catalog: Catalog, query: Query) -> Result:
-        with self.reading(catalog, query) as (at_snapshot, scans):
+        with self.reading(catalog, query) as at_snapshot:
             if not self.in_transaction:
-                counted = run_queries.count_from_footers(self.warehouse, at_snapshot, query, scans)
+                counted = run_queries.count_from_footers(self.warehouse, at_snapshot, query)
                 if counted is not None:
                     return counted
-            return run_queries.run(self.warehouse, at_snapshot, query, scans)
+            return run_queries.run(self.warehouse, at_snapshot, query)
 
     def _change(self, catalog: Catalog, statement: Change) -> Done:
         def change(txn: Transaction) -> Done:
