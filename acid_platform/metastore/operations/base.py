@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
 
 from acid_platform.errors import UnsupportedStatement
@@ -31,30 +32,42 @@ class MetastoreOperation(Generic[A_co]):
 
     A subclass is a frozen dataclass with slots. A handler for it must exist in the rules
     (rules.machine) or in the server (server.file_operations, server.server).
+
+    `op` is its name in messages and in kept outcomes, `answers` the JSON key of the answer, unless
+    the answer is a record of several fields. `kept` is the record that is kept as outcome if each
+    answer is rebuilt from the state. `repeatable`: sending it again does no harm; the outcome of
+    every other operation is kept (P3).
     """
 
     __slots__ = ()
 
     op: ClassVar[str]
-    """Its name in messages and in kept outcomes."""
-    answers: ClassVar[str] = ""
-    """The JSON key of the answer, unless the answer is a record of several fields."""
-    kept: ClassVar[type | None] = None
-    """The record that is kept as outcome if each answer is rebuilt from the state."""
+    answers: ClassVar[str]
+    kept: ClassVar[type | None]
+    repeatable: ClassVar[bool]
     reads: ClassVar[bool] = False
-    """It records nothing, so it is answered between two rounds. This makes it repeatable."""
-    repeatable: ClassVar[bool] = False
-    """Sending it again does no harm. The outcome of every other operation is kept (P3)."""
 
-    def __init_subclass__(cls) -> None:
-        if "op" in vars(cls):
-            cls.repeatable = cls.repeatable or cls.reads
+    def __init_subclass__(
+        cls, *, op: str = "", answers: str = "", kept: type | None = None, repeatable: bool = False
+    ) -> None:
+        if op:
+            cls.op, cls.answers, cls.kept = op, answers, kept
+            cls.repeatable = repeatable or cls.reads
+        if "op" in vars(cls):  # also for the class with slots that `dataclass` makes of the first
             OPERATIONS[cls.op] = cls
 
     @property
     def patience(self) -> float:
         """How many seconds it may wait in the metastore."""
         return 0.0
+
+
+class Unrecorded(MetastoreOperation[A_co]):
+    """An operation that records nothing: it is repeatable, and is answered between two rounds."""
+
+    __slots__ = ()
+
+    reads = True
 
 
 class Locking(MetastoreOperation[A_co]):
@@ -92,25 +105,16 @@ def answer_type(kind: type[MetastoreOperation[Any]]) -> Any:
 
 
 def write_answer(kind: type[MetastoreOperation[A]], answer: A) -> JsonObject:
-    written: JsonObject = _answer(kind)[0](answer)
+    written: JsonObject = _answer_converters(kind)[0](answer)
     return written
 
 
 def read_answer(kind: type[MetastoreOperation[A]], value: JsonObject) -> A:
-    answer: A = _answer(kind)[1](value)
+    answer: A = _answer_converters(kind)[1](value)
     return answer
 
 
-_converters: dict[type[MetastoreOperation[Any]], tuple[Convert, Convert]] = {}
-
-
-def _answer(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
-    known = _converters.get(kind)
-    if known is None:
-        known = _converters[kind] = _answer_converters(kind)
-    return known
-
-
+@cache
 def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):

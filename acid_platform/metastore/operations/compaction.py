@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.records import (
     BlockedCleaning,
@@ -85,80 +85,52 @@ class Cleanings:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldService(MetastoreOperation[None]):
+class HoldService(Unrecorded[None], op="hold_service"):
     """Takes or renews the lease of a service (P9)."""
 
-    op = "hold_service"
-    reads = True
-
     service: str
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseService(MetastoreOperation[None]):
-    op = "release_service"
-    reads = True
-
+class ReleaseService(Unrecorded[None], op="release_service"):
     service: str
     holder: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetMoment(MetastoreOperation[int]):
+class GetMoment(Unrecorded[int], op="moment", answers="moment"):
     """The next moment: whatever changes from now on has this moment or a later one (C1)."""
 
-    op = "moment"
-    answers = "moment"
-    reads = True
-
 
 @dataclass(frozen=True, slots=True)
-class GetCandidates(MetastoreOperation[CandidatePage]):
+class GetCandidates(Unrecorded[CandidatePage], op="candidates"):
     """Entities that changed since a moment (0: all), beginning after `after` (C1, C3)."""
-
-    op = "candidates"
-    reads = True
 
     since: int
     after: tuple[int, str] | None
 
 
 @dataclass(frozen=True, slots=True)
-class GetEntities(MetastoreOperation[list[EntityState]]):
+class GetEntities(Unrecorded[list[EntityState]], op="entities", answers="entities"):
     """Every entity, or those of one table, with their directories."""
-
-    op = "entities"
-    answers = "entities"
-    reads = True
 
     table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class GetQueue(MetastoreOperation[list[CompactionTask]]):
+class GetQueue(Unrecorded[list[CompactionTask]], op="queue", answers="rows"):
     """The compactions that are initiated, working or ready for cleaning."""
 
-    op = "queue"
-    answers = "rows"
-    reads = True
-
 
 @dataclass(frozen=True, slots=True)
-class GetPastCompactions(MetastoreOperation[list[QueuedTask]]):
+class GetPastCompactions(Unrecorded[list[QueuedTask]], op="past_compactions", answers="rows"):
     """The compactions, and the cleanings of drops, that have ended."""
 
-    op = "past_compactions"
-    answers = "rows"
-    reads = True
-
 
 @dataclass(frozen=True, slots=True)
-class RequestCompaction(MetastoreOperation[int]):
+class RequestCompaction(MetastoreOperation[int], op="request_compaction", answers="id"):
     """Adds a row to the queue and returns its id (C24)."""
-
-    op = "request_compaction"
-    answers = "id"
 
     table: str
     partition: str | None
@@ -168,22 +140,18 @@ class RequestCompaction(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompactions(MetastoreOperation[list[Wished]]):
+class RequestCompactions(
+    MetastoreOperation[list[Wished]], op="request_compactions", answers="answers"
+):
     """Does `RequestCompaction` for each wish, all durable at once."""
-
-    op = "request_compactions"
-    answers = "answers"
 
     wishes: tuple[CompactionWish, ...]
     initiator: str
 
 
 @dataclass(frozen=True, slots=True)
-class RecordNotInitiated(MetastoreOperation[int]):
+class RecordNotInitiated(MetastoreOperation[int], op="record_not_initiated", answers="id"):
     """Adds a `did not initiate` row to the history (C9, C23)."""
-
-    op = "record_not_initiated"
-    answers = "id"
 
     table: str
     partition: str | None
@@ -194,20 +162,18 @@ class RecordNotInitiated(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class TakeCompaction(MetastoreOperation[CompactionTask | None]):
+class TakeCompaction(
+    MetastoreOperation[CompactionTask | None], op="take_compaction", answers="task"
+):
     """Assigns the next task (of this table, if given) to the worker (C26)."""
-
-    op = "take_compaction"
-    answers = "task"
 
     worker: str
     table: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class Owned:
     """Names a Worker's task; `worker` and `attempt` prove that the Worker still owns it (P21)."""
-
-    __slots__ = ()
 
     id: int
     worker: str
@@ -216,35 +182,26 @@ class Owned:
     @classmethod
     def of(cls, task: CompactionTask, *rest: Any) -> Self:
         """The operation on this task; `rest`: its other fields."""
-        return cls(task.id, task.worker, task.attempt, *rest)  # type: ignore[call-arg]
+        return cls(task.id, task.worker, task.attempt, *rest)
 
 
 @dataclass(frozen=True, slots=True)
-class BeginCompaction(MetastoreOperation[CompactionGranted], Owned):
+class BeginCompaction(
+    MetastoreOperation[CompactionGranted], Owned, op="begin_compaction", kept=CompactionTicket
+):
     """Opens the COMPACTION transaction with its lock and lists (C28)."""
 
-    op = "begin_compaction"
-    kept = CompactionTicket
-
-    id: int
-    worker: str
-    attempt: int
     info: ClientInfo
 
 
 @dataclass(frozen=True, slots=True)
-class PublishCompaction(MetastoreOperation[Ticket], Owned):
+class PublishCompaction(MetastoreOperation[Ticket], Owned, op="publish_compaction"):
     """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
 
     `directories` are the names of the output. It may wait for `wait` seconds while other engines
     read. The ticket's `ext` is for `EndPublication`; a commit ends the publication by itself.
     """
 
-    op = "publish_compaction"
-
-    id: int
-    worker: str
-    attempt: int
     txn: int
     directories: tuple[str, ...]
     wait: float
@@ -255,45 +212,29 @@ class PublishCompaction(MetastoreOperation[Ticket], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class GetUnpublished(MetastoreOperation[list[Unpublication]]):
+class GetUnpublished(Unrecorded[list[Unpublication]], op="unpublished", answers="tasks"):
     """The output of aborted compactions that has to go before other engines read again (P46)."""
-
-    op = "unpublished"
-    answers = "tasks"
-    reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class EndPublication(MetastoreOperation[None]):
+class EndPublication(MetastoreOperation[None], op="end_publication"):
     """Reports that the output of a publication whose compaction was aborted is gone (P46)."""
-
-    op = "end_publication"
 
     ext: int
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCompaction(MetastoreOperation[CompactionDone], Owned):
+class CommitCompaction(MetastoreOperation[CompactionDone], Owned, op="commit_compaction"):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
-    op = "commit_compaction"
-
-    id: int
-    worker: str
-    attempt: int
     txn: int
     writes: tuple[WriteReport, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class EndCompaction(MetastoreOperation[None], Owned):
+class EndCompaction(MetastoreOperation[None], Owned, op="compaction_nothing_to_do"):
     """Ends a task that wrote nothing: ready for cleaning, or refused (C29)."""
 
-    op = "compaction_nothing_to_do"
-
-    id: int
-    worker: str
-    attempt: int
     txn: int
     to_cleaning: bool
     reason: str
@@ -302,14 +243,9 @@ class EndCompaction(MetastoreOperation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class FailCompaction(MetastoreOperation[None], Owned):
+class FailCompaction(MetastoreOperation[None], Owned, op="fail_compaction"):
     """Marks the task as failed and aborts its transaction, if it has one (C32)."""
 
-    op = "fail_compaction"
-
-    id: int
-    worker: str
-    attempt: int
     txn: int | None
     error: str
     again: bool = field(default=False, metadata=BRIEF)
@@ -317,21 +253,17 @@ class FailCompaction(MetastoreOperation[None], Owned):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortCompactions(MetastoreOperation[dict[int, str]]):
+class AbortCompactions(
+    MetastoreOperation[dict[int, str]], op="abort_compactions", answers="messages"
+):
     """ABORT COMPACTIONS: a message for each id (C60)."""
-
-    op = "abort_compactions"
-    answers = "messages"
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RevokeWorkers(MetastoreOperation[list[int]]):
+class RevokeWorkers(MetastoreOperation[list[int]], op="revoke_workers", answers="ids"):
     """Returns the working rows of a host or worker, or (None) all that timed out, to the queue."""
-
-    op = "revoke_workers"
-    answers = "ids"
 
     host: str | None
 
@@ -340,15 +272,13 @@ class RevokeWorkers(MetastoreOperation[list[int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCleanings(MetastoreOperation[Cleanings]):
-    op = "cleaning"
-    reads = True
+class GetCleanings(Unrecorded[Cleanings], op="cleaning"):
+    """The cleanings that may run now, and what the others wait for (C37 to C55)."""
 
 
+@dataclass(frozen=True, slots=True)
 class Cleaning:
     """Names a cleaning."""
-
-    __slots__ = ()
 
     id: int
     table: str
@@ -359,24 +289,18 @@ class Cleaning:
     def of(cls, task: CleaningTask, *rest: Any, **more: Any) -> Self:
         """The operation on this cleaning; `rest` and `more`: its other fields."""
         named = (task.id, task.table, task.table_id, task.partition)
-        return cls(*named, *rest, **more)  # type: ignore[call-arg]
+        return cls(*named, *rest, **more)
 
 
 @dataclass(frozen=True, slots=True)
-class StartCleaning(MetastoreOperation[CleaningTask], Cleaning):
+class StartCleaning(
+    MetastoreOperation[CleaningTask], Cleaning, op="start_cleaning", answers="task"
+):
     """Takes a cleaning, with lists of this moment."""
 
-    op = "start_cleaning"
-    answers = "task"
-
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
-
 
 @dataclass(frozen=True, slots=True)
-class MarkCleaned(MetastoreOperation[None], Cleaning):
+class MarkCleaned(MetastoreOperation[None], Cleaning, op="mark_cleaned"):
     """Marks a cleaning as done (C49).
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
@@ -385,12 +309,6 @@ class MarkCleaned(MetastoreOperation[None], Cleaning):
     since the platform did not write it (P49).
     """
 
-    op = "mark_cleaned"
-
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
     highest_write_id: int
     removed: tuple[int, ...] | None
     gone: tuple[str, ...] = ()
@@ -399,35 +317,20 @@ class MarkCleaned(MetastoreOperation[None], Cleaning):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningFailed(MetastoreOperation[None], Cleaning):
+class ReportCleaningFailed(MetastoreOperation[None], Cleaning, op="cleaning_failed"):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
-    op = "cleaning_failed"
-
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningLeft(MetastoreOperation[None], Cleaning):
+class ReportCleaningLeft(MetastoreOperation[None], Cleaning, op="cleaning_again"):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
-
-    op = "cleaning_again"
-
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class RefuseCleaning(MetastoreOperation[None]):
+class RefuseCleaning(MetastoreOperation[None], op="refuse_cleaning"):
     """NO_CLEANUP: the row ends as refused, the files stay (C44)."""
-
-    op = "refuse_cleaning"
 
     id: int
     reason: str
@@ -437,11 +340,8 @@ class RefuseCleaning(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestErasure(MetastoreOperation[int]):
+class RequestErasure(MetastoreOperation[int], op="request_erasure", answers="id"):
     """Records a request to erase rows and returns its id."""
-
-    op = "request_erasure"
-    answers = "id"
 
     table: str
     condition: str
@@ -449,10 +349,8 @@ class RequestErasure(MetastoreOperation[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerErasure(MetastoreOperation[None]):
+class AnswerErasure(MetastoreOperation[None], op="answer_erasure"):
     """Records the answer to a request."""
-
-    op = "answer_erasure"
 
     id: int
     state: ErasureState
@@ -462,7 +360,5 @@ class AnswerErasure(MetastoreOperation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetErasures(MetastoreOperation[list[ErasureTask]]):
-    op = "erasures"
-    answers = "erasures"
-    reads = True
+class GetErasures(Unrecorded[list[ErasureTask]], op="erasures", answers="erasures"):
+    """Every request to erase rows, with its answer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import LockRequest, TouchedTable
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -27,14 +27,12 @@ class LockProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestLock(MetastoreOperation[LockProgress]):
+class RequestLock(MetastoreOperation[LockProgress], op="request_lock"):
     """Asks for locks, all or none, and answers at once. `txn` 0: no transaction holds them.
 
     A request that waits goes on waiting after the answer; `CheckLock` tells how it stands.
     `finishes`: the engine will say with `FinishWrite` when all its files are written.
     """
-
-    op = "request_lock"
 
     txn: int
     locks: tuple[LockRequest, ...]
@@ -43,14 +41,11 @@ class RequestLock(MetastoreOperation[LockProgress]):
 
 
 @dataclass(frozen=True, slots=True)
-class FinishWrite(MetastoreOperation[bool]):
+class FinishWrite(MetastoreOperation[bool], op="finish_write", answers="awaited"):
     """The engine has written all files of this write id; False if that was not awaited.
 
     `txns`: the transactions of whoever says so; None: any transaction may be meant.
     """
-
-    op = "finish_write"
-    answers = "awaited"
 
     table: str
     write_id: int
@@ -58,26 +53,19 @@ class FinishWrite(MetastoreOperation[bool]):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckLock(MetastoreOperation[LockProgress]):
+class CheckLock(Unrecorded[LockProgress], op="check_lock"):
     """How a lock request stands; keeps it and its transaction alive (L12)."""
-
-    op = "check_lock"
-    reads = True
 
     ext: int
 
 
 @dataclass(frozen=True, slots=True)
-class GetTxnList(MetastoreOperation[ValidTxnList]):
+class GetTxnList(Unrecorded[ValidTxnList], op="txn_list", answers="valid_txns"):
     """The transactions as a snapshot of this moment sees them, without a lease (S1)."""
-
-    op = "txn_list"
-    answers = "valid_txns"
-    reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class GetWriteIdsUnder(MetastoreOperation[list[ValidWriteIdList]]):
+class GetWriteIdsUnder(Unrecorded[list[ValidWriteIdList]], op="write_ids_under", answers="lists"):
     """What a snapshot with this transaction list sees of each table (S7 to S9).
 
     Its files are kept for it only if an open transaction has a lock of the table (P34). With
@@ -85,32 +73,20 @@ class GetWriteIdsUnder(MetastoreOperation[list[ValidWriteIdList]]):
     files are still there count as aborted (P22).
     """
 
-    op = "write_ids_under"
-    answers = "lists"
-    reads = True
-
     tables: tuple[str, ...]
     valid_txns: ValidTxnList
     no_floors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class GetTouched(MetastoreOperation[list[TouchedTable]]):
+class GetTouched(Unrecorded[list[TouchedTable]], op="touched", answers="tables"):
     """The tables in which an open transaction has a write id or a lock of a write."""
-
-    op = "touched"
-    answers = "tables"
-    reads = True
 
     txn: int
 
 
 @dataclass(frozen=True, slots=True)
-class GetConflict(MetastoreOperation[str]):
+class GetConflict(Unrecorded[str], op="conflict", answers="reason"):
     """Why an open transaction can no longer commit what its locks say that it writes; else ""."""
-
-    op = "conflict"
-    answers = "reason"
-    reads = True
 
     txn: int

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import AsOf, CursorRow, KeptHistory, SinkRow, Tag
 from acid_platform.metastore.records import PastTable, TableChanges
 
 
 @dataclass(frozen=True, slots=True)
-class GetPast(MetastoreOperation[PastTable]):
+class GetPast(MetastoreOperation[PastTable], op="past", repeatable=True):
     """A table as it was. Until the transaction ends, the Cleaner keeps the files of then."""
-
-    op = "past"
-    repeatable = True
 
     txn: int
     table: str
@@ -22,11 +19,9 @@ class GetPast(MetastoreOperation[PastTable]):
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceTag(MetastoreOperation[Tag]):
+class PlaceTag(MetastoreOperation[Tag], op="create_tag"):
     """Names a snapshot of a table, the present one without `as_of`; `expires`: milliseconds UTC, 0
     means never."""
-
-    op = "create_tag"
 
     table: str
     name: str
@@ -36,34 +31,25 @@ class PlaceTag(MetastoreOperation[Tag]):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveTag(MetastoreOperation[None]):
-    op = "drop_tag"
-
+class RemoveTag(MetastoreOperation[None], op="drop_tag"):
     table: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetKept(MetastoreOperation[list[KeptHistory]]):
+class GetKept(Unrecorded[list[KeptHistory]], op="kept", answers="tables"):
     """Since when the history of a table, or of all (None), is kept, and what that costs."""
-
-    op = "kept"
-    answers = "tables"
-    reads = True
 
     table: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class GetChanges(MetastoreOperation[TableChanges]):
+class GetChanges(MetastoreOperation[TableChanges], op="changes", repeatable=True):
     """What the changes of a table are read from, up to the transaction's snapshot or `until`.
 
     Without `since`, all rows are new. Until the transaction ends, the Cleaner keeps everything that
     any snapshot after `since` needs.
     """
-
-    op = "changes"
-    repeatable = True
 
     txn: int
     table: str
@@ -72,42 +58,30 @@ class GetChanges(MetastoreOperation[TableChanges]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCursors(MetastoreOperation[list[CursorRow]]):
+class GetCursors(Unrecorded[list[CursorRow]], op="cursors", answers="cursors"):
     """How far the consumers of changes have come, of one table or of all (None)."""
-
-    op = "cursors"
-    answers = "cursors"
-    reads = True
 
     table: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetCursor(MetastoreOperation[None]):
+class ForgetCursor(MetastoreOperation[None], op="forget_cursor"):
     """The next run of the consumer begins with all rows of the table."""
-
-    op = "forget_cursor"
 
     table: str
     consumer: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetSinks(MetastoreOperation[list[SinkRow]]):
+class GetSinks(Unrecorded[list[SinkRow]], op="sinks", answers="sinks"):
     """How far streaming queries have written one table, or all (None)."""
-
-    op = "sinks"
-    answers = "sinks"
-    reads = True
 
     table: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSink(MetastoreOperation[None]):
+class ForgetSink(MetastoreOperation[None], op="forget_sink"):
     """The name of the sink may be used by a new query."""
-
-    op = "forget_sink"
 
     table: str
     sink: str

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import Answer, MetastoreOperation, Row, Values
+from acid_platform.metastore.operations.base import (
+    Answer,
+    MetastoreOperation,
+    Row,
+    Unrecorded,
+    Values,
+)
 
 # --- answers ------------------------------------------------------------------------------------
 
@@ -41,31 +47,22 @@ class QueryResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTransactions(MetastoreOperation[list[Row]]):
-    op = "transactions"
-    answers = "rows"
-    reads = True
+class ShowTransactions(Unrecorded[list[Row]], op="transactions", answers="rows"):
+    """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShowLocks(MetastoreOperation[list[Row]]):
-    op = "locks"
-    answers = "rows"
-    reads = True
+class ShowLocks(Unrecorded[list[Row]], op="locks", answers="rows"):
+    """SHOW LOCKS: a row for each lock of a request."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompactions(MetastoreOperation[list[Row]]):
-    op = "compactions"
-    answers = "rows"
-    reads = True
+class ShowCompactions(Unrecorded[list[Row]], op="compactions", answers="rows"):
+    """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCompaction(MetastoreOperation[ShownCompaction]):
-    op = "compaction"
-    reads = True
-
+class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
     id: int
 
 
@@ -73,32 +70,22 @@ class ShowCompaction(MetastoreOperation[ShownCompaction]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOutcome(MetastoreOperation[SeenRequest]):
+class GetOutcome(MetastoreOperation[SeenRequest], op="outcome", repeatable=True):
     """Asks for the fate of a request (P3)."""
-
-    op = "outcome"
-    repeatable = True
 
     request_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class RunQuery(MetastoreOperation[QueryResult]):
+class RunQuery(MetastoreOperation[QueryResult], op="query", repeatable=True):
     """One SELECT over the metastore's own tables."""
-
-    op = "query"
-    repeatable = True
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetHistory(MetastoreOperation[list[Row]]):
+class GetHistory(MetastoreOperation[list[Row]], op="history", answers="rows", repeatable=True):
     """Committed directories of a table, oldest first."""
-
-    op = "history"
-    answers = "rows"
-    repeatable = True
 
     name: str
 
@@ -107,31 +94,21 @@ class GetHistory(MetastoreOperation[list[Row]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus(MetastoreOperation[Row]):
+class GetStatus(MetastoreOperation[Row], op="status", repeatable=True):
     """Process, epoch and counters of the metastore."""
-
-    op = "status"
-    repeatable = True
 
 
 @dataclass(frozen=True, slots=True)
-class ReportGateway(MetastoreOperation[None]):
+class ReportGateway(MetastoreOperation[None], op="report_gateway", repeatable=True):
     """What a gateway says of itself; `status` has it until the gateway is silent for a minute.
 
     `name` is the gateway's among all of this metastore. An empty `report` says that it ends.
     """
-
-    op = "report_gateway"
-    repeatable = True
 
     name: str
     report: Row
 
 
 @dataclass(frozen=True, slots=True)
-class Stop(MetastoreOperation[int]):
+class Stop(MetastoreOperation[int], op="stop", answers="pid", repeatable=True):
     """Stops the metastore process and returns its process id."""
-
-    op = "stop"
-    answers = "pid"
-    repeatable = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from acid_platform.metastore.codec import BRIEF
-from acid_platform.metastore.operations.base import MetastoreOperation
+from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import (
     PartitionRecord,
     RecordedDirectory,
@@ -38,66 +38,50 @@ class IdentityNow:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeSetting(MetastoreOperation[int]):
+class ChangeSetting(MetastoreOperation[int], op="set", answers="heartbeat"):
     """Changes a setting and returns the new interval of heartbeats."""
-
-    op = "set"
-    answers = "heartbeat"
 
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetSettings(MetastoreOperation[SettingsNow]):
-    op = "settings"
-    reads = True
+class GetSettings(Unrecorded[SettingsNow], op="settings"):
+    """The settings now."""
 
 
 # --- databases, tables, partitions --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareDatabase(MetastoreOperation[None]):
-    op = "create_database"
-
+class DeclareDatabase(MetastoreOperation[None], op="create_database"):
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDatabase(MetastoreOperation[None]):
-    op = "drop_database"
-
+class RemoveDatabase(MetastoreOperation[None], op="drop_database"):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetDatabases(MetastoreOperation[list[str]]):
-    op = "databases"
-    answers = "databases"
-    reads = True
+class GetDatabases(Unrecorded[list[str]], op="databases", answers="databases"):
+    """The names of the databases, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareTable(MetastoreOperation[TableRecord]):
-    op = "create_table"
-    answers = "table"
-
+class DeclareTable(MetastoreOperation[TableRecord], op="create_table", answers="table"):
     table: TableRecord
     if_not_exists: bool
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptTable(MetastoreOperation[TableRecord]):
+class AdoptTable(MetastoreOperation[TableRecord], op="adopt_table", answers="table"):
     """Registers a directory with files (P24).
 
     `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
     as aborted.
     """
-
-    op = "adopt_table"
-    answers = "table"
 
     table: TableRecord
     write_id: int
@@ -108,12 +92,9 @@ class AdoptTable(MetastoreOperation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTable(MetastoreOperation[TableRecord]):
+class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="table"):
     """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
     version that the change is based on (P28)."""
-
-    op = "alter_table"
-    answers = "table"
 
     name: str
     columns: tuple[tuple[str, str], ...] | None = None
@@ -123,53 +104,36 @@ class AlterTable(MetastoreOperation[TableRecord]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetTables(MetastoreOperation[list[TableRecord]]):
-    op = "tables"
-    answers = "tables"
-    reads = True
+class GetTables(Unrecorded[list[TableRecord]], op="tables", answers="tables"):
+    """The declaration of every table."""
 
 
 @dataclass(frozen=True, slots=True)
-class GetTable(MetastoreOperation[TableRecord]):
+class GetTable(Unrecorded[TableRecord], op="table", answers="table"):
     """The declaration of a table, now or as the snapshot of `txn` sees it (P28)."""
-
-    op = "table"
-    answers = "table"
-    reads = True
 
     name: str
     txn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterPartitions(MetastoreOperation[list[str]]):
+class RegisterPartitions(MetastoreOperation[list[str]], op="add_partitions", answers="added"):
     """Registers partitions and returns those that are new."""
-
-    op = "add_partitions"
-    answers = "added"
 
     name: str
     partitions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetLastWriteId(MetastoreOperation[int]):
+class GetLastWriteId(Unrecorded[int], op="last_write_id", answers="write_id"):
     """The highest write id of a table that was allocated to a transaction; 0 if there is none."""
-
-    op = "last_write_id"
-    answers = "write_id"
-    reads = True
 
     table_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class GetPartitions(MetastoreOperation[list[PartitionRecord]]):
+class GetPartitions(Unrecorded[list[PartitionRecord]], op="partitions", answers="partitions"):
     """The present partitions, or those that the snapshot of `txn` sees (P28)."""
-
-    op = "partitions"
-    answers = "partitions"
-    reads = True
 
     name: str
     txn: int = 0
@@ -179,28 +143,20 @@ class GetPartitions(MetastoreOperation[list[PartitionRecord]]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeclareView(MetastoreOperation[None]):
-    op = "create_view"
-
+class DeclareView(MetastoreOperation[None], op="create_view"):
     view: ViewRecord
     if_not_exists: bool
     or_replace: bool
 
 
 @dataclass(frozen=True, slots=True)
-class DropView(MetastoreOperation[None]):
-    op = "drop_view"
-
+class DropView(MetastoreOperation[None], op="drop_view"):
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetViews(MetastoreOperation[list[ViewRecord]]):
+class GetViews(Unrecorded[list[ViewRecord]], op="views", answers="views"):
     """The present views, or those that the snapshot of `txn` sees (P28)."""
-
-    op = "views"
-    answers = "views"
-    reads = True
 
     txn: int = 0
 
@@ -209,12 +165,8 @@ class GetViews(MetastoreOperation[list[ViewRecord]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetRecorded(MetastoreOperation[list[list[RecordedDirectory]]]):
+class GetRecorded(Unrecorded[list[list[RecordedDirectory]]], op="recorded_now", answers="entities"):
     """The recorded directories of each partition, for services that maintain tables (P26)."""
-
-    op = "recorded_now"
-    answers = "entities"
-    reads = True
 
     table: str
     partitions: tuple[str | None, ...]
@@ -223,20 +175,15 @@ class GetRecorded(MetastoreOperation[list[list[RecordedDirectory]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetDoubtful(MetastoreOperation[dict[str, list[tuple[int, int]]]]):
+class GetDoubtful(Unrecorded[dict[str, list[tuple[int, int]]]], op="doubtful", answers="tables"):
     """Ranges of doubtful write ids by table (P24)."""
-
-    op = "doubtful"
-    answers = "tables"
-    reads = True
 
 
 @dataclass(frozen=True, slots=True)
-class ResolveDoubtful(MetastoreOperation[list[tuple[int, int]]]):
+class ResolveDoubtful(
+    MetastoreOperation[list[tuple[int, int]]], op="resolve_doubtful", answers="left"
+):
     """Decides doubtful write ids and returns the ranges that are left (P24)."""
-
-    op = "resolve_doubtful"
-    answers = "left"
 
     name: str
     committed: tuple[int, ...]
@@ -247,47 +194,33 @@ class ResolveDoubtful(MetastoreOperation[list[tuple[int, int]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetIdentity(MetastoreOperation[IdentityNow]):
-    op = "identity"
-    reads = True
+class GetIdentity(Unrecorded[IdentityNow], op="identity"):
+    """The identity, if there is one, and whether the root has it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identify(MetastoreOperation[IdentityNow]):
+class Identify(MetastoreOperation[IdentityNow], op="identify", repeatable=True):
     """Gives this identity to a metastore that has none."""
 
-    op = "identify"
-    repeatable = True
-
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReportIdentityPlaced(MetastoreOperation[None]):
+class ReportIdentityPlaced(MetastoreOperation[None], op="placed", repeatable=True):
     """Reports that the warehouse's root carries the identity now."""
 
-    op = "placed"
-    repeatable = True
-
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver(MetastoreOperation[list[str]]):
+class TakeOver(MetastoreOperation[list[str]], op="take_over", answers="tables"):
     """Makes a foreign table, or all of them (None), writable again and returns which."""
-
-    op = "take_over"
-    answers = "tables"
 
     name: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class GetDropped(MetastoreOperation[int | None]):
+class GetDropped(Unrecorded[int | None], op="location", answers="dropped"):
     """The highest write id of dropped files at a location that wait for the Cleaner, or None."""
-
-    op = "location"
-    answers = "dropped"
-    reads = True
 
     location: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from acid_platform.metastore.operations.base import Locking, MetastoreOperation
+from acid_platform.metastore.operations.base import Locking, MetastoreOperation, Unrecorded
 from acid_platform.metastore.pasts import CursorMove, SinkBatch
 from acid_platform.metastore.records import (
     ClientInfo,
@@ -106,15 +106,12 @@ class TxnOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin(Locking[Granted]):
+class Begin(Locking[Granted], op="begin", kept=Ticket):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
     means all.
     """
-
-    op = "begin"
-    kept = Ticket
 
     kind: int
     locks: tuple[LockRequest, ...]
@@ -125,11 +122,8 @@ class Begin(Locking[Granted]):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenBatch(MetastoreOperation[list[int]]):
+class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
     """Opens several transactions, at most `hive.txn.max.open.batch` (T1)."""
-
-    op = "open_batch"
-    answers = "txns"
 
     count: int
     kind: int
@@ -137,11 +131,8 @@ class OpenBatch(MetastoreOperation[list[int]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Lock(Locking[Granted]):
+class Lock(Locking[Granted], op="lock", kept=Ticket):
     """Locks of an open transaction."""
-
-    op = "lock"
-    kept = Ticket
 
     txn: int
     locks: tuple[LockRequest, ...]
@@ -150,33 +141,23 @@ class Lock(Locking[Granted]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetGranted(MetastoreOperation[Granted]):
+class GetGranted(Unrecorded[Granted], op="granted"):
     """The answer of `Begin` again, for an open transaction."""
-
-    op = "granted"
-    reads = True
 
     txn: int
 
 
 @dataclass(frozen=True, slots=True)
-class GetValidWriteIds(MetastoreOperation[SeenWrites]):
+class GetValidWriteIds(MetastoreOperation[SeenWrites], op="valid_write_ids", repeatable=True):
     """What the transaction sees of a table; from then on the Cleaner keeps its files (P12)."""
-
-    op = "valid_write_ids"
-    repeatable = True
 
     txn: int
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class GetManifest(MetastoreOperation[list[list[RecordedDirectory]]]):
+class GetManifest(Unrecorded[list[list[RecordedDirectory]]], op="manifest", answers="entities"):
     """The recorded directories of each partition, while the transaction is open (P26, P29)."""
-
-    op = "manifest"
-    answers = "entities"
-    reads = True
 
     txn: int
     table: str
@@ -184,88 +165,66 @@ class GetManifest(MetastoreOperation[list[list[RecordedDirectory]]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Describe(MetastoreOperation[dict[str, SeenTable]]):
+class Describe(Unrecorded[dict[str, SeenTable]], op="describe", answers="tables"):
     """What the transaction sees of some tables, while it is open (P26, P28, P29)."""
-
-    op = "describe"
-    answers = "tables"
-    reads = True
 
     txn: int
     tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IsNewest(MetastoreOperation[bool]):
+class IsNewest(Unrecorded[bool], op="is_newest", answers="newest"):
     """Whether a new snapshot would see the same of the tables, and the same views, as this lease,
     which is renewed then.
 
     The names are in lower case, with their databases.
     """
 
-    op = "is_newest"
-    answers = "newest"
-    reads = True
-
     txn: int
     tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Allocate(MetastoreOperation[int]):
+class Allocate(MetastoreOperation[int], op="allocate", answers="write_id", repeatable=True):
     """The transaction's write id in a table, the same at each call (T17 to T19)."""
-
-    op = "allocate"
-    answers = "write_id"
-    repeatable = True
 
     txn: int
     table: str
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMany(MetastoreOperation[list[tuple[int, int]]]):
+class AllocateMany(
+    MetastoreOperation[list[tuple[int, int]]], op="allocate_many", answers="write_ids"
+):
     """Pairs of transaction and write id in a table, in ascending order (T17 to T19)."""
-
-    op = "allocate_many"
-    answers = "write_ids"
 
     table: str
     txns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat(MetastoreOperation[Alive]):
+class Heartbeat(Unrecorded[Alive], op="heartbeat"):
     """Keeps transactions alive (T8)."""
-
-    op = "heartbeat"
-    reads = True
 
     txns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatOne(MetastoreOperation[int]):
+class HeartbeatOne(Unrecorded[int], op="heartbeat_one", answers="interval"):
     """Keeps a transaction alive, with `read` its read lease too; returns the interval (T7, P12)."""
-
-    op = "heartbeat_one"
-    answers = "interval"
-    reads = True
 
     txn: int
     read: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CommitTxn(MetastoreOperation[CommitDone]):
+class CommitTxn(MetastoreOperation[CommitDone], op="commit"):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
     `changed`: the updated and deleted rows, where the transaction knows them (P38). `cursors`: how
     far it has read the changes of tables for their consumers (P39). `sinks`: the batches of
     streaming queries that it writes (P42).
     """
-
-    op = "commit"
 
     txn: int
     writes: tuple[WriteReport, ...]
@@ -276,29 +235,22 @@ class CommitTxn(MetastoreOperation[CommitDone]):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortTxn(MetastoreOperation[str]):
-    op = "abort"
-    answers = "state"
-
+class AbortTxn(MetastoreOperation[str], op="abort", answers="state"):
     txn: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class AbortMany(MetastoreOperation[AbortedMany]):
+class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
     """ABORT TRANSACTIONS (T12)."""
-
-    op = "abort_many"
 
     txns: tuple[int, ...]
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(MetastoreOperation[CommitDone]):
+class Drop(MetastoreOperation[CommitDone], op="drop"):
     """Drops a table, or one partition of it, and commits the transaction (P22)."""
-
-    op = "drop"
 
     txn: int
     name: str
@@ -306,38 +258,25 @@ class Drop(MetastoreOperation[CommitDone]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOpenTxns(MetastoreOperation[list[Holder]]):
-    op = "open_txns"
-    answers = "rows"
-    reads = True
+class GetOpenTxns(Unrecorded[list[Holder]], op="open_txns", answers="rows"):
+    """The open transactions with their owners."""
 
 
 @dataclass(frozen=True, slots=True)
-class GetLocks(MetastoreOperation[list[LockState]]):
+class GetLocks(Unrecorded[list[LockState]], op="lock_states", answers="rows"):
     """The locks that are held or waiting."""
 
-    op = "lock_states"
-    answers = "rows"
-    reads = True
-
 
 @dataclass(frozen=True, slots=True)
-class GetTxnStates(MetastoreOperation[dict[int, str]]):
+class GetTxnStates(Unrecorded[dict[int, str]], op="txn_states", answers="states"):
     """`o`, `c`, `a`, or `u` for unknown."""
-
-    op = "txn_states"
-    answers = "states"
-    reads = True
 
     txns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GetTxnOutcome(MetastoreOperation[TxnOutcome]):
+class GetTxnOutcome(Unrecorded[TxnOutcome], op="outcome_of_txn"):
     """How a transaction ended, if it has (P3)."""
-
-    op = "outcome_of_txn"
-    reads = True
 
     txn: int
 
@@ -346,29 +285,22 @@ class GetTxnOutcome(MetastoreOperation[TxnOutcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class LockAlone(Locking[Ticket]):
+class LockAlone(Locking[Ticket], op="lock_alone"):
     """Takes locks that no transaction holds (T16)."""
-
-    op = "lock_alone"
 
     locks: tuple[LockRequest, ...]
     wait: float
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatLock(MetastoreOperation[None]):
+class HeartbeatLock(Unrecorded[None], op="heartbeat_lock"):
     """Keeps a lock without a transaction alive (L12)."""
-
-    op = "heartbeat_lock"
-    reads = True
 
     ext: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unlock(MetastoreOperation[None]):
+class Unlock(MetastoreOperation[None], op="unlock"):
     """Releases a lock without a transaction, or withdraws a waiting request (L15)."""
-
-    op = "unlock"
 
     ext: int
