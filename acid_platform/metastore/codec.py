@@ -32,8 +32,6 @@ FLAT = {"flat": True}
 """Field metadata: the fields of this record are written beside those of the outer record."""
 BRIEF = {"brief": True}
 """Field metadata: the field is omitted while it is empty."""
-NAME = "name"
-"""Metadata key: the field's name in JSON."""
 
 _WHOLE = 1 << 63
 _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, RecordedFiles, RowSet)
@@ -41,7 +39,7 @@ _TEXT_FORMS = (CompactorWriteIdList, ValidWriteIdList, ValidTxnList, RecordedFil
 
 def encode(record: Any) -> dict[str, Json]:
     """The fields of a record as JSON values, in the order of their declaration."""
-    fields: dict[str, Json] = _pair_of(type(record))[0](record)
+    fields: dict[str, Json] = _pair_of[type(record)][0](record)
     return fields
 
 
@@ -51,82 +49,85 @@ def decode(cls: type[T], data: dict[str, Json]) -> T:
     Raises TypeError, KeyError, ValueError, AttributeError or IndexError if the JSON does not fit.
     """
     try:
-        whole: T = _pair_of(cls)[1](data)
+        whole: T = _pair_of[cls][1](data)
         return whole
     except KeyError:
         present = {
-            member.field: member.read(data if member.how == "flat" else data[member.name])
-            for member in _members(cls)
+            member.name: member.read(data if member.how == "flat" else data[member.name])
+            for member in _members[cls]
             if member.how == "flat" or member.name in data
         }
         return cls(**present)
 
 
-class Member(NamedTuple):
-    """A field of a class, its name in JSON, and the functions that write and read it."""
+class PerClass(dict[type[Any], T]):
+    """What a function computes of a class, computed once for each."""
 
-    field: str
+    def __init__(self, compute: Callable[[type[Any]], T]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, cls: type[Any]) -> T:
+        value = self[cls] = self._compute(cls)
+        return value
+
+
+class Member(NamedTuple):
+    """A field of a class, and the functions that write and read it."""
+
     name: str
     write: Convert
     read: Convert
     how: str
     default: object
+    keyword: str
+    """Stands before its value where the class is called."""
 
 
-Members = tuple[Member, ...]
-
-_known: dict[type[Any], Members] = {}
-_compiled: dict[type[Any], tuple[Convert, Convert]] = {}
-
-
-def _pair_of(cls: type[Any]) -> tuple[Convert, Convert]:
+def _compile(cls: type[Any]) -> tuple[Convert, Convert]:
     """The functions that write a record and read one in which no field is absent.
 
     Each is compiled from one expression, since every request passes here several times.
     """
-    known = _compiled.get(cls)
-    if known is None:
-        names: dict[str, Any] = {"cls": cls}
-        writes, reads = [], []
-        for number, (field, name, write, read, how, default) in enumerate(_members(cls)):
-            names[f"w{number}"], names[f"r{number}"] = write, read
-            value, given = f"o.{field}", f"o[{name!r}]"
-            written = value if write is _same else f"w{number}({value})"
-            taken = given if read is _same else f"r{number}({given})"
-            if how == "flat":
-                writes.append(f"**w{number}({value})")
-                reads.append(f"r{number}(o)")
-            elif how == "brief":
-                names[f"d{number}"] = default
-                writes.append(f"**({{{name!r}: {written}}} if {value} else {{}})")
-                reads.append(f"{taken} if {name!r} in o else d{number}")
-            else:
-                writes.append(f"{name!r}: {written}")
-                reads.append(taken)
-        known = (
-            eval(f"lambda o: {{{', '.join(writes)}}}", names),
-            eval(f"lambda o: cls({', '.join(reads)})", names),
-        )
-        _compiled[cls] = known
-    return known
+    names: dict[str, Any] = {"cls": cls}
+    writes, reads = [], []
+    for number, (name, write, read, how, default, keyword) in enumerate(_members[cls]):
+        names[f"w{number}"], names[f"r{number}"] = write, read
+        value, item = f"o.{name}", f"o[{name!r}]"
+        written = value if write is _same else f"w{number}({value})"
+        converted = item if read is _same else f"r{number}({item})"
+        if how == "flat":
+            writes.append(f"**w{number}({value})")
+            reads.append(f"{keyword}r{number}(o)")
+        elif how == "brief":
+            names[f"d{number}"] = default
+            writes.append(f"**({{{name!r}: {written}}} if {value} else {{}})")
+            reads.append(f"{keyword}{converted} if {name!r} in o else d{number}")
+        else:
+            writes.append(f"{name!r}: {written}")
+            reads.append(f"{keyword}{converted}")
+    return (
+        eval(f"lambda o: {{{', '.join(writes)}}}", names),
+        eval(f"lambda o: cls({', '.join(reads)})", names),
+    )
 
 
-def _members(cls: type[Any]) -> Members:
-    known = _known.get(cls)
-    if known is None:
-        hints = get_type_hints(cls)
-        known = tuple(
-            Member(
-                field.name,
-                field.metadata.get(NAME, field.name),
-                *converters(hints[field.name]),
-                _how(field.metadata, field.default),
-                field.default,
-            )
-            for field in fields(cls)
+def _read_members(cls: type[Any]) -> tuple[Member, ...]:
+    hints = get_type_hints(cls)
+    return tuple(
+        Member(
+            field.name,
+            *converters(hints[field.name]),
+            _how(field.metadata, field.default),
+            field.default,
+            f"{field.name}=" if field.kw_only else "",
         )
-        _known[cls] = known
-    return known
+        for field in fields(cls)
+    )
+
+
+_pair_of = PerClass(_compile)
+_members = PerClass(_read_members)
 
 
 def columns_of(cls: type[Any]) -> dict[str, str]:
@@ -137,7 +138,7 @@ def columns_of(cls: type[Any]) -> dict[str, str]:
         if field.metadata.get("flat"):
             columns.update(columns_of(hint))
         else:
-            columns[field.metadata.get(NAME, field.name)] = _sql_type(hint)
+            columns[field.name] = _sql_type(hint)
     return columns
 
 
@@ -154,7 +155,7 @@ def _sql_type(hint: Any) -> str:
 
 def left_out(cls: type[Any]) -> dict[str, object]:
     """The values that are omitted while they are empty, by their names."""
-    return {member.name: member.default for member in _members(cls) if member.how == "brief"}
+    return {member.name: member.default for member in _members[cls] if member.how == "brief"}
 
 
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:
@@ -181,10 +182,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _read_text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{type(value).__name__} instead of a text")
-    return value
+def _typed(name: str, kind: type[Any]) -> Convert:
+    """Reads a value of exactly this type."""
+
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"{type(value).__name__} instead of {name}")
+        return value
+
+    return read
 
 
 def _read_whole(value: Any) -> int:
@@ -192,12 +198,6 @@ def _read_whole(value: Any) -> int:
         raise TypeError(f"{type(value).__name__} instead of a whole number")
     if not -_WHOLE <= value < _WHOLE:
         raise ValueError("a whole number has more than 64 bits")
-    return value
-
-
-def _read_flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError(f"{type(value).__name__} instead of true or false")
     return value
 
 
@@ -209,24 +209,19 @@ def _read_number(value: Any) -> float:
     return value
 
 
-_PLAIN: dict[Any, Convert] = {
-    str: _read_text,
-    int: _read_whole,
-    bool: _read_flag,
-    float: _read_number,
-}
-
-
 def _array(value: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"{type(value).__name__} instead of an array")
     return value
 
 
-def _object(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise TypeError(f"{type(value).__name__} instead of an object")
-    return value
+_object = _typed("an object", dict)
+_PLAIN: dict[Any, Convert] = {
+    str: _typed("a text", str),
+    int: _read_whole,
+    bool: _typed("true or false", bool),
+    float: _read_number,
+}
 
 
 _value_of: Convert = attrgetter("_value_")
@@ -258,7 +253,7 @@ def converters(hint: Any) -> tuple[Convert, Convert]:
         if hint in _TEXT_FORMS:
             return str, hint.parse
         if is_dataclass(hint):
-            return _pair_of(hint)[0], lambda data: decode(hint, data)
+            return _pair_of[hint][0], lambda data: decode(hint, data)
         if issubclass(hint, tuple) and hasattr(hint, "_fields"):
             hints = get_type_hints(hint)
             return _row(hint, [converters(hints[name]) for name in hint._fields])

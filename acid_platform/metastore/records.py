@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any, Self
 
 from acid_platform.compaction.decision import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
@@ -55,6 +56,10 @@ class TableRecord:
     @property
     def partitioned(self) -> bool:
         return bool(self.partition_columns)
+
+    def place_of(self, partition: str | None) -> str:
+        """The location of a partition, or of the table (None)."""
+        return self.location if partition is None else f"{self.location}/{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +242,11 @@ class RecordedDirectory:
     directory: EntityDirectory
     contents: str
 
+    @classmethod
+    def of(cls, report: WriteReport, txn: int) -> RecordedDirectory:
+        """Raises MalformedName."""
+        return cls(EntityDirectory.of(report, txn), str(report.contents))
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
@@ -334,23 +344,30 @@ class ErasureTask:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionTask:
-    """A row of the compaction queue; `worker` and `attempt` prove ownership (P21)."""
+class EntityTask:
+    """Work on an entity. `id` is that of its row in the compaction queue, 0 if it has none."""
 
     id: int
     table: str
     table_id: int
     partition: str | None
-    kind: CompactionKind
+
+    @classmethod
+    def of(cls, task: EntityTask, *rest: Any, **more: Any) -> Self:
+        """A record about the same work; `rest` and `more`: its other fields."""
+        return cls(task.id, task.table, task.table_id, task.partition, *rest, **more)
+
+    @property
+    def entity(self) -> tuple[int, str | None]:
+        return self.table_id, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class _QueueRow(EntityTask):
+    """What each row of the compaction queue, and of its history, has."""
+
     state: CompactionState
-    properties: dict[str, str] = field(default_factory=dict)
-    initiator: str = ""
     enqueued: int = 0
-    worker: str = ""
-    job: str = ""
-    """The name of the last attempt's job; it stays after the job has ended."""
-    attempt: int = 0
-    started: int = 0
     txn_id: int = 0
     next_txn_id: int = 0
     highest_write_id: int = 0
@@ -360,6 +377,20 @@ class CompactionTask:
     cleaner_retry_at: int = 0
     ended: int = 0
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask(_QueueRow):
+    """A compaction in the queue; `worker` and `attempt` prove ownership (P21)."""
+
+    kind: CompactionKind
+    properties: dict[str, str] = field(default_factory=dict)
+    initiator: str = ""
+    worker: str = ""
+    job: str = ""
+    """The name of the last attempt's job; it stays after the job has ended."""
+    attempt: int = 0
+    started: int = 0
 
     def job_name(self, worker: str) -> str:
         """`<worker>-compactor-<db>.<table>[.<partition>]`: names the Spark job and the run (P9)."""
@@ -367,29 +398,14 @@ class CompactionTask:
         return f"{name}.{self.partition}" if self.partition else name
 
 
-@dataclass(frozen=True, slots=True)
-class DropTask:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTask(_QueueRow):
     """A dropped table or partition whose files the Cleaner has to remove (P22).
 
     It waits in the compaction queue; SHOW COMPACTIONS shows it as a major compaction.
     """
 
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
     location: str
-    state: CompactionState = CompactionState.READY_FOR_CLEANING
-    enqueued: int = 0
-    txn_id: int = 0
-    next_txn_id: int = 0
-    highest_write_id: int = 0
-    commit_time: int = 0
-    cleaner_start: int = 0
-    cleaner_attempts: int = 0
-    cleaner_retry_at: int = 0
-    ended: int = 0
-    error: str = ""
 
 
 QueuedTask = CompactionTask | DropTask
@@ -407,43 +423,33 @@ class CleaningCause(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class EntityCleaning:
-    """Removes obsolete and aborted directories of an entity (C37 to C56).
+class _Cleaning(EntityTask):
+    """What the Cleaner has to know of each cleaning. The lists are those of S17."""
 
-    `id` is that of the compaction, else 0. `write_ids` and `valid_txns` are the lists of S17.
-    """
-
-    id: int
-    cause: CleaningCause
-    table: str
-    table_id: int
-    partition: str | None
     location: str
     highest_write_id: int
     next_txn_id: int
     valid_txns: ValidTxnList
     write_ids: ValidWriteIdList
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCleaning(_Cleaning):
+    """Removes obsolete and aborted directories of an entity (C37 to C56)."""
+
+    cause: CleaningCause
     properties: dict[str, str]
     pins: tuple[Pin, ...] = ()
     """Past snapshots whose directories have to stay, whatever the lists say (P36)."""
 
 
 @dataclass(frozen=True, slots=True)
-class DropCleaning:
+class DropCleaning(_Cleaning):
     """Removes `location`, which a drop left (P22).
 
     If it is `reused`, as every partition's is, only what has write ids up to `highest_write_id`.
     """
 
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
-    location: str
-    highest_write_id: int
-    next_txn_id: int
-    valid_txns: ValidTxnList
-    write_ids: ValidWriteIdList
     reused: bool
 
 
@@ -499,12 +505,9 @@ class LockState:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockedCleaning:
+class BlockedCleaning(EntityTask):
     """A cleaning that has to wait, with the reason and the transactions it waits for."""
 
-    id: int
-    table: str
-    partition: str | None
     reason: str
     holders: tuple[Holder, ...] = ()
 
@@ -518,44 +521,43 @@ class EndedCompaction:
 
 
 @dataclass(frozen=True, slots=True)
-class EntityCounters:
-    """The counters of one entity that the Initiator decides by (C1 to C20).
+class _EntityFacts:
+    """What the metastore knows of an entity besides its directories.
 
     `aborted` counts aborted transactions with data here, and `oldest_abort` is when the first of
-    them was opened (0 if there is none). `both_kinds`: there are deltas and delete_deltas.
-    `history` is newest first. `error` says why the size could not be computed (C23).
+    them was opened (0 if there is none). `history` is newest first.
     """
 
     table: str
     partition: str | None
     partitioned: bool
     properties: dict[str, str]
-    size: EntitySize
-    both_kinds: bool = False
     aborted: int = 0
     oldest_abort: int = 0
     queued: CompactionState | None = None
     history: tuple[EndedCompaction, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityCounters(_EntityFacts):
+    """The counters of one entity that the Initiator decides by (C1 to C20).
+
+    `both_kinds`: there are deltas and delete_deltas. `error` says why the size could not be
+    computed (C23).
+    """
+
+    size: EntitySize
+    both_kinds: bool = False
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EntityState:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityState(_EntityFacts):
     """One entity with every directory that the metastore knows.
 
-    `write_ids` is the compactor's list for the table (S16, me = 0). `aborted` counts aborted
-    transactions with data here, and `oldest_abort` is when the first of them was opened (0 if there
-    is none). `history` is newest first.
+    `write_ids` is the compactor's list for the table (S16, me = 0).
     """
 
-    table: str
-    partition: str | None
     location: str
-    partitioned: bool
-    properties: dict[str, str]
     directories: tuple[EntityDirectory, ...]
     write_ids: CompactorWriteIdList
-    aborted: int = 0
-    oldest_abort: int = 0
-    queued: CompactionState | None = None
-    history: tuple[EndedCompaction, ...] = ()

@@ -353,7 +353,7 @@ def past(
         number = world.state.next_compaction
         world.state.next_compaction += 1
         ended = world.clock.now_ms() - age_days * 86_400_000
-        rows.append(CompactionTask(number, "default.t", 1, None, kind, state, ended=ended))
+        rows.append(CompactionTask(number, "default.t", 1, None, state, kind=kind, ended=ended))
 
 
 def test_C57_retention_counts(world: World) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from acid_platform import MalformedRows, WriteConflict
 from acid_platform.metastore.records import LockRequest, RowReport
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.commits import RowsForgotten
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.row_sets import RowSet
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
@@ -212,7 +212,7 @@ def test_P38_beyond_the_memory_the_oldest_commits_conflict_by_partition(world: W
     young = world.write("t", UPDATE)
     change(world, world.write("t", UPDATE), 104)
     forgotten = [record.event for record in world.events if record.kind == "rows_forgotten"]
-    assert len(forgotten) == 1 and isinstance(forgotten[0], events.RowsForgotten)
+    assert len(forgotten) == 1 and isinstance(forgotten[0], RowsForgotten)
     assert world.state.row_bytes <= 4 * size
     assert [row.rows is None for row in world.state.write_set[1][None]] == [True] * 3 + [False] * 2
     change(world, young, 105)

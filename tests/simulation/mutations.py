@@ -20,7 +20,7 @@ from acid_platform.metastore.rules import (
     compactions,
     declared,
     drops,
-    events,
+    endings,
     housekeeping,
     kept_history,
     lock_requests,
@@ -33,6 +33,7 @@ from acid_platform.metastore.rules import (
     txns,
     write_set,
 )
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit
@@ -131,7 +132,7 @@ def _always(answer: Any) -> Callable[..., Any]:
     return lambda _real, *_args, **_named: answer
 
 
-def _replay_without(kind: type[events.Event]) -> Callable[..., Any]:
+def _replay_without(kind: type[Event]) -> Callable[..., Any]:
     return lambda real, self, recorded: real(
         self, [record for record in recorded if not isinstance(record.event, kind)]
     )
@@ -158,7 +159,7 @@ def _unlocked(real: Any, turn: Any, operation: Any) -> Any:
     entry = turn.state.locks.get(operation.ext)
     if entry is None or not entry.acquired:
         return real(turn, operation)
-    return turn.record(events.LockRemoved(ext=entry.ext))
+    return turn.record(locking.LockRemoved(ext=entry.ext))
 
 
 def _write_id_used_twice(real: Any, state: Any, table_id: int, txn_id: int, write_id: int) -> None:
@@ -166,9 +167,9 @@ def _write_id_used_twice(real: Any, state: Any, table_id: int, txn_id: int, writ
     state.tables[table_id].next_write_id = max(write_id, 2)
 
 
-def _new_snapshot(real: Any, state: Any, at: int, event: Any) -> None:
+def _new_snapshot(real: Any, event: Any, state: Any, at: int) -> None:
     txn_id = state.locks[event.ext].txn_id
-    real(state, at, event)
+    real(event, state, at)
     if txn_id:
         state.txns[txn_id] = replace(state.txns[txn_id], taken=state.moment())
 
@@ -197,22 +198,26 @@ def _asleep(real: Any, state: Any, moment: Any) -> None:
     state.heartbeats = beats
 
 
-def _floor_forgotten(real: Any, state: Any, at: int, event: Any) -> None:
+def _floor_forgotten(real: Any, event: Any, state: Any, at: int) -> None:
     table, partition = state.tables[event.row.table_id], event.row.partition
     floors = table.floors.get(partition, ())
-    real(state, at, event)
+    real(event, state, at)
     if partition is not None:
         table.floors[partition] = floors
 
 
-def _everything_is_gone(real: Any, state: Any, at: int, event: Any) -> None:
-    there = state.directories.get((event.table_id, event.partition), {})
-    real(state, at, replace(event, gone=tuple(there)))
+def _everything_is_gone(real: Any, event: Any, state: Any, at: int) -> None:
+    directories = state.directories.get(event.report.entity, {})
+    real(replace(event, report=replace(event.report, gone=tuple(directories))), state, at)
+
+
+def _nothing_is_gone(real: Any, event: Any, state: Any, at: int) -> None:
+    real(replace(event, report=replace(event.report, gone=())), state, at)
 
 
 def _end_of_any(_real: Any, turn: Any, operation: Any) -> None:
     if operation.ext in turn.state.locks:
-        turn.record(events.LockRemoved(ext=operation.ext))
+        turn.record(locking.LockRemoved(ext=operation.ext))
 
 
 def _no_first_batch(_real: Any, store: Any, epoch: int, now: int) -> None:
@@ -270,9 +275,10 @@ _LIFE = (
                self, replace(moment, steady=moment.wall - WALL + STEADY), *request)),
     Faulty("P29", "a shorter timeout counts before it is known", timers.patience,
            lambda _real, state, _last: state.settings.integer("hive.txn.timeout")),
-    Faulty("P3", "replay skips the grants", Machine.replay, _replay_without(events.LockGranted)),
-    Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(events.Aborted)),
-    Faulty("P3", "replay skips the purges", Machine.replay, _replay_without(events.Purged), 4),
+    Faulty("P3", "replay skips the grants", Machine.replay, _replay_without(locking.LockGranted)),
+    Faulty("P3", "replay skips the aborts", Machine.replay, _replay_without(endings.Aborted)),
+    Faulty("P3", "replay skips the purges", Machine.replay,
+           _replay_without(housekeeping.Purged), 4),
     Faulty("P3", "a snapshot drops an ended transaction", state_rows.ended_rows,
            lambda real, state: (rows := real(state)) | {"txns": rows["txns"][1:]}),
     Faulty("P3", "a snapshot drops the waiting locks", state_rows.keyed,
@@ -333,7 +339,7 @@ _CONFLICTS = (
 _SNAPSHOTS = (
     Faulty("S2", "a snapshot reaches above its own transaction", ValidTxnList.for_reader,
            lambda real, self, me: real(self, max(me, self.high_watermark))),
-    Faulty("S4", "each lock takes a new snapshot", locking._grant, _new_snapshot),
+    Faulty("S4", "each lock takes a new snapshot", locking.LockGranted.apply, _new_snapshot),
     Faulty("S4", "who ended is forgotten while a snapshot lists him",
            housekeeping._still_seen, _always([])),
     Faulty("S8", "open write ids are seen", snapshots.write_ids, _every_id_is_seen),
@@ -350,7 +356,7 @@ _SNAPSHOTS = (
 )
 
 _DECLARATIONS = (
-    Faulty("P22", "a partition made again shows what was dropped", drops._dropped,
+    Faulty("P22", "a partition made again shows what was dropped", drops.Dropped.apply,
            _floor_forgotten, 20),
     Faulty("P28", "partitions of now instead of then", declared.seen_partitions,
            lambda real, state, _txn, table: real(state, None, table)),
@@ -379,9 +385,9 @@ _CLEANING = (
     Faulty("C26", "a compaction is taken that a lock keeps from its own",
            locking.held_up, _always(None)),
     Faulty("C40", "the Cleaner waits for nobody", snapshots.holders, _always([])),
-    Faulty("C41", "the next transaction id without + 1", compactions._compacted,
-           lambda real, state, at, event: real(
-               state, at, replace(event, next_txn=event.next_txn - 1)), 7),
+    Faulty("C41", "the next transaction id without + 1", compactions.CompactionCommitted.apply,
+           lambda real, event, state, at: real(
+               replace(event, next_txn=event.next_txn - 1), state, at), 7),
     Faulty("C42", "leases of all tables do not count", snapshots.holders,
            lambda real, *below: [txn for txn in real(*below) if not txn.all_tables], 20),
     Faulty("S17", "the Cleaner trusts compactions that not all see", snapshots.cleaner_lists,
@@ -389,13 +395,15 @@ _CLEANING = (
                state, table, state.next_txn, *more), 7),
     Faulty("P26", "files are given to who asks after a cleaning",
            lock_requests.check_files, _always(None)),
-    Faulty("P26", "the files of commits are not recorded", commits.place,
-           lambda real, state, at, entity, new, _contents=None: real(state, at, entity, new)),
+    Faulty("P26", "the files of commits are not recorded", endings.place,
+           lambda real, state, entity, recorded: (
+               real(state, entity, recorded),
+               state.contents[entity].pop(recorded.directory.name))),
     Faulty("P26", "a snapshot forgets the files of directories",
            state_rows.recorded_rows, _always([])),
-    Faulty("P26", "a cleaning forgets every directory", cleaning._cleaned, _everything_is_gone),
-    Faulty("P26", "what was cleaned stays known", cleaning._cleaned,
-           lambda real, state, at, event: real(state, at, replace(event, gone=())), 2),
+    Faulty("P26", "a cleaning forgets every directory",
+           cleaning.Cleaned.apply, _everything_is_gone),
+    Faulty("P26", "what was cleaned stays known", cleaning.Cleaned.apply, _nothing_is_gone, 2),
     Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
            lambda _real, state, _table, _now: state.next_moment, 3),
     Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,

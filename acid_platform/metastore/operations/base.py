@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
 
 from acid_platform.errors import UnsupportedStatement
-from acid_platform.metastore.codec import Convert, JsonObject, converters, decode, encode
+from acid_platform.metastore.codec import Convert, JsonObject, PerClass, converters, decode, encode
 from acid_platform.metastore.records import LockRequest
 
 A = TypeVar("A")
@@ -105,16 +104,15 @@ def answer_type(kind: type[MetastoreOperation[Any]]) -> Any:
 
 
 def write_answer(kind: type[MetastoreOperation[A]], answer: A) -> JsonObject:
-    written: JsonObject = _answer_converters(kind)[0](answer)
+    written: JsonObject = _converters_of[kind][0](answer)
     return written
 
 
 def read_answer(kind: type[MetastoreOperation[A]], value: JsonObject) -> A:
-    answer: A = _answer_converters(kind)[1](value)
+    answer: A = _converters_of[kind][1](value)
     return answer
 
 
-@cache
 def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Convert]:
     hint = answer_type(kind)
     if hint is type(None):
@@ -124,3 +122,6 @@ def _answer_converters(kind: type[MetastoreOperation[Any]]) -> tuple[Convert, Co
     if not key:
         return write, read
     return lambda answer: {key: write(answer)}, lambda value: read(value[key])
+
+
+_converters_of = PerClass(_answer_converters)

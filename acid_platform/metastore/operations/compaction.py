@@ -16,6 +16,7 @@ from acid_platform.metastore.records import (
     CompactionTask,
     EntityCounters,
     EntityState,
+    EntityTask,
     ErasureTask,
     QueuedTask,
     Unpublication,
@@ -277,30 +278,14 @@ class GetCleanings(Unrecorded[Cleanings], op="cleaning"):
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaning:
-    """Names a cleaning."""
-
-    id: int
-    table: str
-    table_id: int
-    partition: str | None
-
-    @classmethod
-    def of(cls, task: CleaningTask, *rest: Any, **more: Any) -> Self:
-        """The operation on this cleaning; `rest` and `more`: its other fields."""
-        named = (task.id, task.table, task.table_id, task.partition)
-        return cls(*named, *rest, **more)
-
-
-@dataclass(frozen=True, slots=True)
 class StartCleaning(
-    MetastoreOperation[CleaningTask], Cleaning, op="start_cleaning", answers="task"
+    MetastoreOperation[CleaningTask], EntityTask, op="start_cleaning", answers="task"
 ):
     """Takes a cleaning, with lists of this moment."""
 
 
 @dataclass(frozen=True, slots=True)
-class MarkCleaned(MetastoreOperation[None], Cleaning, op="mark_cleaned"):
+class MarkCleaned(MetastoreOperation[None], EntityTask, op="mark_cleaned"):
     """Marks a cleaning as done (C49).
 
     `removed` None: nothing aborted is left at or below `highest_write_id`; otherwise only these
@@ -317,14 +302,14 @@ class MarkCleaned(MetastoreOperation[None], Cleaning, op="mark_cleaned"):
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningFailed(MetastoreOperation[None], Cleaning, op="cleaning_failed"):
+class ReportCleaningFailed(MetastoreOperation[None], EntityTask, op="cleaning_failed"):
     """Reports a failure; the cleaning is tried again later (C48, C54, P25)."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReportCleaningLeft(MetastoreOperation[None], Cleaning, op="cleaning_again"):
+class ReportCleaningLeft(MetastoreOperation[None], EntityTask, op="cleaning_again"):
     """Reports that something obsolete is still there: the next cycle tries again (C47)."""
 
 

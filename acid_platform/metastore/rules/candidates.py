@@ -1,4 +1,4 @@
-"""The Initiator's questions: the next candidates with their counters, and the lease of its cycle.
+"""The Initiator's questions: candidates with their counters, and the lease of its cycle.
 
 No directory is listed or sent: an entity costs some hundred bytes, however many deltas it has (C1
 to C4, C10, C13, P8, P9).
@@ -14,12 +14,15 @@ from acid_platform.errors import AcidError, LeaseHeld
 from acid_platform.metastore.operations.compaction import (
     CandidatePage,
     GetCandidates,
+    GetEntities,
     HoldService,
     ReleaseService,
 )
 from acid_platform.metastore.records import (
+    EndedCompaction,
     EntityCounters,
     EntityDirectory,
+    EntityState,
 )
 from acid_platform.metastore.rules.cleaning_survey import aborted_rows
 from acid_platform.metastore.rules.compaction_queue import history, queue_states
@@ -139,20 +142,54 @@ def _counters(
     live = {
         directory.deletes for directory in known if not directory.base and not directory.obsolete
     }
+    facts = _facts(state, table, entity, aborted, queued)
+    return EntityCounters(*facts, size=size, both_kinds=len(live) == 2, error=error)
+
+
+def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
+    """Raises NoSuchTable."""
+    state = turn.state
+    aborted, queued = aborted_rows(state), queue_states(state)
+    rows = []
+    for table in [state.table(operation.table)] if operation.table else state.tables.values():
+        names = table.entities()
+        unknown = (table.record.table_id, None)
+        if table.record.partitioned and unknown in aborted:
+            names.append(unknown)
+        listed = compactor_list(state, table)
+        rows += [
+            EntityState(
+                *_facts(state, table, entity, aborted.get(entity, ()), queued.get(entity)),
+                location=table.record.location,
+                directories=tuple(state.directories.get(entity, {}).values()),
+                write_ids=listed,
+            )
+            for entity in names
+        ]
+    return rows
+
+
+def _facts(
+    state: State,
+    table: TableState,
+    entity: Entity,
+    aborted: Collection[Component],
+    queued: CompactionState | None,
+) -> tuple[
+    str,
+    str | None,
+    bool,
+    dict[str, str],
+    int,
+    int,
+    CompactionState | None,
+    tuple[EndedCompaction, ...],
+]:
+    """What EntityCounters and EntityState have in common."""
+    record = table.record
     oldest = min((state.txns[row.txn_id].started for row in aborted), default=0)
-    return EntityCounters(
-        table.record.name,
-        entity[1],
-        table.record.partitioned,
-        table.record.properties,
-        size,
-        len(live) == 2,
-        len(aborted),
-        oldest,
-        queued,
-        history(state, entity),
-        error,
-    )
+    counts = (len(aborted), oldest, queued, history(state, entity))
+    return record.name, entity[1], record.partitioned, record.properties, *counts
 
 
 def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
@@ -190,6 +227,7 @@ def _bytes(directory: EntityDirectory) -> int:
 
 
 HANDLERS: Handlers = {
+    GetEntities: entities,
     GetCandidates: candidates,
     HoldService: hold,
     ReleaseService: release,

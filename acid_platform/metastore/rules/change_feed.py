@@ -8,7 +8,7 @@ a consumer wrote and how far it has read are one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory, WriteConflict
 from acid_platform.layout.formats import FileFormat
@@ -23,10 +23,12 @@ from acid_platform.metastore.pasts import (
     utc_text,
 )
 from acid_platform.metastore.records import PartitionRecord, TableChanges
-from acid_platform.metastore.rules import events, kept_history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.past_snapshots import (
+    PastPinned,
     last_commit,
     record_at,
     resolve,
@@ -34,7 +36,7 @@ from acid_platform.metastore.rules.past_snapshots import (
 )
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
@@ -70,7 +72,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
         _require_columns(table, before, after)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
-        turn.record(events.PastPinned(txn.txn_id, seen.name, pin))
+        turn.record(PastPinned(txn.txn_id, seen.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(state.reads, txn.txn_id, turn.steady)
     commits = _commits(table, before, after)
@@ -221,16 +223,21 @@ def forget(turn: Turn, operation: ForgetCursor) -> None:
             f"{operation.consumer} does not consume the changes of {table.name}; consumers:"
             f" {', '.join(known) or 'none'}"
         )
-    turn.record(events.CursorForgotten(operation.consumer, table.table_id))
+    turn.record(CursorForgotten(operation.consumer, table.table_id))
 
 
 # --- effects --------------------------------------------------------------------------------------
 
 
-def _forgotten(state: State, _at: int, event: events.CursorForgotten) -> None:
-    state.cursors.pop((event.consumer, event.table_id), None)
+@dataclass(frozen=True, slots=True)
+class CursorForgotten(Event, kind="cursor_forgotten"):
+    """A consumer begins again with all rows of a table (P39)."""
 
+    consumer: str
+    table_id: int
 
-APPLY: Effects = {events.CursorForgotten: _forgotten}
+    def apply(self, state: State, _at: int) -> None:
+        state.cursors.pop((self.consumer, self.table_id), None)
+
 
 HANDLERS: Handlers = {GetChanges: changes, GetCursors: listed, ForgetCursor: forget}

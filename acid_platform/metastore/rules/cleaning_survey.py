@@ -19,8 +19,7 @@ from acid_platform.metastore.records import (
     QueuedTask,
 )
 from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.rules.compactions import entity_of
-from acid_platform.metastore.rules.foreign import why
+from acid_platform.metastore.rules.declared import why_foreign
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, State, TableState, Txn
 from acid_platform.metastore.rules.table_declarations import being_cleaned
@@ -35,32 +34,28 @@ def survey(
     turn: Turn, only: Entity | None = None
 ) -> tuple[list[CleaningTask], list[BlockedCleaning]]:
     """All cleanings, or those of one entity: what may run now, and what waits, with the reason."""
-    state = turn.state
     ready: list[CleaningTask] = []
     waiting: list[BlockedCleaning] = []
-    working = {entity_of(row) for row in state.compactions() if row.state is _W}
+    state = turn.state
+    working = {row.entity for row in state.compactions() if row.state is _W}
     dropped = [(drop.table_id, f"{drop.location}/") for drop in state.drops()]
     for cleaning in (*_rows(turn, only), *_aborts(turn, only), *_lapsed(turn, only)):
         if isinstance(cleaning, BlockedCleaning):
             waiting.append(cleaning)
+            continue
+        table, reason = state.tables.get(cleaning.table_id), ""
+        if table is not None and table.record.foreign:
+            reason = f"it is read only, {why_foreign(table)} (P31)"
+        elif cleaning.entity in working:
+            reason = "a compaction of it is working (P21)"
+        elif being_cleaned(state, cleaning.entity):
+            reason = "a Cleaner is at work on it"
+        elif _earlier_table(dropped, cleaning):
+            reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
+        if reason:
+            waiting.append(BlockedCleaning.of(cleaning, reason))
         else:
-            entity = (cleaning.table_id, cleaning.partition)
-            reason = ""
-            table = state.tables.get(cleaning.table_id)
-            if table is not None and table.record.foreign:
-                reason = f"it is read only, {why(table)} (P31)"
-            elif entity in working:
-                reason = "a compaction of it is working (P21)"
-            elif being_cleaned(state, entity):
-                reason = "a Cleaner is at work on it"
-            elif _earlier_table(dropped, cleaning):
-                reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
-            if reason:
-                waiting.append(
-                    BlockedCleaning(cleaning.id, cleaning.table, cleaning.partition, reason)
-                )
-            else:
-                ready.append(cleaning)
+            ready.append(cleaning)
     return ready[: state.settings.integer("hive.compactor.fetch.size")], waiting
 
 
@@ -82,7 +77,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
         delay = settings.integer("hive.compactor.cleaner.retention.time.seconds")
     first: dict[tuple[Entity, str], QueuedTask] = {}
     for row in sorted(state.queue.values(), key=lambda queued: queued.id):
-        if row.state is not _R or only not in (None, entity_of(row)):
+        if row.state is not _R or only not in (None, row.entity):
             continue
         until = max(
             timers.row_since[row.id] + delay if delay else NEVER,
@@ -90,31 +85,25 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
         )
         if turn.steady < until or (delay and turn.steady <= until):
             why = f"retry after {row.error!r}" if row.cleaner_retry_at else "delayed cleanup"
-            yield BlockedCleaning(
-                row.id, row.table, row.partition, f"{why}, until {turn.wall(until)}"
-            )
+            yield BlockedCleaning.of(row, f"{why}, until {turn.wall(until)}")
             continue
-        key = (entity_of(row), row.location if isinstance(row, DropTask) else "")
+        key = (row.entity, row.location if isinstance(row, DropTask) else "")
         if key not in first or row.highest_write_id < first[key].highest_write_id:
             first[key] = row
     for row in first.values():
-        held = holders(state, row.table_id, row.next_txn_id)
-        kept = "" if held else _kept(turn, row)
-        if kept:
-            yield BlockedCleaning(row.id, row.table, row.partition, kept)
-        elif held:
-            yield BlockedCleaning(
-                row.id,
-                row.table,
-                row.partition,
+        if txns := holders(state, row.table_id, row.next_txn_id):
+            yield BlockedCleaning.of(
+                row,
                 f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
-                tuple(holder(txn) for txn in held),
+                tuple(map(holder, txns)),
             )
+        elif reason := _past_needs(turn, row):
+            yield BlockedCleaning.of(row, reason)
         else:
             yield _row_task(turn, row)
 
 
-def _kept(turn: Turn, row: QueuedTask) -> str:
+def _past_needs(turn: Turn, row: QueuedTask) -> str:
     """Why past snapshots still need what the row replaced or dropped; empty if none does (P36)."""
     table = turn.state.known_table(row.table_id)
     if table is None:
@@ -141,7 +130,7 @@ def _later(turn: Turn, table: TableState) -> Sequence[TableCommit]:
 
 
 def holder(txn: Txn) -> Holder:
-    return Holder(txn.txn_id, txn.user, txn.host, txn.run_id)
+    return Holder(txn.txn_id, txn.info.user, txn.info.host, txn.info.run_id)
 
 
 def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
@@ -154,17 +143,14 @@ def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
     watermark = min(above, default=state.next_txn)
     later = _later(turn, table)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
-    return EntityCleaning(
-        row.id,
-        CleaningCause.COMPACTION,
-        table.record.name,
-        row.table_id,
-        row.partition,
-        _location(table.record.location, row.partition),
+    return EntityCleaning.of(
+        row,
+        table.record.place_of(row.partition),
         row.highest_write_id,
         row.next_txn_id,
         txns,
         listed,
+        CleaningCause.COMPACTION,
         {**table.record.properties, **row.properties},
         _pins(state, table),
     )
@@ -176,11 +162,8 @@ def _drop_task(state: State, drop: DropTask) -> DropCleaning:
     names = {table.record.location for table in state.tables.values()} | {
         later.location for later in state.drops() if later.table_id > drop.table_id
     }
-    return DropCleaning(
-        drop.id,
-        drop.table,
-        drop.table_id,
-        drop.partition,
+    return DropCleaning.of(
+        drop,
         drop.location,
         drop.highest_write_id,
         drop.next_txn_id,
@@ -194,17 +177,13 @@ def _pins(state: State, table: TableState) -> tuple[Pin, ...]:
     return tuple(pin for _, pin in kept_history.pins(state, table))
 
 
-def _location(table: str, partition: str | None) -> str:
-    return table if partition is None else f"{table}/{partition}"
-
-
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
     """What aborted transactions touched and the Cleaner has not cleaned yet, by entity (C2)."""
     rows: dict[Entity, list[Component]] = {}
     for txn in state.aborted_txns():
         for component in state.components.get(txn.txn_id, ()):
             if not component.cleaned:
-                rows.setdefault((component.table_id, component.partition), []).append(component)
+                rows.setdefault(component.entity, []).append(component)
     return rows
 
 
@@ -229,9 +208,8 @@ def _aborts(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
         retry = state.retries.get((table_id, partition))
         again = state.timers.retry_entity.get((table_id, partition), NEVER)
         if retry and turn.steady < again:
-            yield BlockedCleaning(
-                0, table.record.name, partition, f"{retry.error}, again at {turn.wall(again)}"
-            )
+            reason = f"{retry.error}, again at {turn.wall(again)}"
+            yield BlockedCleaning(0, table.record.name, table_id, partition, reason)
             continue
         yield _entity_task(turn, table, partition, CleaningCause.ABORT)
 
@@ -248,9 +226,8 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             pins = {pin.moment: who for who, pin in kept_history.pins(state, table)}
             if pins.keys() >= set(moments):
                 who = ", ".join(pins[moment] for moment in moments)
-                yield BlockedCleaning(
-                    0, table.record.name, entity[1], f"{who}: it keeps what it shows (P36)"
-                )
+                reason = f"{who}: it keeps what it shows (P36)"
+                yield BlockedCleaning(0, table.record.name, *entity, reason)
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
                 if newest < low_mark(state):
@@ -260,7 +237,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                 yield BlockedCleaning(
                     0,
                     table.record.name,
-                    entity[1],
+                    *entity,
                     f"a snapshot may not see what transaction {newest} merged or replaced (P36)",
                     tuple(holder(txn) for txn in state.open_txns() if txn.txn_id < newest),
                 )
@@ -288,15 +265,15 @@ def _entity_task(
     )
     return EntityCleaning(
         0,
-        cause,
         table.record.name,
         table.record.table_id,
         partition,
-        _location(table.record.location, partition),
+        table.record.place_of(partition),
         listed.high_watermark,
         0,
         txns,
         listed,
+        cause,
         table.record.properties,
         _pins(state, table),
     )

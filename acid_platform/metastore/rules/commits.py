@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import (
     AcidError,
@@ -25,35 +25,33 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.pasts import Cursor, Sink
 from acid_platform.metastore.records import (
     PLATFORM,
-    EntityDirectory,
     HistoryRow,
+    RecordedDirectory,
     RowReport,
     WriteReport,
 )
 from acid_platform.metastore.rules import (
     change_feed,
-    events,
-    kept_history,
-    lock_index,
     locking,
     stream_sinks,
     write_set,
 )
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
+from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import (
     Component,
-    Departed,
-    Ended,
     Entity,
-    Outcome,
     State,
     Txn,
 )
-from acid_platform.metastore.rules.table_declarations import normal_partition, register_partitions
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.table_declarations import (
+    TableAltered,
+    normal_partition,
+)
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.scan.shadowing import shadows
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
@@ -88,7 +86,7 @@ def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
             raise WriteConflict(write_set.describe(turn.state, *found))
         for record in wider:
             if record is not None:
-                turn.record(events.TableAltered(record))
+                turn.record(TableAltered(record))
         return finish(turn, txn, components, reported, changed, cursors, sinks)
     except AcidError as refused:
         conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
@@ -136,10 +134,8 @@ def finish(
         for touch in components
         if touch.operation.changes
     )
-    directories = tuple(
-        events.Placed(
-            table_id, partition, EntityDirectory.of(report, txn.txn_id), str(report.contents)
-        )
+    placed = tuple(
+        Placed(table_id, partition, RecordedDirectory.of(report, txn.txn_id))
         for table_id, partition, report in reported
     )
     written = tuple(
@@ -148,9 +144,7 @@ def finish(
         for row in _history_rows(turn, txn, table_id, partition, report)
     )
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
-    turn.record(
-        events.Committed(txn.txn_id, commit_id, changes, directories, written, cursors, sinks)
-    )
+    turn.record(Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks))
     return CommitDone("c", commit_id)
 
 
@@ -172,10 +166,10 @@ def _history_rows(
             0 if number else report.files,
             report.overwrite,
             txn.txn_id,
-            txn.user,
-            txn.run_id,
+            txn.info.user,
+            txn.info.run_id,
             turn.now,
-            report.engine or ("" if txn.agent == PLATFORM else txn.agent),
+            report.engine or ("" if txn.info.agent == PLATFORM else txn.info.agent),
             report.reason,
         )
 
@@ -251,7 +245,7 @@ def _kept(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
         return {}
     upto = write_set.forgettable(turn.state, size)
     if upto:
-        turn.record(events.RowsForgotten(upto))
+        turn.record(RowsForgotten(upto))
     return changed
 
 
@@ -301,7 +295,7 @@ def end(turn: Turn, txn_id: int, reason: str) -> None:
     """Aborts an open transaction, and answers its lock request if that still waits."""
     error = TxnAborted(f"transaction {txn_id} was aborted: {reason}; begin again")
     leave_waits(turn, txn_id, error)
-    turn.record(events.Aborted(txn=txn_id, reason=reason))
+    turn.record(Aborted(txn=txn_id, reason=reason))
 
 
 def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
@@ -311,160 +305,18 @@ def leave_waits(turn: Turn, txn_id: int, error: AcidError) -> None:
             locking.end_wait(turn, entry, error)
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------
 
 
-def _commit(state: State, at: int, event: events.Committed) -> None:
-    txn_id = event.txn
-    for change in event.write_set:
-        write_set.add(state, change)
-    for table_id, partition, directory, contents in event.directories:
-        if partition is not None:
-            register_partitions(state, state.tables[table_id], [partition])
-        place(state, at, (table_id, partition), directory, contents)
-    for row in event.written:
-        state.written.append(row)
-        if row.operation is RowOperation.INSERT and not row.overwrite:
-            # Not in `write_set`, so that an insert adds no more to the journal than before.
-            write_set.add(
-                state,
-                WriteSetRow(
-                    row.table_id,
-                    row.partition,
-                    RowOperation.INSERT,
-                    txn_id,
-                    event.commit_id,
-                    row.write_id,
-                ),
-            )
-    for cursor in event.cursors:
-        state.cursors[cursor.consumer, cursor.table_id] = cursor
-    for sink in event.sinks:
-        state.sinks[sink.sink, sink.table_id] = sink
-    state.components.pop(txn_id, None)
-    wrote = state.txns[txn_id].wrote
-    moment = close(state, at, txn_id, TxnState.COMMITTED, "", event.commit_id)
-    for table_id in wrote:
-        if table_id in state.tables:
-            table = state.tables[table_id]
-            kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
+@dataclass(frozen=True, slots=True)
+class RowsForgotten(Event, kind="rows_forgotten"):
+    """Forgets which rows the commits up to this commit id changed; their entities stay (P38)."""
 
+    upto: int
 
-def place(state: State, _at: int, entity: Entity, new: EntityDirectory, contents: str) -> None:
-    """Adds a directory with its files to its entity.
+    def apply(self, state: State, _at: int) -> None:
+        write_set.forget_rows(state, self.upto)
 
-    Directories that it replaces become obsolete; if another directory replaces it, it is obsolete
-    itself.
-    """
-    state.changed[entity] = state.next_moment
-    state.contents.setdefault(entity, {})[new.name] = contents
-    known = state.directories.setdefault(entity, {})
-    # A new delta cannot replace directories that lie wholly below it, and mostly all of them do.
-    highest = state.highest.get(entity)
-    if highest is None:
-        highest = max((directory.high for directory in known.values()), default=0)
-    state.highest[entity] = max(highest, new.high)
-    name = new.acid_name
-    near = [
-        directory
-        for directory in (known.values() if new.base or highest >= new.low else ())
-        if not directory.obsolete and (new.base or directory.high >= new.low)
-    ]
-    for other in near:
-        if shadows(name, other.acid_name):
-            known[other.name] = other.as_obsolete()
-        elif shadows(other.acid_name, name):
-            new = new.as_obsolete()
-    known[new.name] = new
-
-
-def _abort(state: State, at: int, event: events.Aborted) -> None:
-    txn = state.txns[event.txn]
-    for table_id in txn.wrote:
-        table = state.known_table(table_id)
-        if table is not None:
-            table.aborted.add(table.by_txn[txn.txn_id])
-            # In every entity of the table, the open write id had held back what a compaction may
-            # merge.
-            if not table.dropped:
-                state.changed |= dict.fromkeys(table.entities(), state.next_moment)
-    left = [
-        component
-        for component in state.components.get(txn.txn_id, ())
-        if component.table_id in state.tables
-    ]
-    if left:
-        state.components[txn.txn_id] = left
-    else:
-        state.components.pop(txn.txn_id, None)
-    close(state, at, txn.txn_id, TxnState.ABORTED, event.reason, 0)
-
-
-def close(
-    state: State, at: int, txn_id: int, end_state: TxnState, reason: str, commit_id: int
-) -> int:
-    """Ends a transaction; an aborted one is kept while it has components (T11, T46).
-
-    The publication of an aborted compaction stays until its output is gone (P46). Returns the
-    moment of its end; 0 for a read lease.
-    """
-    txn = state.txns[txn_id]
-    for ext in list(state.locks_by_txn.get(txn_id, ())):
-        held = state.locks[ext].acquired and state.locks[ext].publishes
-        if end_state is TxnState.COMMITTED or not held:
-            lock_index.remove_lock(state, ext)
-    state.heartbeats.pop(txn_id, None)
-    state.reads.pop(txn_id, None)
-    state.ended[txn_id] = Ended(
-        txn_id,
-        end_state,
-        txn.kind,
-        txn.started,
-        at,
-        commit_id,
-        txn.user,
-        txn.host,
-        txn.agent,
-        txn.run_id,
-        txn.description,
-        reason,
-    )
-    if end_state is TxnState.ABORTED and txn_id in state.components:
-        moment = state.moment()
-        state.txns[txn_id] = replace(
-            txn,
-            state=end_state,
-            ended=at,
-            reason=reason,
-            taken=0,
-            closed=moment,
-            pins=(),
-        )
-        return moment
-    del state.txns[txn_id]
-    if txn.kind is TxnType.READ_ONLY:
-        return 0
-    moment = state.moment()
-    state.departed.append(Departed(txn_id, moment, moment))
-    return moment
-
-
-def _replied(state: State, at: int, event: events.Replied) -> None:
-    state.outcomes[event.request_id] = Outcome(
-        event.request_id, event.txn, event.op, event.reply, at
-    )
-
-
-def _rows_forgotten(state: State, _at: int, event: events.RowsForgotten) -> None:
-    write_set.forget_rows(state, event.upto)
-
-
-APPLY: Effects = {
-    events.Committed: _commit,
-    events.RowsForgotten: _rows_forgotten,
-    events.Aborted: _abort,
-    events.Replied: _replied,
-}
 
 HANDLERS: Handlers = {
     CommitTxn: commit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.base import table_properties
 from acid_platform.compaction.states import CompactionKind, CompactionState
@@ -23,14 +23,19 @@ from acid_platform.metastore.operations.compaction import (
     Wished,
 )
 from acid_platform.metastore.records import CompactionTask, EndedCompaction
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
-from acid_platform.metastore.rules.compactions import entity_of, to_history
-from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.compactions import (
+    CompactionEnded,
+    CompactionRevoked,
+    to_history,
+)
+from acid_platform.metastore.rules.declared import refuse_foreign
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Entity, State, TableState
 from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.transactions import ValidTxnList
 
 _I, _W, _R = (
@@ -53,7 +58,7 @@ def queue_by_entity(state: State) -> Queue:
     """The rows of the queue by their entity, without those of dropped tables and partitions."""
     queue: Queue = {}
     for row in state.compactions():
-        queue.setdefault(entity_of(row), []).append(row)
+        queue.setdefault(row.entity, []).append(row)
     return queue
 
 
@@ -131,13 +136,12 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
     row = CompactionTask(
         turn.state.next_compaction,
         table.record.name,
-        table.record.table_id,
-        partition,
-        kind,
+        *entity,
         _I,
-        operation.properties,
-        operation.initiator,
         turn.now,
+        kind=kind,
+        properties=operation.properties,
+        initiator=operation.initiator,
     )
     if unknown:
         row = replace(
@@ -147,7 +151,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
             commit_time=turn.now,
             next_txn_id=turn.state.next_txn,
         )
-    turn.record(events.CompactionQueued(row))
+    turn.record(CompactionQueued(row))
     waiting.setdefault(entity, []).append(row)
     return row.id
 
@@ -165,16 +169,16 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     """Assigns the first initiated row whose entity is not being compacted or cleaned, and that
     nobody keeps from its lock (C26, C28, P21)."""
     state = turn.state
-    busy = {entity_of(row) for row in state.compactions() if row.state is _W}
+    busy = {row.entity for row in state.compactions() if row.state is _W}
     for row in sorted(state.compactions(), key=lambda queued: queued.id):
-        entity = entity_of(row)
+        entity = row.entity
         table = state.tables.get(row.table_id)
         if row.state is not _I or operation.table not in (None, row.table):
             continue
         if table is not None and (table.record.foreign or locking.held_up(state, row)):
             continue
         if entity not in busy and not being_cleaned(state, entity):
-            turn.record(events.CompactionTaken(id=row.id, worker=operation.worker))
+            turn.record(CompactionTaken(id=row.id, worker=operation.worker))
             return state.compaction(row.id)
     return None
 
@@ -188,7 +192,7 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
         row = turn.state.queue.get(compaction)
         if row is not None and row.state is _I:
             turn.record(
-                events.CompactionEnded(
+                CompactionEnded(
                     id=compaction,
                     state=CompactionState.ABORTED,
                     error="aborted by ABORT COMPACTIONS",
@@ -220,7 +224,7 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
         row = turn.state.compaction(compaction_id)
         if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
             end(turn, row.txn_id, f"compaction {compaction_id} was taken from worker {row.worker}")
-        turn.record(events.CompactionRevoked(id=compaction_id))
+        turn.record(CompactionRevoked(id=compaction_id))
     return ids
 
 
@@ -232,57 +236,58 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
         table.record.name,
         table.record.table_id,
         operation.partition,
-        CompactionKind.MAJOR,
         CompactionState.DID_NOT_INITIATE,
-        enqueued=turn.now,
+        turn.now,
+        kind=CompactionKind.MAJOR,
         ended=turn.now,
         error=operation.reason,
     )
-    turn.record(events.NotInitiated(row))
+    turn.record(NotInitiated(row))
     return row.id
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _queued(state: State, _at: int, event: events.CompactionQueued) -> None:
-    row = event.row
-    state.next_compaction = row.id + 1
-    state.queue[row.id] = row
-    state.timers.row_since[row.id] = state.timers.now
+@dataclass(frozen=True, slots=True)
+class CompactionQueued(Event, kind="queued"):
+    row: CompactionTask
+
+    def apply(self, state: State, _at: int) -> None:
+        row = self.row
+        state.next_compaction = row.id + 1
+        state.queue[row.id] = row
+        state.timers.row_since[row.id] = state.timers.now
 
 
-def _taken(state: State, at: int, event: events.CompactionTaken) -> None:
-    row = state.compaction(event.id)
-    state.queue[row.id] = replace(
-        row,
-        state=_W,
-        worker=event.worker,
-        attempt=row.attempt + 1,
-        started=at,
-        txn_id=0,
-        job=row.job_name(event.worker),
-    )
-    state.timers.row_since[row.id] = state.timers.now
+@dataclass(frozen=True, slots=True)
+class CompactionTaken(Event, kind="taken"):
+    id: int
+    worker: str
+
+    def apply(self, state: State, at: int) -> None:
+        row = state.compaction(self.id)
+        state.queue[row.id] = replace(
+            row,
+            state=_W,
+            worker=self.worker,
+            attempt=row.attempt + 1,
+            started=at,
+            txn_id=0,
+            job=row.job_name(self.worker),
+        )
+        state.timers.row_since[row.id] = state.timers.now
 
 
-def _revoked(state: State, _at: int, event: events.CompactionRevoked) -> None:
-    row = state.compaction(event.id)
-    state.queue[row.id] = replace(row, state=_I, worker="", started=0, txn_id=0)
+@dataclass(frozen=True, slots=True)
+class NotInitiated(Event, kind="not_initiated"):
+    row: CompactionTask
 
+    def apply(self, state: State, _at: int) -> None:
+        row = self.row
+        state.next_compaction = row.id + 1
+        to_history(state, row)
 
-def _not_initiated(state: State, _at: int, event: events.NotInitiated) -> None:
-    row = event.row
-    state.next_compaction = row.id + 1
-    to_history(state, row)
-
-
-APPLY: Effects = {
-    events.CompactionQueued: _queued,
-    events.CompactionTaken: _taken,
-    events.CompactionRevoked: _revoked,
-    events.NotInitiated: _not_initiated,
-}
 
 HANDLERS: Handlers = {
     RequestCompaction: request,

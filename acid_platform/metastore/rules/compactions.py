@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, CompactionLost, InvalidDefinition
+from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     CommitCompaction,
@@ -16,21 +17,24 @@ from acid_platform.metastore.operations.compaction import (
     FailCompaction,
     Owned,
 )
-from acid_platform.metastore.records import CompactionTask, EntityDirectory, LockRequest, QueuedTask
-from acid_platform.metastore.rules import events, kept_history, locking
-from acid_platform.metastore.rules.commits import close, end, place
+from acid_platform.metastore.records import (
+    CompactionTask,
+    LockRequest,
+    QueuedTask,
+    RecordedDirectory,
+)
+from acid_platform.metastore.rules import kept_history, locking
+from acid_platform.metastore.rules.commits import end
+from acid_platform.metastore.rules.endings import Aborted, close, place
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
-from acid_platform.metastore.rules.state import Component, Entity, State
-from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
+from acid_platform.metastore.rules.state import Component, State
+from acid_platform.metastore.rules.turn import Handlers, Past, Turn
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 
 _W, _R = CompactionState.WORKING, CompactionState.READY_FOR_CLEANING
-
-
-def entity_of(row: QueuedTask) -> Entity:
-    return row.table_id, row.partition
 
 
 def owned(state: State, operation: Owned) -> CompactionTask:
@@ -63,12 +67,12 @@ def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     try:
         locking.enqueue(turn, txn, (wish,), 0, True, begun=False)
     except AcidError as error:
-        turn.record(events.Aborted(txn=txn.txn_id, reason=str(error)))
+        turn.record(Aborted(txn=txn.txn_id, reason=str(error)))
         raise
     ext = turn.state.next_lock - 1
     table, opened = turn.state.tables[row.table_id], turn.state.txns[txn.txn_id]
     high = compactor_list(turn.state, table, snapshot(turn.state, opened)).high_watermark
-    turn.record(events.CompactionBegun(id=row.id, txn=txn.txn_id, highest=high))
+    turn.record(CompactionBegun(id=row.id, txn=txn.txn_id, highest=high))
     return CompactionTicket(txn.txn_id, ext, row.id)
 
 
@@ -110,10 +114,7 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
         for write in operation.writes
     ):
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
-    directories = tuple(
-        events.DirectoryFiles(EntityDirectory.of(report, txn.txn_id), str(report.contents))
-        for report in operation.writes
-    )
+    directories = tuple(RecordedDirectory.of(report, txn.txn_id) for report in operation.writes)
     _finish(turn, row, _R, directories, "")
     return CompactionDone(row.id, turn.state.last_txn)
 
@@ -130,12 +131,12 @@ def _finish(
     turn: Turn,
     row: CompactionTask,
     state: CompactionState,
-    directories: tuple[events.DirectoryFiles, ...],
+    directories: tuple[RecordedDirectory, ...],
     error: str,
     again: bool = False,
 ) -> None:
     turn.record(
-        events.CompactionCommitted(
+        CompactionCommitted(
             id=row.id,
             txn=row.txn_id,
             state=state,
@@ -158,47 +159,64 @@ def fail(turn: Turn, operation: FailCompaction) -> None:
         end(turn, txn.txn_id, f"compaction failed: {operation.error}")
     row = owned(turn.state, operation)
     if operation.again:
-        turn.record(events.CompactionRevoked(id=row.id))
+        turn.record(CompactionRevoked(id=row.id))
         return
-    turn.record(
-        events.CompactionEnded(id=row.id, state=CompactionState.FAILED, error=operation.error)
-    )
+    turn.record(CompactionEnded(id=row.id, state=CompactionState.FAILED, error=operation.error))
 
 
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _compacting(state: State, _at: int, event: events.CompactionBegun) -> None:
-    row = state.compaction(event.id)
-    state.queue[row.id] = replace(row, txn_id=event.txn, highest_write_id=event.highest)
-    state.components[event.txn] = [
-        Component(event.txn, row.table_id, row.partition, RowOperation.COMPACT, event.highest)
-    ]
+@dataclass(frozen=True, slots=True)
+class CompactionBegun(Event, kind="compacting"):
+    """`highest`: the highest write id that it may merge."""
+
+    id: int
+    txn: int
+    highest: int
+
+    def apply(self, state: State, _at: int) -> None:
+        row = state.compaction(self.id)
+        state.queue[row.id] = replace(row, txn_id=self.txn, highest_write_id=self.highest)
+        state.components[self.txn] = [
+            Component(self.txn, row.table_id, row.partition, RowOperation.COMPACT, self.highest)
+        ]
 
 
-def _compacted(state: State, at: int, event: events.CompactionCommitted) -> None:
-    row = state.compaction(event.id)
-    for directory, contents in event.directories:
-        place(state, at, entity_of(row), directory, contents)
-    state.components.pop(event.txn, None)
-    moment = close(state, at, event.txn, TxnState.COMMITTED, "", event.commit_id)
-    if row.table_id in state.tables:
-        kept_history.note(state, state.tables[row.table_id], moment, at, txn=event.txn)
-    if event.again:
-        state.changed[entity_of(row)] = state.next_moment
-    done = replace(
-        row,
-        state=event.state,
-        worker="",
-        commit_time=at,
-        next_txn_id=event.next_txn,
-        error=event.error,
-    )
-    if done.state is _R:
-        state.queue[row.id] = done
-        state.timers.row_since[row.id] = state.timers.now
-    else:
-        to_history(state, replace(done, worker=row.worker, ended=at))
+@dataclass(frozen=True, slots=True)
+class CompactionCommitted(Event, kind="compacted"):
+    id: int
+    txn: int
+    state: CompactionState
+    directories: tuple[RecordedDirectory, ...]
+    commit_id: int
+    next_txn: int
+    error: str
+    again: bool = field(default=False, metadata=BRIEF)
+
+    def apply(self, state: State, at: int) -> None:
+        row = state.compaction(self.id)
+        for recorded in self.directories:
+            place(state, row.entity, recorded)
+        state.components.pop(self.txn, None)
+        moment = close(state, at, self.txn, TxnState.COMMITTED, "", self.commit_id)
+        if row.table_id in state.tables:
+            kept_history.note(state, state.tables[row.table_id], moment, at, txn=self.txn)
+        if self.again:
+            state.changed[row.entity] = state.next_moment
+        done = replace(
+            row,
+            state=self.state,
+            worker="",
+            commit_time=at,
+            next_txn_id=self.next_txn,
+            error=self.error,
+        )
+        if done.state is _R:
+            state.queue[row.id] = done
+            state.timers.row_since[row.id] = state.timers.now
+        else:
+            to_history(state, replace(done, worker=row.worker, ended=at))
 
 
 def to_history(state: State, row: QueuedTask) -> None:
@@ -206,21 +224,34 @@ def to_history(state: State, row: QueuedTask) -> None:
     state.timers.row_since.pop(row.id, None)
     state.timers.retry_row.pop(row.id, None)
     if isinstance(row, CompactionTask):
-        state.past.setdefault(entity_of(row), []).append(row)
+        state.past.setdefault(row.entity, []).append(row)
     else:
-        state.past_drops.setdefault(entity_of(row), []).append(row)
+        state.past_drops.setdefault(row.entity, []).append(row)
 
 
-def _compaction_ended(state: State, at: int, event: events.CompactionEnded) -> None:
-    row = state.compaction(event.id)
-    to_history(state, replace(row, state=event.state, error=event.error, ended=at))
+@dataclass(frozen=True, slots=True)
+class CompactionEnded(Event, kind="compaction_ended"):
+    """Ends a compaction without a commit."""
+
+    id: int
+    state: CompactionState
+    error: str
+
+    def apply(self, state: State, at: int) -> None:
+        row = state.compaction(self.id)
+        to_history(state, replace(row, state=self.state, error=self.error, ended=at))
 
 
-APPLY: Effects = {
-    events.CompactionBegun: _compacting,
-    events.CompactionCommitted: _compacted,
-    events.CompactionEnded: _compaction_ended,
-}
+@dataclass(frozen=True, slots=True)
+class CompactionRevoked(Event, kind="revoked"):
+    id: int
+
+    def apply(self, state: State, _at: int) -> None:
+        row = state.compaction(self.id)
+        state.queue[row.id] = replace(
+            row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
+        )
+
 
 HANDLERS: Handlers = {
     BeginCompaction: begin,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from acid_platform.errors import DeclarationChanged, NoSuchTable
+from acid_platform.errors import DeclarationChanged, ForeignLocation, NoSuchTable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.metastore.records import PartitionRecord, TableRecord, ViewRecord
 from acid_platform.metastore.rules import kept_history
@@ -123,6 +123,20 @@ def require_version(record: TableRecord, read: Sequence[int] | None) -> None:
         raise DeclarationChanged(
             f"{record.name} was altered or made again since it was read; read it again"
         )
+
+
+def refuse_foreign(table: TableState, what: str) -> None:
+    """Raises ForeignLocation if the table's files may belong to another warehouse (P31)."""
+    if table.record.foreign:
+        raise ForeignLocation(f"{table.record.name}: {what} is refused, {why_foreign(table)}")
+
+
+def why_foreign(table: TableState) -> str:
+    """The reason for an error text, with the next step."""
+    return (
+        f"as {table.record.location} may belong to the warehouse that this one was copied from;"
+        f" `acid metastore take-over {table.record.name}` if it no longer does"
+    )
 
 
 def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import NoSuchPartition, Terminal
 from acid_platform.metastore.operations.transactions import Drop
 from acid_platform.metastore.records import DropTask
-from acid_platform.metastore.rules import events, lock_index, write_set
-from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules import lock_index, write_set
+from acid_platform.metastore.rules.declared import refuse_foreign
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Component, State
 from acid_platform.metastore.rules.table_declarations import normal_partition
-from acid_platform.metastore.rules.turn import Effects, Turn
+from acid_platform.metastore.rules.turn import Turn
+from acid_platform.metastore.rules.txns import WriteIdAllocated
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockType
@@ -46,83 +49,88 @@ def drop(turn: Turn, operation: Drop) -> None:
     ):
         raise Terminal(f"transaction {txn_id} drops {table.record.name} without EXCLUSIVE lock")
     if partition is not None:
-        turn.record(
-            events.WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=())
-        )
-    location = table.record.location
+        turn.record(WriteIdAllocated(txn_id, table.record.table_id, table.next_write_id, needs=()))
     row = DropTask(
         id=state.next_compaction,
         table=table.record.name,
         table_id=table.record.table_id,
         partition=partition,
-        location=location if partition is None else f"{location}/{partition}",
+        state=CompactionState.READY_FOR_CLEANING,
+        location=table.record.place_of(partition),
         enqueued=turn.now,
         txn_id=txn_id,
         next_txn_id=state.next_txn,
         highest_write_id=table.last_write_id,
         commit_time=turn.now,
     )
-    turn.record(events.Dropped(row, state.last_txn))
+    turn.record(Dropped(row, state.last_txn))
 
 
-def _dropped(state: State, _at: int, event: events.Dropped) -> None:
-    row = event.row
-    table, location = state.tables[row.table_id], row.location
-    if not table.record.foreign:
-        state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
-    if row.partition is None:
-        del state.tables[row.table_id], state.names[table.record.name]
-        state.cursors = {
-            key: cursor for key, cursor in state.cursors.items() if key[1] != row.table_id
+@dataclass(frozen=True, slots=True)
+class Dropped(Event, kind="dropped"):
+    """Drops a table or partition; `row` is the Cleaner's task (P22)."""
+
+    row: DropTask
+    commit_id: int
+
+    def apply(self, state: State, _at: int) -> None:
+        row = self.row
+        table, location = state.tables[row.table_id], row.location
+        if not table.record.foreign:
+            state.locations[location] = max(state.locations.get(location, 0), row.highest_write_id)
+        if row.partition is None:
+            del state.tables[row.table_id], state.names[table.record.name]
+            state.cursors = {
+                key: cursor for key, cursor in state.cursors.items() if key[1] != row.table_id
+            }
+            state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
+            state.dropped_tables[row.table_id] = table
+            table.dropped = state.moment()
+            write_set.forget_table(state, row.table_id)
+            lock_index.forget_publications(state, row.table_id)
+        else:
+            # If it is created again it sees nothing older; a writer with an older write id must
+            # conflict.
+            former = table.partitions.pop(row.partition)
+            table.dropped_partitions.append(replace(former, dropped=state.moment()))
+            table.floors[row.partition] = (*former.floors, row.highest_write_id)
+            write_set.put_drop(
+                state,
+                WriteSetRow(
+                    row.table_id,
+                    row.partition,
+                    RowOperation.OVERWRITE,
+                    row.txn_id,
+                    self.commit_id,
+                    row.highest_write_id,
+                ),
+            )
+
+        def gone(table_id: int, partition: str | None) -> bool:
+            return table_id == row.table_id and row.partition in (None, partition)
+
+        for entity in [entity for entity in state.directories if gone(*entity)]:
+            # Snapshots that are older than the drop need them until they end (P28).
+            kept = state.dropped_directories.setdefault(entity, {})
+            kept.update(state.directories.pop(entity))
+        state.past = {key: past for key, past in state.past.items() if not gone(*key)}
+        state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(*key)}
+        state.queue = {
+            key: task
+            for key, task in state.queue.items()
+            if isinstance(task, DropTask) or not gone(task.table_id, task.partition)
         }
-        state.sinks = {key: sink for key, sink in state.sinks.items() if key[1] != row.table_id}
-        state.dropped_tables[row.table_id] = table
-        table.dropped = state.moment()
-        write_set.forget_table(state, row.table_id)
-        lock_index.forget_publications(state, row.table_id)
-    else:
-        # If it is created again it sees nothing older; a writer with an older write id must
-        # conflict.
-        former = table.partitions.pop(row.partition)
-        table.dropped_partitions.append(replace(former, dropped=state.moment()))
-        table.floors[row.partition] = (*former.floors, row.highest_write_id)
-        write_set.put_drop(
-            state,
-            WriteSetRow(
-                row.table_id,
-                row.partition,
-                RowOperation.OVERWRITE,
-                row.txn_id,
-                event.commit_id,
-                row.highest_write_id,
-            ),
-        )
-
-    def gone(table_id: int, partition: str | None) -> bool:
-        return table_id == row.table_id and row.partition in (None, partition)
-
-    for entity in [entity for entity in state.directories if gone(*entity)]:
-        # Snapshots that are older than the drop need them until they end (P28).
-        kept = state.dropped_directories.setdefault(entity, {})
-        kept.update(state.directories.pop(entity))
-    state.past = {key: past for key, past in state.past.items() if not gone(*key)}
-    state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(*key)}
-    state.queue = {
-        key: task
-        for key, task in state.queue.items()
-        if isinstance(task, DropTask) or not gone(task.table_id, task.partition)
-    }
-    for txn_id, components in list(state.components.items()):
-        state.components[txn_id] = [
-            component for component in components if not _of(component, row)
-        ]
-    state.next_compaction = row.id + 1
-    if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
-        state.queue[row.id] = row
-        since = {**state.timers.row_since, row.id: state.timers.now}
-        state.timers.row_since = {
-            key: moment for key, moment in since.items() if key in state.queue
-        }
+        for txn_id, components in list(state.components.items()):
+            state.components[txn_id] = [
+                component for component in components if not _of(component, row)
+            ]
+        state.next_compaction = row.id + 1
+        if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
+            state.queue[row.id] = row
+            since = {**state.timers.row_since, row.id: state.timers.now}
+            state.timers.row_since = {
+                key: moment for key, moment in since.items() if key in state.queue
+            }
 
 
 def _of(component: Component, row: DropTask) -> bool:
@@ -133,6 +141,3 @@ def _of(component: Component, row: DropTask) -> bool:
         and (whole or component.partition == row.partition)
         and (component.operation is not RowOperation.COMPACT or whole)
     )
-
-
-APPLY: Effects = {events.Dropped: _dropped}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.operations.compaction import (
@@ -11,9 +11,9 @@ from acid_platform.metastore.operations.compaction import (
     RequestErasure,
 )
 from acid_platform.metastore.records import ErasureTask
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 
 
 def request_erasure(turn: Turn, operation: RequestErasure) -> int:
@@ -32,7 +32,7 @@ def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     task = ErasureTask(
         len(state.erasures) + 1, table, operation.condition, operation.user, turn.now
     )
-    turn.record(events.ErasureRecorded(task))
+    turn.record(ErasureRecorded(task))
     return task.id
 
 
@@ -46,7 +46,7 @@ def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
             + "; `acid show erasures` lists them"
         )
     turn.record(
-        events.ErasureRecorded(
+        ErasureRecorded(
             replace(
                 task,
                 state=operation.state,
@@ -64,13 +64,15 @@ def erasures(turn: Turn, _operation: GetErasures) -> list[ErasureTask]:
     return list(turn.state.erasures.values())
 
 
-def _erasure(state: State, _at: int, event: events.ErasureRecorded) -> None:
-    state.erasures[event.erasure.id] = event.erasure
+@dataclass(frozen=True, slots=True)
+class ErasureRecorded(Event, kind="erasure"):
+    """A request to erase rows, new or answered."""
 
+    erasure: ErasureTask
 
-APPLY: Effects = {
-    events.ErasureRecorded: _erasure,
-}
+    def apply(self, state: State, _at: int) -> None:
+        state.erasures[self.erasure.id] = self.erasure
+
 
 HANDLERS: Handlers = {
     RequestErasure: request_erasure,

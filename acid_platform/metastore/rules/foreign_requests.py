@@ -3,7 +3,7 @@ snapshots are lists, and nobody reports its writes (P34)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import NoSuchLock, SnapshotExpired
 from acid_platform.metastore.operations.foreign_transactions import (
@@ -17,13 +17,14 @@ from acid_platform.metastore.operations.foreign_transactions import (
     RequestLock,
 )
 from acid_platform.metastore.records import TouchedEntity, TouchedTable
-from acid_platform.metastore.rules import events, locking, write_set
+from acid_platform.metastore.rules import locking, write_set
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn
+from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
 from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import TxnState, TxnType, ValidTxnList, ValidWriteIdList
+from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 _WAIT = 24 * 3600.0
 """Seconds. A request ends much earlier if its transaction, or the request itself, gets no heartbeat
@@ -35,11 +36,11 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
 
     Raises what `locking.enqueue` raises; LockNotAcquired only for a blocked read with `zero_wait`.
     """
-    asker = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
+    asker = Txn.nobody(turn.now)
     if operation.txn:
         asker = require_open(turn, operation.txn)
         if operation.finishes and not asker.unfinished:
-            turn.record(events.FinishAwaited(asker.txn_id, True))
+            turn.record(FinishAwaited(asker.txn_id, True))
             asker = turn.state.txns[asker.txn_id]
     # This request is answered now, so what waits needs a name of its own.
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
@@ -68,7 +69,7 @@ def finish_write(turn: Turn, operation: FinishWrite) -> bool:
         if operation.txns is not None and txn.txn_id not in operation.txns:
             continue
         if txn.unfinished and txn.is_open and by_txn.get(txn.txn_id) == operation.write_id:
-            turn.record(events.FinishAwaited(txn.txn_id, False))
+            turn.record(FinishAwaited(txn.txn_id, False))
             return True
     return False
 
@@ -152,13 +153,16 @@ def conflict(turn: Turn, operation: GetConflict) -> str:
     return write_set.describe(state, *found) if found else ""
 
 
-def _finish_awaited(state: State, _at: int, event: events.FinishAwaited) -> None:
-    state.txns[event.txn] = replace(state.txns[event.txn], unfinished=event.unfinished)
+@dataclass(frozen=True, slots=True)
+class FinishAwaited(Event, kind="finish_awaited"):
+    """Whether a transaction waits for its engine to say that all files are written (P47)."""
 
+    txn: int
+    unfinished: bool
 
-APPLY: Effects = {
-    events.FinishAwaited: _finish_awaited,
-}
+    def apply(self, state: State, _at: int) -> None:
+        state.txns[self.txn] = replace(state.txns[self.txn], unfinished=self.unfinished)
+
 
 HANDLERS: Handlers = {
     GetConflict: conflict,

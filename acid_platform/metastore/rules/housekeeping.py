@@ -14,13 +14,15 @@ from typing import TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
-from acid_platform.metastore.rules import events, kept_history, locking, write_set
+from acid_platform.metastore.rules import kept_history, locking, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
+from acid_platform.metastore.rules.events import Event
+from acid_platform.metastore.rules.past_snapshots import TagDropped
 from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
 from acid_platform.metastore.rules.state import Departed, Entity, State, TableState
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
-from acid_platform.metastore.rules.turn import Effects, Turn
+from acid_platform.metastore.rules.turn import Turn
 from acid_platform.transactions import RowOperation, TxnType
 
 Row = TypeVar("Row", CompactionTask, DropTask)
@@ -59,7 +61,7 @@ def tick(turn: Turn, last: Schedule) -> None:
         last.purged = now
     if now >= last.history + settings.integer("hive.compactor.history.reaper.interval"):
         if any(True for _ in surplus(turn.state, turn.now)):
-            turn.record(events.HistoryPurged())
+            turn.record(HistoryPurged())
         last.history = now
 
 
@@ -73,7 +75,7 @@ def reap(turn: Turn) -> None:
     locking.expire_alone(turn)
     longest = turn.state.longest_timeout
     if longest and turn.steady - turn.state.timers.shortened > longest:
-        turn.record(events.TimeoutKnown())
+        turn.record(TimeoutKnown())
 
 
 def end_leases(turn: Turn) -> None:
@@ -101,11 +103,11 @@ def purge(turn: Turn) -> None:
         or any(_horizon(state, table, turn.now) > table.since for table in state.tables.values())
     )
     if needed:
-        turn.record(events.Purged(low=low, writers=writers))
+        turn.record(Purged(low=low, writers=writers))
     for table in state.tables.values():
         for tag in list(table.tags.values()):
             if tag.expires and tag.expires <= turn.now:
-                turn.record(events.TagDropped(table.record.table_id, tag.name))
+                turn.record(TagDropped(table.record.table_id, tag.name))
 
 
 def _horizon(state: State, table: TableState, now: int) -> int:
@@ -180,39 +182,50 @@ def _outlived(state: State, txn_id: int, low: int) -> bool:
     )
 
 
-def _purged(state: State, at: int, event: events.Purged) -> None:
-    low, writers = event.low, event.writers
-    state.forgotten = max(state.forgotten, low)
-    for table in state.tables.values():
-        kept_history.advance(table, _horizon(state, table, at))
-    write_set.purge(state, writers)
-    for table in state.tables.values():
-        gone = [row for row in table.writes if row.txn_id < low]
-        if gone:
-            table.purged = max(table.purged, *(row.write_id for row in gone))
-            table.writes = [row for row in table.writes if row.txn_id >= low]
-            for row in gone:
-                del table.by_txn[row.txn_id]
-            _settle_floors(table)
-        forgotten = _forgettable(state, table, low)
-        if forgotten:
-            table.aborted -= forgotten
-            table.forgotten = max(table.forgotten, *forgotten)
-    for txn in list(state.aborted_txns()):
-        if _outlived(state, txn.txn_id, low):
-            state.components[txn.txn_id] = [
-                component
-                for component in state.components[txn.txn_id]
-                if not component.cleaned
-                or _safe_base(state, (component.table_id, component.partition), low)
-                <= component.write_id
-            ]
-        if not state.components.get(txn.txn_id):
-            state.components.pop(txn.txn_id, None)
-            del state.txns[txn.txn_id]
-            state.departed.append(Departed(txn.txn_id, txn.closed, state.moment()))
-    state.departed = _still_seen(state)
-    forget(state)
+@dataclass(frozen=True, slots=True)
+class Purged(Event, kind="purged"):
+    """Forgets what nobody needs any more (T44, T45).
+
+    `low`: every transaction below it has ended in every open snapshot; `writers`: the lowest
+    transaction that may still conflict.
+    """
+
+    low: int
+    writers: int
+
+    def apply(self, state: State, at: int) -> None:
+        low, writers = self.low, self.writers
+        state.forgotten = max(state.forgotten, low)
+        for table in state.tables.values():
+            kept_history.advance(table, _horizon(state, table, at))
+        write_set.purge(state, writers)
+        for table in state.tables.values():
+            gone = [row for row in table.writes if row.txn_id < low]
+            if gone:
+                table.purged = max(table.purged, *(row.write_id for row in gone))
+                table.writes = [row for row in table.writes if row.txn_id >= low]
+                for row in gone:
+                    del table.by_txn[row.txn_id]
+                _settle_floors(table)
+            forgotten = _forgettable(state, table, low)
+            if forgotten:
+                table.aborted -= forgotten
+                table.forgotten = max(table.forgotten, *forgotten)
+        for txn in list(state.aborted_txns()):
+            if _outlived(state, txn.txn_id, low):
+                state.components[txn.txn_id] = [
+                    component
+                    for component in state.components[txn.txn_id]
+                    if not component.cleaned
+                    or _safe_base(state, (component.table_id, component.partition), low)
+                    <= component.write_id
+                ]
+            if not state.components.get(txn.txn_id):
+                state.components.pop(txn.txn_id, None)
+                del state.txns[txn.txn_id]
+                state.departed.append(Departed(txn.txn_id, txn.closed, state.moment()))
+        state.departed = _still_seen(state)
+        forget(state)
 
 
 def _settle_floors(table: TableState) -> None:
@@ -272,10 +285,12 @@ def surplus(state: State, now: int) -> Iterator[QueuedTask]:
                 later.add(kind)
 
 
-def _history_purged(state: State, at: int, _event: events.HistoryPurged) -> None:
-    gone = {row.id for row in surplus(state, at)}
-    state.past = _without(state.past, gone)
-    state.past_drops = _without(state.past_drops, gone)
+@dataclass(frozen=True, slots=True)
+class HistoryPurged(Event, kind="history_purged"):
+    def apply(self, state: State, at: int) -> None:
+        gone = {row.id for row in surplus(state, at)}
+        state.past = _without(state.past, gone)
+        state.past_drops = _without(state.past_drops, gone)
 
 
 def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity, list[Row]]:
@@ -283,13 +298,10 @@ def _without(past: dict[Entity, list[Row]], gone: Container[int]) -> dict[Entity
     return {entity: rows for entity, rows in left.items() if rows}
 
 
-def _timeout_known(state: State, _at: int, _event: events.TimeoutKnown) -> None:
-    """Forgets the longer timeout: every living client has learnt of the shorter one (P29)."""
-    state.longest_timeout = 0
+@dataclass(frozen=True, slots=True)
+class TimeoutKnown(Event, kind="timeout_known"):
+    """Every client has learnt of the shorter timeout (P29)."""
 
-
-APPLY: Effects = {
-    events.Purged: _purged,
-    events.HistoryPurged: _history_purged,
-    events.TimeoutKnown: _timeout_known,
-}
+    def apply(self, state: State, _at: int) -> None:
+        """Forgets the longer timeout: every living client has learnt of the shorter one (P29)."""
+        state.longest_timeout = 0

@@ -8,7 +8,7 @@ nothing there is written, compacted or removed until they are taken over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.operations.tables import (
@@ -21,10 +21,10 @@ from acid_platform.metastore.operations.tables import (
 )
 from acid_platform.metastore.places import is_relative
 from acid_platform.metastore.records import DropTask
-from acid_platform.metastore.rules import events
 from acid_platform.metastore.rules.compactions import to_history
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Identity, State
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 
 # --- decisions ----------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ def _now(state: State) -> IdentityNow:
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
     """Gives the proposed identity to a metastore that has none, and returns the identity."""
     if turn.state.identity is None:
-        turn.record(events.Identified(operation.id))
+        turn.record(Identified(operation.id))
     return _now(turn.state)
 
 
@@ -50,7 +50,7 @@ def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
     """Records that the root carries the identity now."""
     known = turn.state.identity
     if known is not None and known.id == operation.id and not known.placed:
-        turn.record(events.IdentityPlaced())
+        turn.record(IdentityPlaced())
 
 
 def take_over(turn: Turn, operation: TakeOver) -> list[str]:
@@ -60,7 +60,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     )
     taken = [table.record for table in every if table.record.foreign]
     if taken:
-        turn.record(events.TakenOver(tuple(record.table_id for record in taken)))
+        turn.record(TakenOver(tuple(record.table_id for record in taken)))
     return sorted(record.name for record in taken)
 
 
@@ -75,7 +75,7 @@ def location(turn: Turn, operation: GetDropped) -> int | None:
 def copied(turn: Turn) -> None:
     """Makes every table outside the warehouse foreign, since the metastore's files are a copy."""
     if any(not is_relative(place) for place in _locations(turn.state)):
-        turn.record(events.Copied())
+        turn.record(Copied())
 
 
 def _locations(state: State) -> Iterable[str]:
@@ -87,17 +87,29 @@ def _locations(state: State) -> Iterable[str]:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _identified(state: State, _at: int, event: events.Identified) -> None:
-    state.identity = Identity(event.id)
+@dataclass(frozen=True, slots=True)
+class Identified(Event, kind="identified"):
+    """Gives the metastore an identity (P31)."""
+
+    id: str
+
+    def apply(self, state: State, _at: int) -> None:
+        state.identity = Identity(self.id)
 
 
-def _placed(state: State, _at: int, _event: events.IdentityPlaced) -> None:
-    assert state.identity is not None
-    state.identity = replace(state.identity, placed=True)
+@dataclass(frozen=True, slots=True)
+class IdentityPlaced(Event, kind="placed"):
+    def apply(self, state: State, _at: int) -> None:
+        assert state.identity is not None
+        state.identity = replace(state.identity, placed=True)
 
 
-def _copied(state: State, at: int, _event: events.Copied) -> None:
-    disown(state, at)
+@dataclass(frozen=True, slots=True)
+class Copied(Event, kind="copied"):
+    """The metastore's files turned out to be a copy (P31)."""
+
+    def apply(self, state: State, at: int) -> None:
+        disown(state, at)
 
 
 def disown(state: State, at: int) -> None:
@@ -120,10 +132,14 @@ def _keep_files(state: State, at: int, drops: Sequence[DropTask]) -> None:
         )
 
 
-def _taken_over(state: State, _at: int, event: events.TakenOver) -> None:
-    _mark(state, event.tables, False)
-    for table_id in event.tables:  # the Initiator did not look at them while they were foreign
-        state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)
+@dataclass(frozen=True, slots=True)
+class TakenOver(Event, kind="taken_over"):
+    tables: tuple[int, ...]
+
+    def apply(self, state: State, _at: int) -> None:
+        _mark(state, self.tables, False)
+        for table_id in self.tables:  # the Initiator did not look at them while they were foreign
+            state.changed |= dict.fromkeys(state.tables[table_id].entities(), state.next_moment)
 
 
 def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
@@ -131,13 +147,6 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
         table = state.tables[table_id]
         table.record = replace(table.record, foreign=foreign)
 
-
-APPLY: Effects = {
-    events.Identified: _identified,
-    events.IdentityPlaced: _placed,
-    events.Copied: _copied,
-    events.TakenOver: _taken_over,
-}
 
 HANDLERS: Handlers = {
     Identify: identify,

@@ -8,7 +8,6 @@ from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,
     GetCleanings,
-    GetEntities,
     GetMoment,
     GetPastCompactions,
     GetQueue,
@@ -40,7 +39,6 @@ from acid_platform.metastore.operations.transactions import (
 from acid_platform.metastore.records import (
     CompactionTask,
     DropTask,
-    EntityState,
     Holder,
     LockState,
     PartitionRecord,
@@ -49,10 +47,8 @@ from acid_platform.metastore.records import (
     ViewRecord,
 )
 from acid_platform.metastore.rules import locking
-from acid_platform.metastore.rules.cleaning_survey import aborted_rows, holder, survey
-from acid_platform.metastore.rules.compaction_queue import history, queue_states
+from acid_platform.metastore.rules.cleaning_survey import holder, survey
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
-from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.metastore.rules.state import Txn
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -121,12 +117,12 @@ def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
             "state": txn.state.name,
             "startedtime": txn.started,
             "lastheartbeattime": turn.wall(beats[txn.txn_id]) if txn.is_open else txn.ended,
-            "user": txn.user,
-            "host": txn.host,
+            "user": txn.info.user,
+            "host": txn.info.host,
             "type": txn.kind.name,
-            "agent": txn.agent,
-            "run_id": txn.run_id,
-            "description": txn.description,
+            "agent": txn.info.agent,
+            "run_id": txn.info.run_id,
+            "description": txn.info.description,
             "reason": txn.reason,
             "tables": sorted(txn.needs) if not txn.all_tables else ["*"],
         }
@@ -207,53 +203,17 @@ def _show(task: QueuedTask, now: int) -> Row:
 
 def _as_compaction(drop: DropTask) -> CompactionTask:
     """A drop as SHOW COMPACTIONS shows it."""
-    return CompactionTask(
-        drop.id,
-        drop.table,
-        drop.table_id,
-        drop.partition,
-        CompactionKind.MAJOR,
+    return CompactionTask.of(
+        drop,
         drop.state,
-        enqueued=drop.enqueued,
-        txn_id=drop.txn_id,
-        next_txn_id=drop.next_txn_id,
-        highest_write_id=drop.highest_write_id,
-        commit_time=drop.commit_time,
+        drop.enqueued,
+        drop.txn_id,
+        drop.next_txn_id,
+        drop.highest_write_id,
+        drop.commit_time,
         error=drop.error,
+        kind=CompactionKind.MAJOR,
     )
-
-
-def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
-    """All entities, or those of one table, with each directory that is known."""
-    state = turn.state
-    aborted, queued = aborted_rows(state), queue_states(state)
-    rows = []
-    chosen = [state.table(operation.table)] if operation.table else [*state.tables.values()]
-    for table in chosen:
-        names = table.entities()
-        unknown = (table.record.table_id, None)
-        if table.record.partitioned and unknown in aborted:
-            names.append(unknown)
-        listed = compactor_list(state, table)
-        for entity in names:
-            touched = aborted.get(entity, [])
-            started = [state.txns[row.txn_id].started for row in touched]
-            rows.append(
-                EntityState(
-                    table.record.name,
-                    entity[1],
-                    table.record.location,
-                    table.record.partitioned,
-                    table.record.properties,
-                    tuple(state.directories.get(entity, {}).values()),
-                    listed,
-                    len(touched),
-                    min(started, default=0),
-                    queued.get(entity),
-                    history(state, entity),
-                )
-            )
-    return rows
 
 
 def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
@@ -307,7 +267,6 @@ HANDLERS: Handlers = {
     GetPastCompactions: past_compactions,
     GetOpenTxns: open_txns,
     GetLocks: lock_states,
-    GetEntities: entities,
     GetCleanings: cleaning,
     GetTxnStates: txn_states,
     GetTxnOutcome: outcome_of_txn,

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from acid_platform.errors import InvalidDefinition, ReadOnlyTxn, SnapshotExpired
 from acid_platform.metastore.records import LockRequest
-from acid_platform.metastore.rules.declared import unchanged
-from acid_platform.metastore.rules.foreign import refuse_foreign
+from acid_platform.metastore.rules.declared import refuse_foreign, unchanged
 from acid_platform.metastore.rules.state import Component, State, TableState, Txn
 from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.table_names import table_name

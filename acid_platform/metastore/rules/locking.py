@@ -7,7 +7,7 @@ heartbeat for the timeout (T16). It competes with all others, even those of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from acid_platform.errors import (
     AcidError,
@@ -18,7 +18,7 @@ from acid_platform.errors import (
     NoSuchLock,
     NoSuchTable,
 )
-from acid_platform.metastore.codec import encode
+from acid_platform.metastore.codec import FLAT, encode
 from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import PublishCompaction
 from acid_platform.metastore.operations.transactions import (
@@ -30,14 +30,16 @@ from acid_platform.metastore.operations.transactions import (
     Unlock,
 )
 from acid_platform.metastore.records import CompactionTask, LockRequest, LockState
-from acid_platform.metastore.rules import events, write_set
+from acid_platform.metastore.rules import write_set
 from acid_platform.metastore.rules.declared import unchanged
+from acid_platform.metastore.rules.endings import Aborted
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
 from acid_platform.metastore.rules.lock_requests import may_read, resolve, tables_of
 from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
 from acid_platform.metastore.rules.timers import dead, patience, touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Parked, Turn, error_reply
-from acid_platform.transactions import RowOperation, TxnState, TxnType
+from acid_platform.metastore.rules.turn import Handlers, Parked, Turn, error_reply
+from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import (
     WAITS,
     LockComponent,
@@ -108,7 +110,7 @@ def stand_in_line(
             raise LockTimeout(
                 f"{blocked.reason}, and no wait was allowed; try again, or wait longer"
             )
-    turn.record(events.LockRequested(entry, needs))
+    turn.record(LockRequested(entry, needs))
     if blocked:
         raise Parked
     grant(turn, entry)
@@ -200,7 +202,7 @@ def grant(turn: Turn, entry: LockEntry) -> None:
         table = state.tables[component.table_id]
         if entry.txn_id not in table.by_txn and component.table_id not in new:
             new[component.table_id] = table.next_write_id
-    turn.record(events.LockGranted(entry.ext, tuple(new.items())))
+    turn.record(LockGranted(entry.ext, tuple(new.items())))
 
 
 def settle(turn: Turn) -> None:
@@ -213,7 +215,7 @@ def settle(turn: Turn) -> None:
         if refused is not None:
             end_wait(turn, entry, refused)
             if entry.begun:
-                turn.record(events.Aborted(txn=entry.txn_id, reason=str(refused)))
+                turn.record(Aborted(txn=entry.txn_id, reason=str(refused)))
         elif first_block(turn.state, entry) is None:
             grant(turn, entry)
             ticket = Ticket(entry.txn_id, entry.ext)
@@ -253,12 +255,12 @@ def expire_waits(turn: Turn) -> None:
         error = LockTimeout(f"no lock within {waited:g} s: {reason}; try again, or wait longer")
         end_wait(turn, entry, error)
         if entry.begun:
-            turn.record(events.Aborted(txn=entry.txn_id, reason="lock acquisition timed out"))
+            turn.record(Aborted(txn=entry.txn_id, reason="lock acquisition timed out"))
 
 
 def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
     """Removes a waiting request and answers its client with the error (L15)."""
-    turn.record(events.LockRemoved(ext=entry.ext))
+    turn.record(LockRemoved(ext=entry.ext))
     turn.answer_parked(entry.request_id, entry.txn_id, _op(entry), error_reply(error))
 
 
@@ -280,8 +282,7 @@ def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
     Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
     `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
     """
-    nobody = Txn(0, TxnType.READ_ONLY, TxnState.OPEN, turn.now, all_tables=True)
-    enqueue(turn, nobody, operation.locks, operation.wait, False, begun=False)
+    enqueue(turn, Txn.nobody(turn.now), operation.locks, operation.wait, False, begun=False)
     return Ticket(0, turn.state.next_lock - 1)
 
 
@@ -308,11 +309,11 @@ def unlock(turn: Turn, operation: Unlock) -> None:
             " until it ends; commit or abort"
         )
     if entry.acquired:
-        turn.record(events.LockRemoved(ext=entry.ext))
+        turn.record(LockRemoved(ext=entry.ext))
     else:
         end_wait(turn, entry, LockNotAcquired(f"lock request {entry.ext} was withdrawn"))
         if entry.begun:
-            turn.record(events.Aborted(txn=entry.txn_id, reason="its lock request was withdrawn"))
+            turn.record(Aborted(txn=entry.txn_id, reason="its lock request was withdrawn"))
 
 
 def expire_alone(turn: Turn) -> None:
@@ -321,7 +322,7 @@ def expire_alone(turn: Turn) -> None:
         entry = turn.state.locks[ext]
         timeout = patience(turn.state, turn.state.lock_beats[ext])
         if entry.acquired:
-            turn.record(events.LockRemoved(ext=ext))
+            turn.record(LockRemoved(ext=ext))
         else:
             error = LockTimeout(f"lock {ext} had no heartbeat for {timeout / 1000:g} s")
             end_wait(turn, entry, error)
@@ -359,8 +360,8 @@ def lock_states(state: State, entry: LockEntry) -> list[LockState]:
             component.lock,
             entry.acquired,
             entry.txn_id,
-            txn.user if txn else "",
-            txn.host if txn else "",
+            txn.info.user if txn else "",
+            txn.info.host if txn else "",
             blocked.reason if blocked else "",
         )
         for component in entry.components
@@ -387,7 +388,7 @@ def describe(entry: LockEntry, turn: Turn) -> list[Row]:
             "acquired_at": entry.acquired_at or None,
             "user": lock.user,
             "hostname": lock.host,
-            "agent_info": txn.agent if txn else "",
+            "agent_info": txn.info.agent if txn else "",
         }
         for number, lock in enumerate(lock_states(state, entry), 1)
     ]
@@ -396,37 +397,51 @@ def describe(entry: LockEntry, turn: Turn) -> list[Row]:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _lock(state: State, _at: int, event: events.LockRequested) -> None:
-    entry = event.entry
-    state.next_lock = entry.ext + 1
-    add_lock(state, entry)
-    if not entry.txn_id:
-        state.lock_beats[entry.ext] = state.timers.now
-        return
-    txn = state.txns[entry.txn_id]
-    needs = {name: entry.tables[name] for name in event.needs} | txn.needs
-    state.txns[txn.txn_id] = replace(txn, needs=needs)
+@dataclass(frozen=True, slots=True)
+class LockRequested(Event, kind="lock"):
+    """`needs`: names of tables whose files the Cleaner has to keep from now on."""
+
+    entry: LockEntry = field(metadata=FLAT)
+    needs: tuple[str, ...]
+
+    def apply(self, state: State, _at: int) -> None:
+        entry = self.entry
+        state.next_lock = entry.ext + 1
+        add_lock(state, entry)
+        if not entry.txn_id:
+            state.lock_beats[entry.ext] = state.timers.now
+            return
+        txn = state.txns[entry.txn_id]
+        needs = {name: entry.tables[name] for name in self.needs} | txn.needs
+        state.txns[txn.txn_id] = replace(txn, needs=needs)
 
 
-def _grant(state: State, at: int, event: events.LockGranted) -> None:
-    waiting = state.locks[event.ext]
-    for table_id, write_id in event.write_ids:
-        add_write_id(state, table_id, waiting.txn_id, write_id)
-    touches = tuple(
-        replace(touch, write_id=state.tables[touch.table_id].by_txn[touch.txn_id])
-        for touch in waiting.touches
-    )
-    entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
-    del state.waiting[entry.request_id]
-    del state.timers.wait_ends[entry.ext]
-    put_lock(state, entry)
-    if not entry.txn_id:
-        return
-    known = state.components.setdefault(entry.txn_id, [])
-    known.extend(component for component in touches if component not in known)
-    txn = state.txns[entry.txn_id]
-    if not txn.has_snapshot:
-        state.txns[txn.txn_id] = replace(txn, taken=state.moment())
+@dataclass(frozen=True, slots=True)
+class LockGranted(Event, kind="grant"):
+    """`write_ids`: (table id, write id) for tables in which the transaction had no write id yet."""
+
+    ext: int
+    write_ids: tuple[tuple[int, int], ...]
+
+    def apply(self, state: State, at: int) -> None:
+        waiting = state.locks[self.ext]
+        for table_id, write_id in self.write_ids:
+            add_write_id(state, table_id, waiting.txn_id, write_id)
+        touches = tuple(
+            replace(touch, write_id=state.tables[touch.table_id].by_txn[touch.txn_id])
+            for touch in waiting.touches
+        )
+        entry = replace(waiting, acquired=True, acquired_at=at, touches=touches)
+        del state.waiting[entry.request_id]
+        del state.timers.wait_ends[entry.ext]
+        put_lock(state, entry)
+        if not entry.txn_id:
+            return
+        known = state.components.setdefault(entry.txn_id, [])
+        known.extend(component for component in touches if component not in known)
+        txn = state.txns[entry.txn_id]
+        if not txn.has_snapshot:
+            state.txns[txn.txn_id] = replace(txn, taken=state.moment())
 
 
 def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> None:
@@ -438,15 +453,13 @@ def add_write_id(state: State, table_id: int, txn_id: int, write_id: int) -> Non
     state.txns[txn_id] = replace(txn, wrote=(*txn.wrote, table_id))
 
 
-def _unlock(state: State, _at: int, event: events.LockRemoved) -> None:
-    remove_lock(state, event.ext)
+@dataclass(frozen=True, slots=True)
+class LockRemoved(Event, kind="unlock"):
+    ext: int
 
+    def apply(self, state: State, _at: int) -> None:
+        remove_lock(state, self.ext)
 
-APPLY: Effects = {
-    events.LockRequested: _lock,
-    events.LockGranted: _grant,
-    events.LockRemoved: _unlock,
-}
 
 HANDLERS: Handlers = {
     LockAlone: lock_alone,

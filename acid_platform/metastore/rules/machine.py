@@ -22,9 +22,7 @@ from acid_platform.metastore.rules import (
     commits,
     compaction_queue,
     compactions,
-    drops,
     erasures,
-    events,
     foreign_requests,
     housekeeping,
     identity,
@@ -41,11 +39,14 @@ from acid_platform.metastore.rules import (
     txns,
     view_declarations,
 )
-from acid_platform.metastore.rules.events import Recorded
+from acid_platform.metastore.rules.compactions import CompactionCommitted
+from acid_platform.metastore.rules.endings import Aborted, Committed
+from acid_platform.metastore.rules.events import Recorded, Replied
+from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import low_mark
 from acid_platform.metastore.rules.state import Ended, State
+from acid_platform.metastore.rules.table_declarations import TableAltered
 from acid_platform.metastore.rules.turn import (
-    Effects,
     Handlers,
     Parked,
     Past,
@@ -53,27 +54,6 @@ from acid_platform.metastore.rules.turn import (
     Turn,
     error_reply,
 )
-
-APPLY: Effects = {
-    **table_declarations.APPLY,
-    **drops.APPLY,
-    **txns.APPLY,
-    **locking.APPLY,
-    **foreign_requests.APPLY,
-    **commits.APPLY,
-    **compaction_queue.APPLY,
-    **compactions.APPLY,
-    **cleaning.APPLY,
-    **housekeeping.APPLY,
-    **restoring.APPLY,
-    **view_declarations.APPLY,
-    **erasures.APPLY,
-    **identity.APPLY,
-    **past_snapshots.APPLY,
-    **change_feed.APPLY,
-    **stream_sinks.APPLY,
-}
-"""The effect of each kind of event on the state."""
 
 HANDLERS: Handlers = {
     **table_declarations.HANDLERS,
@@ -107,11 +87,11 @@ EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
 """Builds the whole answer from the state and the kept record, each time it is given."""
 
 _FREES = {
-    events.Committed,
-    events.Aborted,
-    events.LockRemoved,
-    events.CompactionCommitted,
-    events.TableAltered,
+    Committed,
+    Aborted,
+    LockRemoved,
+    CompactionCommitted,
+    TableAltered,
 }
 """Events that may unblock a waiting lock request, or show that it need not wait any longer."""
 
@@ -148,7 +128,7 @@ class Machine:
 
     def replay(self, recorded: Iterable[Recorded]) -> None:
         for record in recorded:
-            APPLY[type(record.event)](self.state, record.at, record.event)
+            record.event.apply(self.state, record.at)
 
     def wake(self, moment: Moment) -> None:
         """To be called at a start, after `replay`: every open transaction gets one fresh timeout
@@ -162,7 +142,7 @@ class Machine:
 
     def _turn(self, moment: Moment, request_id: str = "") -> Turn:
         self.state.timers.now = moment.steady
-        return Turn(self.state, moment.wall, request_id, APPLY, self._past)
+        return Turn(self.state, moment.wall, request_id, self._past)
 
     def handle(
         self, operation: MetastoreOperation[object], request_id: str, moment: Moment
@@ -190,7 +170,7 @@ class Machine:
         self._settle(turn)
         if reply is not None:
             if turn.events and not repeatable:
-                turn.record(events.Replied(request_id, txn or 0, kind.op, reply))
+                turn.record(Replied(request_id, txn or 0, kind.op, reply))
             turn.replies.append(Reply(request_id, self.expand(kind.op, reply)))
         return Handled(turn.events, turn.replies)
 

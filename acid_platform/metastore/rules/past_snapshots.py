@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
@@ -14,12 +14,13 @@ from acid_platform.metastore.operations.history import (
 )
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
-from acid_platform.metastore.rules import events, kept_history
+from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
@@ -41,7 +42,7 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     if (pin.table_id, pin.moment) in held:
         pin = held[pin.table_id, pin.moment]
     else:
-        turn.record(events.PastPinned(txn.txn_id, seen.name, pin))
+        turn.record(PastPinned(txn.txn_id, seen.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     return PastTable(record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
@@ -174,7 +175,7 @@ def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     )
     write_id, at = last_commit(table, pin)
     tag = Tag(name, pin, write_id, at, turn.now, operation.expires, operation.user)
-    turn.record(events.TagCreated(tag))
+    turn.record(TagCreated(tag))
     return tag
 
 
@@ -193,7 +194,7 @@ def drop_tag(turn: Turn, operation: RemoveTag) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table)
     tag = _tag(table, operation.name)
-    turn.record(events.TagDropped(table.record.table_id, tag.name))
+    turn.record(TagDropped(table.record.table_id, tag.name))
 
 
 def kept(turn: Turn, operation: GetKept) -> list[KeptHistory]:
@@ -232,30 +233,41 @@ def _kept(state: State, table: TableState) -> KeptHistory:
 # --- effects --------------------------------------------------------------------------------------
 
 
-def _pinned(state: State, _at: int, event: events.PastPinned) -> None:
-    txn = state.txns[event.txn]
-    state.txns[txn.txn_id] = replace(
-        txn,
-        pins=(*txn.pins, event.pin),
-        needs=txn.needs | {event.name: event.pin.table_id},
-    )
+@dataclass(frozen=True, slots=True)
+class PastPinned(Event, kind="pinned"):
+    """A transaction reads the table `name` as it was (P36)."""
+
+    txn: int
+    name: str
+    pin: Pin
+
+    def apply(self, state: State, _at: int) -> None:
+        txn = state.txns[self.txn]
+        state.txns[txn.txn_id] = replace(
+            txn,
+            pins=(*txn.pins, self.pin),
+            needs=txn.needs | {self.name: self.pin.table_id},
+        )
 
 
-def _tagged(state: State, _at: int, event: events.TagCreated) -> None:
-    table = state.tables[event.tag.pin.table_id]
-    table.tags = {**table.tags, event.tag.name: event.tag}
+@dataclass(frozen=True, slots=True)
+class TagCreated(Event, kind="tag"):
+    tag: Tag
+
+    def apply(self, state: State, _at: int) -> None:
+        table = state.tables[self.tag.pin.table_id]
+        table.tags = {**table.tags, self.tag.name: self.tag}
 
 
-def _tag_dropped(state: State, _at: int, event: events.TagDropped) -> None:
-    table = state.tables[event.table_id]
-    table.tags = {name: tag for name, tag in table.tags.items() if name != event.name}
+@dataclass(frozen=True, slots=True)
+class TagDropped(Event, kind="tag_dropped"):
+    table_id: int
+    name: str
 
+    def apply(self, state: State, _at: int) -> None:
+        table = state.tables[self.table_id]
+        table.tags = {name: tag for name, tag in table.tags.items() if name != self.name}
 
-APPLY: Effects = {
-    events.PastPinned: _pinned,
-    events.TagCreated: _tagged,
-    events.TagDropped: _tag_dropped,
-}
 
 HANDLERS: Handlers = {
     GetPast: past,

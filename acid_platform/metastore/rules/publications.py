@@ -19,8 +19,9 @@ from acid_platform.metastore.operations.compaction import (
 )
 from acid_platform.metastore.operations.transactions import Ticket
 from acid_platform.metastore.records import CompactionTask, Unpublication
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.compactions import owned
+from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.state import LockEntry
 from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.rules.txns import require_open
@@ -82,7 +83,7 @@ def ended(turn: Turn, operation: EndPublication) -> None:
             f"lock {entry.ext} of transaction {entry.txn_id} is no publication of an aborted"
             " compaction; nothing was changed"
         )
-    turn.record(events.LockRemoved(ext=entry.ext))
+    turn.record(LockRemoved(ext=entry.ext))
 
 
 def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
@@ -107,7 +108,7 @@ def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
                     table.name,
                     table_id,
                     partition,
-                    table.location if partition is None else f"{table.location}/{partition}",
+                    table.place_of(partition),
                     entry.txn_id,
                     tuple(name for name in component.directories if name not in recorded),
                     entry.ext,

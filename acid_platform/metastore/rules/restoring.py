@@ -8,7 +8,8 @@ says which were committed and which were aborted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
@@ -18,12 +19,14 @@ from acid_platform.metastore.operations.tables import (
     GetDoubtful,
     ResolveDoubtful,
 )
-from acid_platform.metastore.rules import events, kept_history
-from acid_platform.metastore.rules.commits import place
+from acid_platform.metastore.records import RecordedDirectory
+from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.rules.endings import place
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.identity import disown
 from acid_platform.metastore.rules.state import Identity, State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 
 
 def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
@@ -50,7 +53,7 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
             f" the doubtful ids are {ranges(table.doubtful)}"
         )
     turn.record(
-        events.DoubtResolved(
+        DoubtResolved(
             table_id=table.record.table_id,
             committed=tuple(sorted(committed)),
             aborted=tuple(sorted(aborted)),
@@ -62,38 +65,58 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _restored(state: State, at: int, event: events.MetastoreRestored) -> None:
-    state.identity = Identity(event.identity)
-    disown(state, at)
-    _rediscover(state, at, event.present)
-    state.next_txn = max(state.next_txn, event.txn_id + 1)
-    for table_id, highest in event.tables:
-        table = state.tables[table_id]
-        table.doubtful.update(range(table.next_write_id, highest + 1))
-        table.next_write_id = max(table.next_write_id, highest + 1)
-    for txn in list(state.open_txns()):
-        for table_id in txn.wrote:
-            if table_id in state.tables:
-                _doubt(state.tables[table_id], txn.txn_id)
-        for kept in (state.txns, state.components, state.heartbeats, state.reads):
-            kept.pop(txn.txn_id, None)
-    for table in state.tables.values():
-        # Doubtful write ids have no transaction any more; they must not raise a watermark.
-        table.purged = max(table.purged, table.last_write_id)
-        # What was committed or removed after the backup is not known in its order.
-        kept_history.begin(table, state.next_moment, at, kept_history.UNKNOWN)
-    state.moment()
-    state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
-    state.departed = []
-    state.cleaning = {}
-    for row in [*state.compactions()]:
-        if row.state is CompactionState.WORKING:
-            state.queue[row.id] = replace(
-                row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
-            )
+class Found(NamedTuple):
+    """What is in an entity: the names of its directories, and the files of directories that the
+    backup does not know."""
+
+    table_id: int
+    partition: str | None
+    names: tuple[str, ...]
+    unknown: tuple[RecordedDirectory, ...]
 
 
-def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
+@dataclass(frozen=True, slots=True)
+class MetastoreRestored(Event, kind="restored"):
+    """`tables`: (table id, highest write id in its directories); `txn_id`: the highest transaction
+    id there; `identity`: the warehouse's from now on (P31)."""
+
+    tables: tuple[tuple[int, int], ...]
+    txn_id: int
+    identity: str
+    present: tuple[Found, ...]
+
+    def apply(self, state: State, at: int) -> None:
+        state.identity = Identity(self.identity)
+        disown(state, at)
+        _rediscover(state, self.present)
+        state.next_txn = max(state.next_txn, self.txn_id + 1)
+        for table_id, highest in self.tables:
+            table = state.tables[table_id]
+            table.doubtful.update(range(table.next_write_id, highest + 1))
+            table.next_write_id = max(table.next_write_id, highest + 1)
+        for txn in list(state.open_txns()):
+            for table_id in txn.wrote:
+                if table_id in state.tables:
+                    _doubt(state.tables[table_id], txn.txn_id)
+            for kept in (state.txns, state.components, state.heartbeats, state.reads):
+                kept.pop(txn.txn_id, None)
+        for table in state.tables.values():
+            # Doubtful write ids have no transaction any more; they must not raise a watermark.
+            table.purged = max(table.purged, table.last_write_id)
+            # What was committed or removed after the backup is not known in its order.
+            kept_history.begin(table, state.next_moment, at, kept_history.UNKNOWN)
+        state.moment()
+        state.locks, state.locks_by_name, state.locks_by_txn, state.waiting = {}, {}, {}, {}
+        state.departed = []
+        state.cleaning = {}
+        for row in [*state.compactions()]:
+            if row.state is CompactionState.WORKING:
+                state.queue[row.id] = replace(
+                    row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
+                )
+
+
+def _rediscover(state: State, present: Sequence[Found]) -> None:
     """Records the directories that are newer than the backup, with their files.
 
     They include those of doubtful write ids, which no snapshot sees yet. Of the directories that
@@ -104,11 +127,12 @@ def _rediscover(state: State, at: int, present: Sequence[events.Found]) -> None:
         table = state.tables[table_id]
         if partition is not None:
             register_partitions(state, table, [partition])
-        for directory, contents in unknown:
+        for recorded in unknown:
+            directory = recorded.directory
             visibility = _visibility(directory.name)
             later = directory.high >= table.next_write_id or visibility >= state.next_txn
             if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
-                place(state, at, (table_id, partition), directory, contents)
+                place(state, (table_id, partition), recorded)
         known = state.directories.get((table_id, partition), {})
         for name in [*known]:
             if known[name].obsolete and name not in names:
@@ -129,19 +153,22 @@ def _doubt(table: TableState, txn_id: int) -> None:
         table.writes = [row for row in table.writes if row.txn_id != txn_id]
 
 
-def _resolved(state: State, at: int, event: events.DoubtResolved) -> None:
-    table = state.tables[event.table_id]
-    table.doubtful.difference_update(event.committed, event.aborted)
-    table.aborted.update(event.aborted)
-    moment = state.moment()
-    for write_id in event.committed:
-        kept_history.note(state, table, moment, at, write_id)
+@dataclass(frozen=True, slots=True)
+class DoubtResolved(Event, kind="resolved"):
+    """Decides doubtful write ids (P24)."""
 
+    table_id: int
+    committed: tuple[int, ...]
+    aborted: tuple[int, ...]
 
-APPLY: Effects = {
-    events.MetastoreRestored: _restored,
-    events.DoubtResolved: _resolved,
-}
+    def apply(self, state: State, at: int) -> None:
+        table = state.tables[self.table_id]
+        table.doubtful.difference_update(self.committed, self.aborted)
+        table.aborted.update(self.aborted)
+        moment = state.moment()
+        for write_id in self.committed:
+            kept_history.note(state, table, moment, at, write_id)
+
 
 HANDLERS: Handlers = {
     GetDoubtful: doubtful,

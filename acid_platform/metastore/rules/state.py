@@ -23,6 +23,7 @@ from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
+    ClientInfo,
     CompactionTask,
     DropTask,
     EntityDirectory,
@@ -151,11 +152,7 @@ class Txn:
     kind: TxnType
     state: TxnState
     started: int
-    user: str = ""
-    host: str = ""
-    agent: str = ""
-    run_id: str = ""
-    description: str = ""
+    info: ClientInfo = field(metadata=FLAT)
     all_tables: bool = False
     needs: dict[str, int] = field(default_factory=dict)
     """Tables whose files it may read, by the name that it used: the Cleaner waits for it (C41)."""
@@ -171,6 +168,11 @@ class Txn:
     """Past snapshots that it reads (P36)."""
     unfinished: bool = False
     """Its engine says when all its files are written, and has not said so yet (P47)."""
+
+    @classmethod
+    def nobody(cls, now: int) -> Txn:
+        """Asks for a lock that no transaction holds."""
+        return cls(0, TxnType.READ_ONLY, TxnState.OPEN, now, ClientInfo(), all_tables=True)
 
     @property
     def is_open(self) -> bool:
@@ -204,11 +206,7 @@ class Ended:
     started: int
     ended: int
     commit_id: int
-    user: str
-    host: str
-    agent: str
-    run_id: str
-    description: str
+    info: ClientInfo = field(metadata=FLAT)
     reason: str
 
 
@@ -235,6 +233,10 @@ class Component:
     dynamic: bool = False
     cleaned: bool = False
     """Its files are gone, but an aborted compaction could still publish late (P4)."""
+
+    @property
+    def entity(self) -> Entity:
+        return self.table_id, self.partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ another batch, whose rows must not get lost: it is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from acid_platform.errors import BatchCommitted, InvalidDefinition, NoSuchPast, StreamRefused
 from acid_platform.metastore.operations.history import ForgetSink, GetSinks
 from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State, Txn
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 
 _LONGEST = 300
 """Letters of a sink's name."""
@@ -100,16 +101,21 @@ def forget(turn: Turn, operation: ForgetSink) -> None:
         raise NoSuchPast(
             f"no query writes {table.name} as {operation.sink}; sinks: {', '.join(known) or 'none'}"
         )
-    turn.record(events.SinkForgotten(operation.sink, table.table_id))
+    turn.record(SinkForgotten(operation.sink, table.table_id))
 
 
 # --- effects --------------------------------------------------------------------------------------
 
 
-def _forgotten(state: State, _at: int, event: events.SinkForgotten) -> None:
-    state.sinks.pop((event.sink, event.table_id), None)
+@dataclass(frozen=True, slots=True)
+class SinkForgotten(Event, kind="sink_forgotten"):
+    """A sink counts as one that never wrote the table (P42)."""
 
+    sink: str
+    table_id: int
 
-APPLY: Effects = {events.SinkForgotten: _forgotten}
+    def apply(self, state: State, _at: int) -> None:
+        state.sinks.pop((self.sink, self.table_id), None)
+
 
 HANDLERS: Handlers = {GetSinks: listed, ForgetSink: forget}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from acid_platform.base import table_properties
@@ -26,12 +26,13 @@ from acid_platform.metastore.operations.tables import (
     RegisterPartitions,
     RemoveDatabase,
 )
-from acid_platform.metastore.records import EntityDirectory, PartitionRecord, TableRecord
-from acid_platform.metastore.rules import events, kept_history, lock_index
+from acid_platform.metastore.records import PartitionRecord, RecordedDirectory, TableRecord
+from acid_platform.metastore.rules import kept_history, lock_index
 from acid_platform.metastore.rules.declared import require_version
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.table_names import table_name
 
 # --- decisions --------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ from acid_platform.metastore.table_names import table_name
 def set_value(turn: Turn, operation: ChangeSetting) -> int:
     """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
-    turn.record(events.SettingChanged(name=operation.name, value=operation.value))
+    turn.record(SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
 
 
@@ -53,7 +54,7 @@ def create_database(turn: Turn, operation: DeclareDatabase) -> None:
     refuse_path_trouble("the name of a database", name)
     if "." in name:
         raise InvalidDefinition(f"the name of a database {name!r} has a dot; take another name")
-    turn.record(events.DatabaseCreated(name=name))
+    turn.record(DatabaseCreated(name=name))
 
 
 def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
@@ -65,7 +66,7 @@ def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
-    turn.record(events.DatabaseDropped(name=name))
+    turn.record(DatabaseDropped(name=name))
 
 
 def create_table(turn: Turn, operation: DeclareTable) -> TableRecord:
@@ -88,7 +89,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
     )
-    turn.record(events.TableCreated(record))
+    turn.record(TableCreated(record))
     return turn.state.tables[record.table_id].record
 
 
@@ -107,16 +108,14 @@ def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
     record = _create(turn, operation.table, 0)
     reported = (report.partition for report in operation.directories if report.partition)
     turn.record(
-        events.TableAdopted(
+        TableAdopted(
             record.table_id,
             operation.write_id,
             operation.txn_id,
             operation.aborted,
             tuple(sorted({*operation.partitions, *reported})),
             tuple(
-                events.AdoptedDirectory(
-                    report.partition, EntityDirectory.of(report, 0), str(report.contents)
-                )
+                (report.partition, RecordedDirectory.of(report, 0))
                 for report in operation.directories
             ),
         )
@@ -219,7 +218,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         merged = {**record.properties, **operation.properties}
         present = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=present)
-    turn.record(events.TableAltered(record))
+    turn.record(TableAltered(record))
     return turn.state.tables[record.table_id].record
 
 
@@ -229,7 +228,7 @@ def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
     names = [normal_partition(table, partition) for partition in operation.partitions]
     new = [name for name in dict.fromkeys(names) if name not in table.partitions]
     if new:
-        turn.record(events.PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
+        turn.record(PartitionsAdded(table_id=table.record.table_id, names=tuple(new)))
     return new
 
 
@@ -255,67 +254,104 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
 # --- effects ----------------------------------------------------------------------------------
 
 
-def _set(state: State, _at: int, event: events.SettingChanged) -> None:
-    before = state.settings.integer("hive.txn.timeout")
-    state.settings = state.settings.with_value(event.name, event.value)
-    told = next(state.open_txns(), None) or state.locks or state.cleaning
-    if told and state.settings.integer("hive.txn.timeout") < before:
-        state.longest_timeout = max(state.longest_timeout, before)
-        state.timers.shortened = state.timers.now
+@dataclass(frozen=True, slots=True)
+class SettingChanged(Event, kind="set"):
+    name: str
+    value: str
+
+    def apply(self, state: State, _at: int) -> None:
+        before = state.settings.integer("hive.txn.timeout")
+        state.settings = state.settings.with_value(self.name, self.value)
+        told = next(state.open_txns(), None) or state.locks or state.cleaning
+        if told and state.settings.integer("hive.txn.timeout") < before:
+            state.longest_timeout = max(state.longest_timeout, before)
+            state.timers.shortened = state.timers.now
 
 
-def _database(state: State, at: int, event: events.DatabaseCreated) -> None:
-    state.databases[event.name] = at
+@dataclass(frozen=True, slots=True)
+class DatabaseCreated(Event, kind="database"):
+    name: str
+
+    def apply(self, state: State, at: int) -> None:
+        state.databases[self.name] = at
 
 
-def _database_dropped(state: State, _at: int, event: events.DatabaseDropped) -> None:
-    del state.databases[event.name]
+@dataclass(frozen=True, slots=True)
+class DatabaseDropped(Event, kind="database_dropped"):
+    name: str
+
+    def apply(self, state: State, _at: int) -> None:
+        del state.databases[self.name]
 
 
-def _table(state: State, at: int, event: events.TableCreated) -> None:
-    record = replace(event.table, version=state.moment())
-    state.next_table = record.table_id + 1
-    table = TableState(record, next_write_id=record.floor + 1, purged=record.floor)
-    state.tables[record.table_id] = table
-    kept_history.begin(table, record.version, at, record.floor)
-    state.names[record.name] = record.table_id
+@dataclass(frozen=True, slots=True)
+class TableCreated(Event, kind="table"):
+    table: TableRecord
+
+    def apply(self, state: State, at: int) -> None:
+        record = replace(self.table, version=state.moment())
+        state.next_table = record.table_id + 1
+        table = TableState(record, next_write_id=record.floor + 1, purged=record.floor)
+        state.tables[record.table_id] = table
+        kept_history.begin(table, record.version, at, record.floor)
+        state.names[record.name] = record.table_id
 
 
-def _altered(state: State, at: int, event: events.TableAltered) -> None:
-    record = replace(event.table, version=state.moment())
-    table = state.tables[record.table_id]
-    del state.names[table.record.name]
-    state.names[record.name] = record.table_id
-    lock_index.follow_rename(state, record.table_id, table.record.name, record.name)
-    table.earlier.append(Earlier(table.record, record.version))
-    table.record = record
-    kept_history.note(state, table, record.version, at)
-    for row in [*state.compactions()]:
-        # A Worker goes by the table's name; a drop goes by its location.
-        if row.table_id == record.table_id:
-            state.queue[row.id] = replace(row, table=record.name)
-    # Its properties may set other thresholds (C22).
-    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
+@dataclass(frozen=True, slots=True)
+class TableAltered(Event, kind="altered"):
+    table: TableRecord
+
+    def apply(self, state: State, at: int) -> None:
+        record = replace(self.table, version=state.moment())
+        table = state.tables[record.table_id]
+        del state.names[table.record.name]
+        state.names[record.name] = record.table_id
+        lock_index.follow_rename(state, record.table_id, table.record.name, record.name)
+        table.earlier.append(Earlier(table.record, record.version))
+        table.record = record
+        kept_history.note(state, table, record.version, at)
+        for row in [*state.compactions()]:
+            # A Worker goes by the table's name; a drop goes by its location.
+            if row.table_id == record.table_id:
+                state.queue[row.id] = replace(row, table=record.name)
+        # Its properties may set other thresholds (C22).
+        state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _adopted(state: State, at: int, event: events.TableAdopted) -> None:
-    table = state.tables[event.table_id]
-    state.next_txn = max(state.next_txn, event.txn_id + 1)
-    table.next_write_id = max(table.next_write_id, event.write_id + 1)
-    table.purged = table.last_write_id
-    table.aborted.update(event.aborted)
-    register_partitions(state, table, event.partitions)
-    for partition, directory, contents in event.directories:
-        entity = (event.table_id, partition)
-        state.directories.setdefault(entity, {})[directory.name] = directory
-        state.highest.pop(entity, None)
-        state.contents.setdefault(entity, {})[directory.name] = contents
-    kept_history.begin(table, state.moment(), at, event.write_id)
-    state.changed |= dict.fromkeys(table.entities(), state.next_moment)
+@dataclass(frozen=True, slots=True)
+class TableAdopted(Event, kind="adopted"):
+    """Adopts the files of a table that was just created (P24)."""
+
+    table_id: int
+    write_id: int
+    txn_id: int
+    aborted: tuple[int, ...]
+    partitions: tuple[str, ...]
+    directories: tuple[tuple[str | None, RecordedDirectory], ...]
+
+    def apply(self, state: State, at: int) -> None:
+        table = state.tables[self.table_id]
+        state.next_txn = max(state.next_txn, self.txn_id + 1)
+        table.next_write_id = max(table.next_write_id, self.write_id + 1)
+        table.purged = table.last_write_id
+        table.aborted.update(self.aborted)
+        register_partitions(state, table, self.partitions)
+        for partition, recorded in self.directories:
+            entity, name = (self.table_id, partition), recorded.directory.name
+            state.directories.setdefault(entity, {})[name] = recorded.directory
+            state.highest.pop(entity, None)
+            state.contents.setdefault(entity, {})[name] = recorded.contents
+        kept_history.begin(table, state.moment(), at, self.write_id)
+        state.changed |= dict.fromkeys(table.entities(), state.next_moment)
 
 
-def _partitions(state: State, _at: int, event: events.PartitionsAdded) -> None:
-    register_partitions(state, state.tables[event.table_id], event.names)
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded(Event, kind="partitions"):
+    table_id: int
+    names: tuple[str, ...]
+
+    def apply(self, state: State, _at: int) -> None:
+        register_partitions(state, state.tables[self.table_id], self.names)
 
 
 def register_partitions(state: State, table: TableState, names: Sequence[str]) -> None:
@@ -333,16 +369,6 @@ def register_partitions(state: State, table: TableState, names: Sequence[str]) -
                 floors = (*floors, table.forgotten)
             table.partitions[name] = PartitionRecord(name, floors, added)
 
-
-APPLY: Effects = {
-    events.SettingChanged: _set,
-    events.DatabaseCreated: _database,
-    events.DatabaseDropped: _database_dropped,
-    events.TableCreated: _table,
-    events.TableAltered: _altered,
-    events.TableAdopted: _adopted,
-    events.PartitionsAdded: _partitions,
-}
 
 HANDLERS: Handlers = {
     ChangeSetting: set_value,

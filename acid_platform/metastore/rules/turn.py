@@ -8,13 +8,8 @@ from typing import Protocol
 
 from acid_platform.errors import AcidError
 from acid_platform.metastore.operations import Answer, MetastoreOperation
-from acid_platform.metastore.rules import events
-from acid_platform.metastore.rules.events import Event, Recorded
+from acid_platform.metastore.rules.events import Event, Recorded, Replied
 from acid_platform.metastore.rules.state import Ended, State
-
-Effect = Callable[..., None]
-"""The effect of an event: takes the state, the moment (milliseconds UTC) and the event."""
-Effects = dict[type[Event], Effect]
 
 Handler = Callable[..., object]
 """Decides an operation: takes the turn and the operation, and returns the declared answer, or the
@@ -55,13 +50,12 @@ class Turn:
     now: int
     """The wall clock in milliseconds UTC: for what is recorded and shown, not for timeouts."""
     request_id: str
-    effects: Effects
     past: Past
     events: list[Recorded] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
 
     def record(self, event: Event) -> None:
-        self.effects[type(event)](self.state, self.now, event)
+        event.apply(self.state, self.now)
         self.events.append(Recorded(self.now, event))
 
     @property
@@ -78,7 +72,7 @@ class Turn:
 
     def answer_parked(self, request_id: str, txn_id: int, op: str, reply: Answer) -> None:
         """Answers an earlier request and keeps the outcome (P3)."""
-        self.record(events.Replied(request_id, txn_id, op, reply))
+        self.record(Replied(request_id, txn_id, op, reply))
         self.replies.append(Reply(request_id, reply))
 
 

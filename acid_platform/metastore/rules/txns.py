@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from acid_platform.errors import (
     AcidError,
@@ -14,6 +14,7 @@ from acid_platform.errors import (
     TxnAborted,
     UnsupportedStatement,
 )
+from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations.transactions import (
     Alive,
     Allocate,
@@ -30,13 +31,15 @@ from acid_platform.metastore.operations.transactions import (
     Ticket,
 )
 from acid_platform.metastore.records import ClientInfo
-from acid_platform.metastore.rules import events, locking
+from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.declared import seen_table, unchanged
+from acid_platform.metastore.rules.endings import Aborted
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
 from acid_platform.metastore.rules.state import State, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Effects, Handlers, Past, Turn
+from acid_platform.metastore.rules.turn import Handlers, Past, Turn
 from acid_platform.metastore.table_names import table_name
 from acid_platform.transactions import TxnState, TxnType
 
@@ -62,9 +65,9 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
                 table_name(name): turn.state.table(name).record.table_id
                 for name in operation.tables or ()
             }
-            turn.record(events.SnapshotTaken(txn.txn_id, needs))
+            turn.record(SnapshotTaken(txn.txn_id, needs))
     except AcidError as error:
-        turn.record(events.Aborted(txn.txn_id, str(error)))
+        turn.record(Aborted(txn.txn_id, str(error)))
         raise
     return Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
 
@@ -79,7 +82,7 @@ def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
     ids = []
     for _ in range(count):
         txn = open_txn(turn, kind_of(operation.kind), operation.info, False)
-        turn.record(events.SnapshotTaken(txn.txn_id, {}))
+        turn.record(SnapshotTaken(txn.txn_id, {}))
         ids.append(txn.txn_id)
     return ids
 
@@ -127,18 +130,7 @@ def kind_of(number: int) -> TxnType:
 
 def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool) -> Txn:
     txn_id = turn.state.next_txn
-    turn.record(
-        events.Opened(
-            txn_id,
-            kind.value,
-            all_tables,
-            str(info.user),
-            str(info.host),
-            str(info.agent),
-            str(info.run_id),
-            str(info.description),
-        )
-    )
+    turn.record(Opened(txn_id, kind, all_tables, info))
     return turn.state.txns[txn_id]
 
 
@@ -189,7 +181,7 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     check_files(txn, table)
     name, table_id = record.name, record.table_id
     if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
-        turn.record(events.SnapshotTaken(txn.txn_id, {name: table_id}))
+        turn.record(SnapshotTaken(txn.txn_id, {name: table_id}))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
     seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
@@ -210,7 +202,7 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     if write_id is None:
         write_id = table.next_write_id
         needs = (table.record.name,) if may_read(txn, table) else ()
-        turn.record(events.WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
+        turn.record(WriteIdAllocated(txn.txn_id, table.record.table_id, write_id, needs))
     return write_id
 
 
@@ -309,44 +301,50 @@ def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
 # --- effects ------------------------------------------------------------------------------------
 
 
-def _open(state: State, at: int, event: events.Opened) -> None:
-    txn_id = event.txn
-    state.txns[txn_id] = Txn(
-        txn_id,
-        TxnType(event.type),
-        TxnState.OPEN,
-        at,
-        event.user,
-        event.host,
-        event.agent,
-        event.run_id,
-        event.description,
-        event.all_tables,
-    )
-    state.next_txn = txn_id + 1
-    touch(state.heartbeats, txn_id, state.timers.now)
-    if state.txns[txn_id].kind is TxnType.READ_ONLY:
-        touch(state.reads, txn_id, state.timers.now)
+@dataclass(frozen=True, slots=True)
+class Opened(Event, kind="open"):
+    txn: int
+    type: TxnType
+    all_tables: bool
+    info: ClientInfo = field(metadata=FLAT)
+
+    def apply(self, state: State, at: int) -> None:
+        txn = Txn(self.txn, self.type, TxnState.OPEN, at, self.info, self.all_tables)
+        state.txns[self.txn] = txn
+        state.next_txn = self.txn + 1
+        touch(state.heartbeats, self.txn, state.timers.now)
+        if self.type is TxnType.READ_ONLY:
+            touch(state.reads, self.txn, state.timers.now)
 
 
-def _snapshot(state: State, _at: int, event: events.SnapshotTaken) -> None:
-    txn = state.txns[event.txn]
-    taken = txn.taken if txn.has_snapshot else state.moment()
-    state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | event.needs)
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken(Event, kind="snapshot"):
+    """`needs`: tables whose files the Cleaner has to keep from now on, with their ids (C41)."""
+
+    txn: int
+    needs: dict[str, int]
+
+    def apply(self, state: State, _at: int) -> None:
+        txn = state.txns[self.txn]
+        taken = txn.taken if txn.has_snapshot else state.moment()
+        state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | self.needs)
 
 
-def _write_id(state: State, _at: int, event: events.WriteIdAllocated) -> None:
-    locking.add_write_id(state, event.table_id, event.txn, event.write_id)
-    txn = state.txns[event.txn]
-    needs = {name: event.table_id for name in event.needs} | txn.needs
-    state.txns[txn.txn_id] = replace(txn, needs=needs)
+@dataclass(frozen=True, slots=True)
+class WriteIdAllocated(Event, kind="write_id"):
+    """`needs`: the table's name, if the transaction may read its files."""
 
+    txn: int
+    table_id: int
+    write_id: int
+    needs: tuple[str, ...]
 
-APPLY: Effects = {
-    events.Opened: _open,
-    events.SnapshotTaken: _snapshot,
-    events.WriteIdAllocated: _write_id,
-}
+    def apply(self, state: State, _at: int) -> None:
+        locking.add_write_id(state, self.table_id, self.txn, self.write_id)
+        txn = state.txns[self.txn]
+        needs = {name: self.table_id for name in self.needs} | txn.needs
+        state.txns[txn.txn_id] = replace(txn, needs=needs)
+
 
 HANDLERS: Handlers = {
     Begin: begin,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
@@ -10,9 +10,10 @@ from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,
 )
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import EarlierView, State
-from acid_platform.metastore.rules.turn import Effects, Handlers, Turn
+from acid_platform.metastore.rules.turn import Handlers, Turn
 from acid_platform.metastore.table_names import table_name
 
 
@@ -30,7 +31,7 @@ def create_view(turn: Turn, operation: DeclareView) -> None:
     refuse_path_trouble("the name of a view", name.partition(".")[2])
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
-    turn.record(events.ViewCreated(replace(record, name=name, created=turn.now)))
+    turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 
 def drop_view(turn: Turn, operation: DropView) -> None:
@@ -38,18 +39,26 @@ def drop_view(turn: Turn, operation: DropView) -> None:
     name = table_name(operation.name)
     if name not in turn.state.views:
         raise NoSuchTable(f"there is no view {name}; SHOW TABLES lists tables and views")
-    turn.record(events.ViewDropped(name=name))
+    turn.record(ViewDropped(name=name))
 
 
-def _view(state: State, _at: int, event: events.ViewCreated) -> None:
-    record = replace(event.view, version=state.moment())
-    _keep_earlier(state, record.name, record.version)
-    state.views[record.name] = record
+@dataclass(frozen=True, slots=True)
+class ViewCreated(Event, kind="view"):
+    view: ViewRecord
+
+    def apply(self, state: State, _at: int) -> None:
+        record = replace(self.view, version=state.moment())
+        _keep_earlier(state, record.name, record.version)
+        state.views[record.name] = record
 
 
-def _view_dropped(state: State, _at: int, event: events.ViewDropped) -> None:
-    _keep_earlier(state, event.name, state.moment())
-    del state.views[event.name]
+@dataclass(frozen=True, slots=True)
+class ViewDropped(Event, kind="view_dropped"):
+    name: str
+
+    def apply(self, state: State, _at: int) -> None:
+        _keep_earlier(state, self.name, state.moment())
+        del state.views[self.name]
 
 
 def _keep_earlier(state: State, name: str, moment: int) -> None:
@@ -58,11 +67,6 @@ def _keep_earlier(state: State, name: str, moment: int) -> None:
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))
 
-
-APPLY: Effects = {
-    events.ViewCreated: _view,
-    events.ViewDropped: _view_dropped,
-}
 
 HANDLERS: Handlers = {
     DeclareView: create_view,

@@ -18,10 +18,10 @@ from acid_platform.metastore.endpoint import Ground, Home, refuse_network_file_s
 from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import is_part
-from acid_platform.metastore.records import EntityDirectory, TableRecord, WriteReport
-from acid_platform.metastore.rules import events
+from acid_platform.metastore.records import RecordedDirectory, TableRecord, WriteReport
+from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.metastore.rules.restoring import doubtful_write_ids
+from acid_platform.metastore.rules.restoring import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server.state_file import Origin, open_state
 from acid_platform.metastore.server.state_tables import StateTables
@@ -187,25 +187,22 @@ def _advance(
         table_id: highest(table.record, partial(_known, state, table_id))
         for table_id, table in state.tables.items()
     }
-    event = events.MetastoreRestored(
+    event = MetastoreRestored(
         tuple((table_id, listed.write_id) for table_id, listed in highest_of.items()),
         max((each.txn_id for each in highest_of.values()), default=0),
         owner.identity,
         tuple(
-            events.Found(
+            Found(
                 table_id,
                 entity.partition,
                 entity.names,
-                tuple(
-                    events.DirectoryFiles(EntityDirectory.of(report, 0), str(report.contents))
-                    for report in entity.unknown
-                ),
+                tuple(RecordedDirectory.of(report, 0) for report in entity.unknown),
             )
             for table_id, listed in highest_of.items()
             for entity in listed.present
         ),
     )
-    machine.replay([events.Recorded(wall_ms(), event)])
+    machine.replay([Recorded(wall_ms(), event)])
     return opened
 
 
