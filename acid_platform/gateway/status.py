@@ -20,7 +20,7 @@ from acid_platform.base.clock import wall_ms
 from acid_platform.base.location import Location
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.base import Row
 from acid_platform.metastore.operations.shows import ReportGateway
 
 if TYPE_CHECKING:

@@ -30,12 +30,12 @@ class Shown:
     def dicts(self) -> list[dict[str, Any]]:
         """The rows with these columns; None for a time that has not come yet."""
         numbers = show_columns.TIMES | show_columns.DURATIONS
-        found = [{name: row[name] for name in self.columns} for row in self.rows]
-        for row in found:
+        rows = [{name: row[name] for name in self.columns} for row in self.rows]
+        for row in rows:
             for name in numbers & row.keys():
                 if not isinstance(row[name], int) or (name in show_columns.TIMES and not row[name]):
                     row[name] = None
-        return found
+        return rows
 
     def to_pandas(self) -> pd.DataFrame:
         """Times in UTC and durations as such."""
@@ -44,9 +44,9 @@ class Shown:
         rows = self.dicts()
         frame = pd.DataFrame(rows, columns=list(self.columns))
         for name in show_columns.TIMES & {*self.columns}:
-            known = pd.Series([row[name] for row in rows], dtype="Int64")
-            frame[name] = pd.to_datetime(known, unit="ms", utc=True)
+            milliseconds = pd.Series([row[name] for row in rows], dtype="Int64")
+            frame[name] = pd.to_datetime(milliseconds, unit="ms", utc=True)
         for name in show_columns.DURATIONS & {*self.columns}:
-            known = pd.Series([row[name] for row in rows], dtype="Int64")
-            frame[name] = pd.to_timedelta(known, unit="ms")
+            milliseconds = pd.Series([row[name] for row in rows], dtype="Int64")
+            frame[name] = pd.to_timedelta(milliseconds, unit="ms")
         return frame

@@ -70,25 +70,25 @@ def frame(payload: bytes) -> bytes:
 class Frames:
     """Cuts a stream of bytes into frames. Raises Malformed as soon as a length is too large."""
 
-    __slots__ = ("_kept", "limit")
+    __slots__ = ("_buffer", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete so far. `limit` may change between two frames."""
-        kept = self._kept
-        kept += data
-        while len(kept) >= _LENGTH.size:
-            size = _LENGTH.unpack_from(kept)[0]
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= _LENGTH.size:
+            size = _LENGTH.unpack_from(buffer)[0]
             if size > self.limit:
                 raise Malformed(f"a message of {size:,} bytes; at most {self.limit:,} are taken")
             end = _LENGTH.size + size
-            if len(kept) < end:
+            if len(buffer) < end:
                 return
-            payload = bytes(kept[_LENGTH.size : end])
-            del kept[:end]
+            payload = bytes(buffer[_LENGTH.size : end])
+            del buffer[:end]
             yield payload
 
 
@@ -111,8 +111,8 @@ def greeting(own: str, proof: str | None = None, role: str = "", epoch: int = 0)
 
 def proof(key: bytes, end: str, of_server: str, of_client: str) -> str:
     """The proof of one end; the two proofs differ, so that neither end can echo the other's."""
-    said = f"{end} {of_server} {of_client}".encode()
-    return hmac.new(key, said, hashlib.sha256).hexdigest()
+    text = f"{end} {of_server} {of_client}".encode()
+    return hmac.new(key, text, hashlib.sha256).hexdigest()
 
 
 _GREETING = re.compile(
@@ -144,8 +144,8 @@ def read_greeting(payload: bytes) -> Greeting:
 
     Raises Malformed, without any of the bytes.
     """
-    if said := _GREETING.fullmatch(payload):
-        protocol, challenge, proof, role, epoch = (part.decode() for part in said.groups(b""))
+    if match := _GREETING.fullmatch(payload):
+        protocol, challenge, proof, role, epoch = (part.decode() for part in match.groups(b""))
         return Greeting(int(protocol), challenge, proof, role, int(epoch or 0))
     if other := _OTHER_VERSION.match(payload):
         number = int(other[1])

@@ -21,7 +21,7 @@ from acid_platform.base.clock import SystemClock
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.link import _value
 from acid_platform.metastore.endpoint import Endpoint, Home
-from acid_platform.metastore.operations import (
+from acid_platform.metastore.operations.base import (
     MetastoreOperation,
     arguments,
     read_answer,

@@ -6,7 +6,7 @@ import json
 from typing import TypeVar
 
 from acid_platform.metastore import Metastore
-from acid_platform.metastore.operations import MetastoreOperation, arguments, read_answer
+from acid_platform.metastore.operations.base import MetastoreOperation, arguments, read_answer
 from tests.metastore.world import World
 
 A = TypeVar("A")

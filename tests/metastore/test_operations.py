@@ -12,18 +12,18 @@ import pytest
 
 from acid_platform import NoSuchTable
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.operations import OPERATIONS, MetastoreOperation, answer_type
+from acid_platform.metastore.operations.base import OPERATIONS, MetastoreOperation, answer_type
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns
 from acid_platform.metastore.records import CompactionTask, DropTask, LockRequest
-from acid_platform.metastore.rules import machine
+from acid_platform.metastore.rules import machine, turn
 from acid_platform.metastore.rules.events import EVENTS, Recorded
 from acid_platform.metastore.server import file_operations, server, state_rows
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, E, W, World
 
-HANDLERS = (machine.HANDLERS, file_operations.HANDLERS, server.HANDLERS)
+HANDLERS = (turn.HANDLERS, file_operations.HANDLERS, server.HANDLERS)
 LINES = [
     json.loads(line) for line in Path(__file__).with_name("journal.jsonl").read_text().splitlines()
 ]
@@ -65,7 +65,7 @@ def test_what_reads_may_be_sent_again_and_what_expands_may_not() -> None:
 
 def test_an_operation_that_reads_is_decided_by_the_rules() -> None:
     """It is answered between two rounds, when the file must not be touched."""
-    assert {kind for kind in OPERATIONS.values() if kind.reads} <= set(machine.HANDLERS)
+    assert {kind for kind in OPERATIONS.values() if kind.reads} <= set(turn.HANDLERS)
 
 
 def test_each_event_has_its_form_in_the_journal() -> None:

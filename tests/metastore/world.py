@@ -7,7 +7,7 @@ from typing import Any
 
 from acid_platform import errors
 from acid_platform.metastore.codec import converters, decode, encode
-from acid_platform.metastore.operations import read_operation
+from acid_platform.metastore.operations.base import read_operation
 from acid_platform.metastore.records import (
     CleaningTask,
     CompactionTask,

@@ -25,6 +25,7 @@ from acid_platform.metastore.rules import (
     kept_history,
     lock_requests,
     locking,
+    lone_locks,
     publications,
     reading,
     snapshots,
@@ -266,7 +267,8 @@ _LIFE = (
                state.txns.get(txn_id) or real(state, past, txn_id)), 9),
     Faulty("T13", "the reaper takes those at the timeout too", timers.dead,
            lambda real, state, beats: real(state, {id_: at - 1 for id_, at in beats.items()})),
-    Faulty("T16", "locks without a transaction never expire", locking.expire_alone, _always(None)),
+    Faulty("T16", "locks without a transaction never expire",
+           lone_locks.expire_alone, _always(None)),
     Faulty("T22", "a write id is used twice", locking.add_write_id, _write_id_used_twice),
     Faulty("P7", "no fresh timeout after a restart", timers.wake, _asleep),
     Faulty("P12", "a lease never ends", housekeeping.end_leases, _always(None), 30),
@@ -299,7 +301,7 @@ _LOCKS = (
     Faulty("L10", "no read is refused at once", locking.stand_in_line,
            lambda real, turn, entry, needs, _zero_wait=False: real(turn, entry, needs)),
     Faulty("L11", "a wait is never over", locking.expire_waits, _always(None)),
-    Faulty("L15", "what a transaction holds may be unlocked", locking.unlock, _unlocked, 11),
+    Faulty("L15", "what a transaction holds may be unlocked", lone_locks.unlock, _unlocked, 11),
     Faulty("P46", "a publication meets only publications", locks.blocked_by,
            lambda real, asked, held: real(
                replace(asked, foreign=False), replace(held, foreign=False)), 19),
@@ -317,7 +319,7 @@ _CONFLICTS = (
            lambda _real, mine, theirs: (
                mine.txn_id != theirs.txn_id and mine.txn_id < theirs.commit_id), 20),
     Faulty("T37", "nothing is the same entity", conflicts.same_entity, _always(False)),
-    Faulty("T40", "no write is ever stale", locking.stale, _always(False)),
+    Faulty("T40", "no write is ever stale", txns.stale, _always(False)),
     Faulty("T44", "the write set is purged one commit early", write_set.purge,
            lambda real, state, writers: real(state, writers + 1), 175),
     Faulty("P6", "nothing is said about writes below an overwrite", conflicts.conflicts,
@@ -328,12 +330,12 @@ _CONFLICTS = (
            _last_insert_alone, 133),
     Faulty("P30", "a snapshot forgets the inserts", state_rows.keyed,
            _snapshot_without("write_set", lambda row: row.operation is _I)),
-    Faulty("P30", "no overwrite is told that it is lost", locking.lost_overwrite, _always("")),
+    Faulty("P30", "no overwrite is told that it is lost", txns.lost_overwrite, _always("")),
     Faulty("P38", "rows that both have changed are overlooked", RowSet.shared, _always([]), 28),
     Faulty("P38", "changes of different rows conflict", RowSet.shared,
            lambda real, *sets: real(*sets) or [(1, 0, 0)], 9),
     Faulty("P38", "the partition rule can't be chosen", write_set.by_row, _always(True), 11),
-    Faulty("P38", "the rows of a commit are not kept", commits._kept, _always({}), 9),
+    Faulty("P38", "the rows of a commit are not kept", commits._within_memory, _always({}), 9),
 )
 
 _SNAPSHOTS = (

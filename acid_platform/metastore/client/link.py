@@ -30,7 +30,12 @@ from acid_platform.errors import (
 from acid_platform.metastore.client import start
 from acid_platform.metastore.client.target import Target
 from acid_platform.metastore.codec import JsonObject
-from acid_platform.metastore.operations import Answer, MetastoreOperation, arguments, read_answer
+from acid_platform.metastore.operations.base import (
+    Answer,
+    MetastoreOperation,
+    arguments,
+    read_answer,
+)
 from acid_platform.metastore.operations.shows import GetOutcome
 from acid_platform.metastore.wire import LARGEST_MESSAGE, Channel, Malformed, Refused
 

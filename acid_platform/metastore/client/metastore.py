@@ -25,7 +25,7 @@ from acid_platform.metastore.client.open_transaction import CompactionTransactio
 from acid_platform.metastore.client.placed_answers import placed
 from acid_platform.metastore.client.target import find
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.operations import MetastoreOperation, Row, Values
+from acid_platform.metastore.operations.base import MetastoreOperation, Row, Values
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     GetCandidates,

@@ -3,8 +3,6 @@
 To add an operation, declare it here and write its handler in the rules.
 """
 
-from __future__ import annotations
-
 from acid_platform.metastore.operations import (
     compaction,
     foreign_transactions,
@@ -13,36 +11,5 @@ from acid_platform.metastore.operations import (
     tables,
     transactions,
 )
-from acid_platform.metastore.operations.base import (
-    OPERATIONS,
-    Answer,
-    Locking,
-    MetastoreOperation,
-    Row,
-    Values,
-    answer_type,
-    arguments,
-    read_answer,
-    read_operation,
-    write_answer,
-)
 
-__all__ = [
-    "OPERATIONS",
-    "Answer",
-    "Locking",
-    "MetastoreOperation",
-    "Row",
-    "Values",
-    "answer_type",
-    "arguments",
-    "compaction",
-    "foreign_transactions",
-    "history",
-    "read_answer",
-    "read_operation",
-    "shows",
-    "tables",
-    "transactions",
-    "write_answer",
-]
+__all__ = ["compaction", "foreign_transactions", "history", "shows", "tables", "transactions"]

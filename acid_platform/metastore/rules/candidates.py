@@ -29,7 +29,7 @@ from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, TableState
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
@@ -37,6 +37,7 @@ _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
 # --- leases -------------------------------------------------------------------------------------
 
 
+@handles(HoldService)
 def hold(turn: Turn, operation: HoldService) -> None:
     """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
 
@@ -53,6 +54,7 @@ def hold(turn: Turn, operation: HoldService) -> None:
     turn.state.leases[service] = ServiceLease(holder, turn.steady)
 
 
+@handles(ReleaseService)
 def release(turn: Turn, operation: ReleaseService) -> None:
     """Gives up the lease; does nothing if another holder has it by now."""
     lease = turn.state.leases.get(operation.service)
@@ -63,6 +65,7 @@ def release(turn: Turn, operation: ReleaseService) -> None:
 # --- candidates ---------------------------------------------------------------------------------
 
 
+@handles(GetCandidates)
 def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
     """The next `hive.compactor.fetch.size` candidates after `after`, and where the next page begins
     (C3).
@@ -133,19 +136,20 @@ def _counters(
     aborted: Collection[Component],
     queued: CompactionState | None,
 ) -> EntityCounters:
-    known = state.directories.get(entity, {}).values()
+    recorded = state.directories.get(entity, {}).values()
     size, error = EntitySize(), ""
     try:
-        size = live_size(known, write_ids)
+        size = live_size(recorded, write_ids)
     except AcidError as broken:  # C23: a broken entity does not stop the cycle
         error = f"{type(broken).__name__}: {broken}"
     live = {
-        directory.deletes for directory in known if not directory.base and not directory.obsolete
+        directory.deletes for directory in recorded if not directory.base and not directory.obsolete
     }
     facts = _facts(state, table, entity, aborted, queued)
     return EntityCounters(*facts, size=size, both_kinds=len(live) == 2, error=error)
 
 
+@handles(GetEntities)
 def entities(turn: Turn, operation: GetEntities) -> list[EntityState]:
     """Raises NoSuchTable."""
     state = turn.state
@@ -192,7 +196,7 @@ def _facts(
     return record.name, entity[1], record.partitioned, record.properties, *counts
 
 
-def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
+def live_size(recorded: Collection[EntityDirectory], write_ids: CompactorWriteIdList) -> EntitySize:
     """What `entity_size` returns, computed from what commits recorded: a hundred times as fast.
 
     A directory that is obsolete for a snapshot of all commits is obsolete for the compactor too,
@@ -202,10 +206,12 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
     high = write_ids.high_watermark
     base = original = deltas = count = 0
     has_base = old_base = False
-    for directory in known:
+    for directory in recorded:
         if directory.high > high:
             if directory.base or directory.low <= high:
-                return entity_size([LiveDirectory(it.name, _bytes(it)) for it in known], write_ids)
+                return entity_size(
+                    [LiveDirectory(it.name, _bytes(it)) for it in recorded], write_ids
+                )
             continue
         if directory.obsolete and not directory.base:
             continue
@@ -224,11 +230,3 @@ def live_size(known: Collection[EntityDirectory], write_ids: CompactorWriteIdLis
 def _bytes(directory: EntityDirectory) -> int:
     """The size for comparisons; a base without rows has a file (P32), but it counts as empty."""
     return 0 if directory.base and directory.txn and not directory.rows else directory.bytes
-
-
-HANDLERS: Handlers = {
-    GetEntities: entities,
-    GetCandidates: candidates,
-    HoldService: hold,
-    ReleaseService: release,
-}

@@ -36,13 +36,14 @@ from acid_platform.metastore.rules.past_snapshots import (
 )
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
 # --- decisions ------------------------------------------------------------------------------------
 
 
+@handles(GetChanges)
 def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     """Where the changes are read from; until the transaction ends, the Cleaner keeps that.
 
@@ -51,7 +52,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     """
     state = turn.state
     txn = require_open(turn, operation.txn)
-    table, seen = seen_table(state, txn, operation.table)
+    table, then = seen_table(state, txn, operation.table)
     name = table.record.name
     if table.dropped:
         raise NotEnoughHistory(f"{name} was dropped, and its history with it")
@@ -72,7 +73,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
         _require_columns(table, before, after)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
-        turn.record(PastPinned(txn.txn_id, seen.name, pin))
+        turn.record(PastPinned(txn.txn_id, then.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(state.reads, txn.txn_id, turn.steady)
     commits = _commits(table, before, after)
@@ -120,14 +121,14 @@ def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
             for commit in table.commits
         ):
             continue
-        known = [column for column, _ in record.columns]
-        moved = FileFormat.of(record.properties).by_position and names[: len(known)] != known
-        gone = [column for column in known if column not in names]
+        former = [column for column, _ in record.columns]
+        moved = FileFormat.of(record.properties).by_position and names[: len(former)] != former
+        gone = [column for column in former if column not in names]
         if gone or moved:
             at = next(commit.at for commit in table.commits if commit.moment >= earlier.until)
             raise InvalidDefinition(
                 f"the columns of {last.name} were changed at {utc_text(at)}, and its rows of before"
-                f" had {', '.join(gone or known)}: ask for the changes until then, and since then,"
+                f" had {', '.join(gone or former)}: ask for the changes until then, and since then,"
                 " apart"
             )
 
@@ -179,16 +180,16 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
     cursors = []
     for move in moves:
         table = state.table(move.table)
-        known = state.cursors.get((move.consumer, table.record.table_id))
-        if move.before != (known.moment if known else 0):
+        cursor = state.cursors.get((move.consumer, table.record.table_id))
+        if move.before != (cursor.moment if cursor else 0):
             raise WriteConflict(
                 f"another run of {move.consumer} has consumed changes of {table.record.name}"
                 " meanwhile"
             )
-        seen = [each for each in table.commits if each.write_id and each.moment <= move.after]
-        write_id, at = (
-            (seen[-1].write_id, seen[-1].at) if seen else (table.since_write, table.since_at)
-        )
+        write_id, at = table.since_write, table.since_at
+        for commit in table.commits:
+            if commit.write_id and commit.moment <= move.after:
+                write_id, at = commit.write_id, commit.at
         cursors.append(
             Cursor(
                 move.consumer, table.record.table_id, move.after, max(write_id, 0), at, txn.txn_id
@@ -197,6 +198,7 @@ def moved(state: State, txn: Txn, moves: Sequence[CursorMove]) -> tuple[Cursor, 
     return tuple(cursors)
 
 
+@handles(GetCursors)
 def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
     """Raises NoSuchTable."""
     state = turn.state
@@ -214,14 +216,15 @@ def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
     return rows
 
 
+@handles(ForgetCursor)
 def forget(turn: Turn, operation: ForgetCursor) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table).record
     if (operation.consumer, table.table_id) not in turn.state.cursors:
-        known = sorted(name for name, table_id in turn.state.cursors if table_id == table.table_id)
+        names = sorted(name for name, table_id in turn.state.cursors if table_id == table.table_id)
         raise NoSuchPast(
             f"{operation.consumer} does not consume the changes of {table.name}; consumers:"
-            f" {', '.join(known) or 'none'}"
+            f" {', '.join(names) or 'none'}"
         )
     turn.record(CursorForgotten(operation.consumer, table.table_id))
 
@@ -238,6 +241,3 @@ class CursorForgotten(Event, kind="cursor_forgotten"):
 
     def apply(self, state: State, _at: int) -> None:
         state.cursors.pop((self.consumer, self.table_id), None)
-
-
-HANDLERS: Handlers = {GetChanges: changes, GetCursors: listed, ForgetCursor: forget}

@@ -20,7 +20,7 @@ from acid_platform.metastore.rules.cleaning_survey import survey
 from acid_platform.metastore.rules.compactions import CompactionEnded, to_history
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Component, Entity, Retry, State
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.transactions import RowOperation
 
 _R = CompactionState.READY_FOR_CLEANING
@@ -29,6 +29,7 @@ _R = CompactionState.READY_FOR_CLEANING
 # --- decisions ----------------------------------------------------------------------------------
 
 
+@handles(StartCleaning)
 def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
     """Starts a cleaning, and decides again what it may remove. Raises CompactionLost if it may not
     run."""
@@ -55,12 +56,14 @@ def _require_started(state: State, operation: EntityTask) -> None:
         )
 
 
+@handles(MarkCleaned)
 def mark_cleaned(turn: Turn, operation: MarkCleaned) -> None:
     """Raises CompactionLost."""
     _require_started(turn.state, operation)
     turn.record(Cleaned(operation))
 
 
+@handles(ReportCleaningFailed)
 def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
     """Schedules another attempt after 2^k times the retry time, from now on (C48, C54, P25)."""
     _require_started(turn.state, operation)
@@ -73,12 +76,14 @@ def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
     turn.record(CleaningFailed(operation, attempts + 1, turn.now + wait, given_up))
 
 
+@handles(ReportCleaningLeft)
 def again(turn: Turn, operation: ReportCleaningLeft) -> None:
     """Raises CompactionLost."""
     _require_started(turn.state, operation)
     turn.record(CleaningLeft(operation))
 
 
+@handles(RefuseCleaning)
 def refuse(turn: Turn, operation: RefuseCleaning) -> None:
     """Raises CompactionLost."""
     row = turn.state.queue.get(operation.id)
@@ -212,12 +217,3 @@ class CleaningLeft(Event, kind="cleaning_left"):
         for row in list(state.queue.values()):
             if row.entity == self.report.entity and row.cleaner_start:
                 state.queue[row.id] = replace(row, cleaner_start=0)
-
-
-HANDLERS: Handlers = {
-    StartCleaning: start,
-    MarkCleaned: mark_cleaned,
-    ReportCleaningFailed: failed,
-    ReportCleaningLeft: again,
-    RefuseCleaning: refuse,
-}

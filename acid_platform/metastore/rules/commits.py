@@ -50,13 +50,14 @@ from acid_platform.metastore.rules.table_declarations import (
     TableAltered,
     normal_partition,
 )
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
 
 
+@handles(CommitTxn)
 def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
     """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
     (T10).
@@ -81,21 +82,22 @@ def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
         ]
         cursors = change_feed.moved(turn.state, txn, operation.cursors)
         sinks = stream_sinks.advanced(turn, txn, operation.sinks)
-        found = write_set.conflict(turn.state, txn, components, changed)
-        if found is not None:
-            raise WriteConflict(write_set.describe(turn.state, *found))
+        conflict = write_set.conflict(turn.state, txn, components, changed)
+        if conflict is not None:
+            raise WriteConflict(write_set.describe(turn.state, *conflict))
         for record in wider:
             if record is not None:
                 turn.record(TableAltered(record))
         return finish(turn, txn, components, reported, changed, cursors, sinks)
     except AcidError as refused:
-        conflict = "write conflict on " if isinstance(refused, WriteConflict) else ""
-        end(turn, txn.txn_id, f"{conflict}{refused}")
+        prefix = "write conflict on " if isinstance(refused, WriteConflict) else ""
+        end(turn, txn.txn_id, f"{prefix}{refused}")
         raise type(refused)(
             f"{refused}; transaction {txn.txn_id} was aborted, begin again"
         ) from refused
 
 
+@handles(Drop)
 def drop_and_commit(turn: Turn, operation: Drop) -> CommitDone:
     """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
     txn = require_open(turn, operation.txn)
@@ -120,7 +122,7 @@ def finish(
 ) -> CommitDone:
     """Records the commit of an open transaction whose conflicts were checked."""
     commit_id = turn.state.last_txn
-    kept = _kept(turn, changed or {})
+    compared = _within_memory(turn, changed or {})
     changes = tuple(
         WriteSetRow(
             touch.table_id,
@@ -129,7 +131,7 @@ def finish(
             txn.txn_id,
             commit_id,
             touch.write_id,
-            kept.get((touch.table_id, touch.partition, touch.operation)),
+            compared.get((touch.table_id, touch.partition, touch.operation)),
         )
         for touch in components
         if touch.operation.changes
@@ -234,7 +236,7 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
     return changed
 
 
-def _kept(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
+def _within_memory(turn: Turn, changed: write_set.Changed) -> write_set.Changed:
     """The changed rows that later commits are compared with, within the memory for them (P38).
 
     Nothing is kept of a commit whose row sets are too large: it conflicts by partition.
@@ -270,6 +272,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
             )
 
 
+@handles(AbortTxn)
 def abort(turn: Turn, operation: AbortTxn) -> str:
     """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
@@ -281,14 +284,14 @@ def abort(turn: Turn, operation: AbortTxn) -> str:
     return TxnState.ABORTED.value
 
 
+@handles(AbortMany)
 def abort_many(turn: Turn, operation: AbortMany) -> AbortedMany:
-    """ABORT TRANSACTIONS: aborts those that are open and skips the others without an
-    error (T12)."""
-    live = [txn for txn in operation.txns if txn in turn.state.txns]
-    done = [txn_id for txn_id in live if turn.state.txns[txn_id].is_open]
-    for txn_id in done:
+    """Aborts those that are open and skips the others without an error (T12)."""
+    txns = turn.state.txns
+    ids = [txn_id for txn_id in operation.txns if txn_id in txns and txns[txn_id].is_open]
+    for txn_id in ids:
         end(turn, txn_id, operation.reason or "ABORT TRANSACTIONS")
-    return AbortedMany(done, f"aborted {len(done)} of {len(operation.txns)}")
+    return AbortedMany(ids, f"aborted {len(ids)} of {len(operation.txns)}")
 
 
 def end(turn: Turn, txn_id: int, reason: str) -> None:
@@ -316,11 +319,3 @@ class RowsForgotten(Event, kind="rows_forgotten"):
 
     def apply(self, state: State, _at: int) -> None:
         write_set.forget_rows(state, self.upto)
-
-
-HANDLERS: Handlers = {
-    CommitTxn: commit,
-    AbortTxn: abort,
-    AbortMany: abort_many,
-    Drop: drop_and_commit,
-}

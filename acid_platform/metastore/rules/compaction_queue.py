@@ -35,7 +35,7 @@ from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Entity, State, TableState
 from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.transactions import ValidTxnList
 
 _I, _W, _R = (
@@ -79,6 +79,7 @@ def history(state: State, entity: Entity) -> tuple[EndedCompaction, ...]:
 # --- request, take, revoke ----------------------------------------------------------------------
 
 
+@handles(RequestCompaction)
 def request(turn: Turn, operation: RequestCompaction) -> int:
     """Queues a compaction and returns its id.
 
@@ -90,6 +91,7 @@ def request(turn: Turn, operation: RequestCompaction) -> int:
     return _enqueue(turn, operation, queue_by_entity(turn.state), txn_list(turn.state))
 
 
+@handles(RequestCompactions)
 def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
     """Does `request` for each wish of an Initiator, all durable at once: an id or an error each."""
     waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
@@ -165,6 +167,7 @@ def _aborted_dynamic(state: State, table: TableState) -> bool:
     )
 
 
+@handles(TakeCompaction)
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     """Assigns the first initiated row whose entity is not being compacted or cleaned, and that
     nobody keeps from its lock (C26, C28, P21)."""
@@ -183,6 +186,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
     return None
 
 
+@handles(AbortCompactions)
 def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
     """ABORT COMPACTIONS: aborts only initiated rows; returns a message for each id (C60)."""
     if not operation.ids:
@@ -205,6 +209,7 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
     return messages
 
 
+@handles(RevokeWorkers)
 def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
     """Returns to the queue the working rows of a host or worker, or those that timed out (C25)."""
     host = operation.host
@@ -228,6 +233,7 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
     return ids
 
 
+@handles(RecordNotInitiated)
 def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
     """Adds a `did not initiate` row to the history (C9, C23)."""
     table = turn.state.table(operation.table)
@@ -287,13 +293,3 @@ class NotInitiated(Event, kind="not_initiated"):
         row = self.row
         state.next_compaction = row.id + 1
         to_history(state, row)
-
-
-HANDLERS: Handlers = {
-    RequestCompaction: request,
-    RequestCompactions: request_many,
-    TakeCompaction: take,
-    AbortCompactions: abort_many,
-    RevokeWorkers: revoke,
-    RecordNotInitiated: not_initiated,
-}

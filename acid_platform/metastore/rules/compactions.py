@@ -29,7 +29,7 @@ from acid_platform.metastore.rules.endings import Aborted, close, place
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, State
-from acid_platform.metastore.rules.turn import Handlers, Past, Turn
+from acid_platform.metastore.rules.turn import Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
@@ -52,6 +52,7 @@ def owned(state: State, operation: Owned) -> CompactionTask:
     )
 
 
+@handles(BeginCompaction)
 def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
     """Opens the COMPACTION transaction with its lock and lists (C28).
 
@@ -84,21 +85,22 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGrant
     """
     answer = granted(state, past, ticket)
     row = state.compaction(ticket.id)
-    seen = answer.valid_txns
+    txns = answer.valid_txns
     return CompactionGranted(
         answer.txn,
-        ValidTxnList.of(seen.high_watermark, {*seen.open, ticket.txn}, seen.aborted),
+        ValidTxnList.of(txns.high_watermark, {*txns.open, ticket.txn}, txns.aborted),
         answer.write_ids,
         answer.lists,
         answer.stale,
         answer.lost_overwrite,
         answer.interval,
         answer.set,
-        compactor_list(state, state.tables[row.table_id], seen),
+        compactor_list(state, state.tables[row.table_id], txns),
         row,
     )
 
 
+@handles(CommitCompaction)
 def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30, P21).
 
@@ -119,6 +121,7 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
     return CompactionDone(row.id, turn.state.last_txn)
 
 
+@handles(EndCompaction)
 def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
     """Ends a task that wrote nothing: ready for cleaning, or refused. Commits (C29)."""
     row = owned(turn.state, operation)
@@ -149,6 +152,7 @@ def _finish(
     )
 
 
+@handles(FailCompaction)
 def fail(turn: Turn, operation: FailCompaction) -> None:
     """Marks the task as failed, or puts it back, and aborts its transaction (C32).
 
@@ -204,7 +208,7 @@ class CompactionCommitted(Event, kind="compacted"):
             kept_history.note(state, state.tables[row.table_id], moment, at, txn=self.txn)
         if self.again:
             state.changed[row.entity] = state.next_moment
-        done = replace(
+        ended = replace(
             row,
             state=self.state,
             worker="",
@@ -212,11 +216,11 @@ class CompactionCommitted(Event, kind="compacted"):
             next_txn_id=self.next_txn,
             error=self.error,
         )
-        if done.state is _R:
-            state.queue[row.id] = done
+        if ended.state is _R:
+            state.queue[row.id] = ended
             state.timers.row_since[row.id] = state.timers.now
         else:
-            to_history(state, replace(done, worker=row.worker, ended=at))
+            to_history(state, replace(ended, worker=row.worker, ended=at))
 
 
 def to_history(state: State, row: QueuedTask) -> None:
@@ -251,11 +255,3 @@ class CompactionRevoked(Event, kind="revoked"):
         state.queue[row.id] = replace(
             row, state=CompactionState.INITIATED, worker="", started=0, txn_id=0
         )
-
-
-HANDLERS: Handlers = {
-    BeginCompaction: begin,
-    CommitCompaction: commit,
-    EndCompaction: nothing_to_do,
-    FailCompaction: fail,
-}

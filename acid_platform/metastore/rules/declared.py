@@ -90,8 +90,8 @@ def directories(state: State, entity: tuple[int, str | None]) -> EntityDirectori
     """Every directory of an entity that a snapshot may need; its lists and floors decide which of
     them it sees (P22)."""
     dropped = state.dropped_directories.get(entity)
-    known = state.directories.get(entity, {})
-    return {**dropped, **known} if dropped else known
+    present = state.directories.get(entity, {})
+    return {**dropped, **present} if dropped else present
 
 
 # --- changes against what was read ----------------------------------------------------------------
@@ -146,14 +146,14 @@ def widened(state: State, txn: Txn, name: str, added: Columns) -> TableRecord | 
     files know their columns by position.
     """
     table = unchanged(state, txn, name)
-    record, known = table.record, dict(table.record.columns)
+    record, columns = table.record, dict(table.record.columns)
     for column, kind in added:
-        if known.get(column, kind) != kind:
+        if columns.get(column, kind) != kind:
             raise DeclarationChanged(
                 f"transaction {txn.txn_id} adds {column} {kind} to {record.name}, which has got"
-                f" {column} {known[column]} meanwhile; begin again"
+                f" {column} {columns[column]} meanwhile; begin again"
             )
-    new = tuple((column, kind) for column, kind in added if column not in known)
+    new = tuple((column, kind) for column, kind in added if column not in columns)
     _, before = seen_table(state, txn, name)
     others = record.columns[len(before.columns) :]
     if FileFormat.of(record.properties).by_position and others != tuple(added)[: len(others)]:

@@ -111,8 +111,8 @@ class Dropped(Event, kind="dropped"):
 
         for entity in [entity for entity in state.directories if gone(*entity)]:
             # Snapshots that are older than the drop need them until they end (P28).
-            kept = state.dropped_directories.setdefault(entity, {})
-            kept.update(state.directories.pop(entity))
+            dropped = state.dropped_directories.setdefault(entity, {})
+            dropped.update(state.directories.pop(entity))
         state.past = {key: past for key, past in state.past.items() if not gone(*key)}
         state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(*key)}
         state.queue = {

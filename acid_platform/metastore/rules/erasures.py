@@ -13,9 +13,10 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 
 
+@handles(RequestErasure)
 def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     """Records a request and returns its id; an equal request that is still open keeps its id.
 
@@ -36,6 +37,7 @@ def request_erasure(turn: Turn, operation: RequestErasure) -> int:
     return task.id
 
 
+@handles(AnswerErasure)
 def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     """Raises InvalidDefinition for a request that is unknown or no longer open."""
     task = turn.state.erasures.get(operation.id)
@@ -60,6 +62,7 @@ def answer_erasure(turn: Turn, operation: AnswerErasure) -> None:
     )
 
 
+@handles(GetErasures)
 def erasures(turn: Turn, _operation: GetErasures) -> list[ErasureTask]:
     return list(turn.state.erasures.values())
 
@@ -72,10 +75,3 @@ class ErasureRecorded(Event, kind="erasure"):
 
     def apply(self, state: State, _at: int) -> None:
         state.erasures[self.erasure.id] = self.erasure
-
-
-HANDLERS: Handlers = {
-    RequestErasure: request_erasure,
-    AnswerErasure: answer_erasure,
-    GetErasures: erasures,
-}

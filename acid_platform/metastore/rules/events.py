@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.rules.state import Outcome, State
 
 

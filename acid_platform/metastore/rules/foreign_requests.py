@@ -22,7 +22,7 @@ from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import txn_list, write_ids
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Parked, Turn
+from acid_platform.metastore.rules.turn import Parked, Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
@@ -31,6 +31,7 @@ _WAIT = 24 * 3600.0
 for `hive.txn.timeout`."""
 
 
+@handles(RequestLock)
 def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     """Asks for locks and answers at once, also if the request has to wait.
 
@@ -59,6 +60,7 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     return LockProgress(turn.state.next_lock - 1, True)
 
 
+@handles(FinishWrite)
 def finish_write(turn: Turn, operation: FinishWrite) -> bool:
     """The transaction with this write id may commit its files (P47). Raises NoSuchTable.
 
@@ -74,6 +76,7 @@ def finish_write(turn: Turn, operation: FinishWrite) -> bool:
     return False
 
 
+@handles(CheckLock)
 def check_lock(turn: Turn, operation: CheckLock) -> LockProgress:
     """Raises NoSuchLock for a request that ended: withdrawn, refused, or with its transaction."""
     entry = turn.state.locks.get(operation.ext)
@@ -84,24 +87,26 @@ def check_lock(turn: Turn, operation: CheckLock) -> LockProgress:
     return LockProgress(entry.ext, entry.acquired)
 
 
+@handles(GetTxnList)
 def txn_list_now(turn: Turn, _operation: GetTxnList) -> ValidTxnList:
     return txn_list(turn.state)
 
 
+@handles(GetWriteIdsUnder)
 def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteIdList]:
     """The list of each table. Raises NoSuchTable, and SnapshotExpired for a list so old that the
     write ids of its open transactions may be forgotten: they would count as committed (P5).
 
     Hive asks with the list of a transaction that it has just given up, see `conflict`.
     """
-    state, seen = turn.state, operation.valid_txns
-    if seen.open and seen.min_open < state.forgotten:
+    state, txns = turn.state, operation.valid_txns
+    if txns.open and txns.min_open < state.forgotten:
         raise SnapshotExpired(
-            f"the transaction list {str(seen)[:80]} is too old: transaction {seen.min_open}, which"
+            f"the transaction list {str(txns)[:80]} is too old: transaction {txns.min_open}, which"
             " is open in it, ended before every open snapshot; lock the tables and ask for a new"
             " list"
         )
-    listed = [(state.table(name), write_ids(state.table(name), seen)) for name in operation.tables]
+    listed = [(state.table(name), write_ids(state.table(name), txns)) for name in operation.tables]
     if not operation.no_floors:
         return [ids for _, ids in listed]
     return [_without_dropped(state, table, ids) for table, ids in listed]
@@ -122,6 +127,7 @@ def _without_dropped(state: State, table: TableState, listed: ValidWriteIdList) 
     return ValidWriteIdList.of(listed.table, listed.high_watermark, listed.open, aborted)
 
 
+@handles(GetTouched)
 def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     state, txn = turn.state, require_open(turn, operation.txn)
@@ -143,14 +149,15 @@ def touched(turn: Turn, operation: GetTouched) -> list[TouchedTable]:
     ]
 
 
+@handles(GetConflict)
 def conflict(turn: Turn, operation: GetConflict) -> str:
     """What was committed since the transaction was opened decides (T40).
 
     Raises TxnAborted, SnapshotExpired, NoSuchTxn.
     """
     state, txn = turn.state, require_open(turn, operation.txn)
-    found = write_set.conflict(state, txn, state.components.get(txn.txn_id, ()))
-    return write_set.describe(state, *found) if found else ""
+    reason = write_set.conflict(state, txn, state.components.get(txn.txn_id, ()))
+    return write_set.describe(state, *reason) if reason else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +169,3 @@ class FinishAwaited(Event, kind="finish_awaited"):
 
     def apply(self, state: State, _at: int) -> None:
         state.txns[self.txn] = replace(state.txns[self.txn], unfinished=self.unfinished)
-
-
-HANDLERS: Handlers = {
-    GetConflict: conflict,
-    RequestLock: request_lock,
-    CheckLock: check_lock,
-    FinishWrite: finish_write,
-    GetTxnList: txn_list_now,
-    GetWriteIdsUnder: write_ids_under,
-    GetTouched: touched,
-}

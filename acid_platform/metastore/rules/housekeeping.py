@@ -14,7 +14,7 @@ from typing import TypeVar
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
-from acid_platform.metastore.rules import kept_history, locking, write_set
+from acid_platform.metastore.rules import kept_history, locking, lone_locks, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
 from acid_platform.metastore.rules.events import Event
@@ -72,7 +72,7 @@ def reap(turn: Turn) -> None:
     for txn_id in dead(turn.state, beats):
         timeout = patience(turn.state, beats[txn_id])
         end(turn, txn_id, f"{NO_HEARTBEAT} for {timeout / 1000:g} s")
-    locking.expire_alone(turn)
+    lone_locks.expire_alone(turn)
     longest = turn.state.longest_timeout
     if longest and turn.steady - turn.state.timers.shortened > longest:
         turn.record(TimeoutKnown())
@@ -269,15 +269,15 @@ def surplus(state: State, now: int) -> Iterator[QueuedTask]:
     past: Iterable[tuple[Entity, Sequence[QueuedTask]]]
     past = (*state.past.items(), *state.past_drops.items())
     for (table_id, _), rows in past:
-        seen = dict.fromkeys(CompactionState, 0)
+        counts = dict.fromkeys(CompactionState, 0)
         later: set[CompactionKind] = set()
         for row in reversed(rows):
             kind = row.kind if isinstance(row, CompactionTask) else CompactionKind.MAJOR
-            seen[row.state] += 1
+            counts[row.state] += 1
             outdated = row.state is not CompactionState.SUCCEEDED and (
                 CompactionKind.MAJOR in later or kind in later
             )
-            if seen[row.state] > keep[row.state] or (
+            if counts[row.state] > keep[row.state] or (
                 row.ended < oldest and (outdated or table_id not in state.tables)
             ):
                 yield row

@@ -24,21 +24,23 @@ from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Identity, State
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 
 # --- decisions ----------------------------------------------------------------------------------
 
 
+@handles(GetIdentity)
 def identity(turn: Turn, _operation: GetIdentity) -> IdentityNow:
     """The identity, if there is one, and whether the root has it."""
     return _now(turn.state)
 
 
 def _now(state: State) -> IdentityNow:
-    known = state.identity
-    return IdentityNow(known.id if known else None, bool(known and known.placed))
+    own = state.identity
+    return IdentityNow(own.id if own else None, bool(own and own.placed))
 
 
+@handles(Identify)
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
     """Gives the proposed identity to a metastore that has none, and returns the identity."""
     if turn.state.identity is None:
@@ -46,13 +48,14 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
     return _now(turn.state)
 
 
+@handles(ReportIdentityPlaced)
 def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
     """Records that the root carries the identity now."""
-    known = turn.state.identity
-    if known is not None and known.id == operation.id and not known.placed:
+    if turn.state.identity == Identity(operation.id, placed=False):
         turn.record(IdentityPlaced())
 
 
+@handles(TakeOver)
 def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     """Makes the foreign table, or all of them (None), writable again. Raises NoSuchTable."""
     every = (
@@ -64,6 +67,7 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
     return sorted(record.name for record in taken)
 
 
+@handles(GetDropped)
 def location(turn: Turn, operation: GetDropped) -> int | None:
     """The highest write id of dropped files there that wait for the Cleaner, or None."""
     waiting = (
@@ -146,12 +150,3 @@ def _mark(state: State, tables: Iterable[int], foreign: bool) -> None:
     for table_id in tables:
         table = state.tables[table_id]
         table.record = replace(table.record, foreign=foreign)
-
-
-HANDLERS: Handlers = {
-    Identify: identify,
-    ReportIdentityPlaced: placed,
-    TakeOver: take_over,
-    GetIdentity: identity,
-    GetDropped: location,
-}

@@ -86,9 +86,9 @@ def horizon(state: State, table: TableState, now: int) -> int:
 
     Whoever reads the changes since a moment needs all that came after it (P39).
     """
-    kept = retention(state, table)
-    if kept:
-        oldest = at_time(table, now - kept)
+    duration = retention(state, table)
+    if duration:
+        oldest = at_time(table, now - duration)
     else:
         oldest = table.commits[-1].moment if table.commits else table.since
     return min(oldest, _onward(state, table, oldest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.errors import CompactionRefused, NoSuchTable, NoSuchTxn
-from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.base import Row
 from acid_platform.metastore.operations.compaction import (
     Cleanings,
     GetCleanings,
@@ -46,11 +46,11 @@ from acid_platform.metastore.records import (
     TableRecord,
     ViewRecord,
 )
-from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.cleaning_survey import holder, survey
 from acid_platform.metastore.rules.declared import seen_partitions, seen_table, seen_views
-from acid_platform.metastore.rules.state import Txn
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.locking import first_block
+from acid_platform.metastore.rules.state import LockEntry, State, Txn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnState
 
@@ -60,20 +60,24 @@ NONE = "None"
 _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 
+@handles(GetMoment)
 def moment(turn: Turn, _operation: GetMoment) -> int:
     """The next moment: whatever changes from now on has this moment or a later one (C1)."""
     return turn.state.next_moment
 
 
+@handles(GetTables)
 def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
     return [table.record for table in turn.state.tables.values()]
 
 
+@handles(GetTable)
 def table(turn: Turn, operation: GetTable) -> TableRecord:
     """The declaration now, or as the snapshot of `txn` sees it (P28)."""
     return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
+@handles(GetPartitions)
 def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
     """The partitions now, or those that the snapshot of `txn` sees (P28)."""
     txn = _reader(turn, operation.txn)
@@ -86,6 +90,7 @@ def _reader(turn: Turn, txn_id: int) -> Txn | None:
     return require_open(turn, txn_id) if txn_id else None
 
 
+@handles(GetLastWriteId)
 def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
     """Raises NoSuchTable if no table, not even a dropped one, has this id."""
     table = turn.state.known_table(operation.table_id)
@@ -94,20 +99,24 @@ def last_write_id(turn: Turn, operation: GetLastWriteId) -> int:
     return table.last_write_id
 
 
+@handles(GetDatabases)
 def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
     return sorted(turn.state.databases)
 
 
+@handles(GetViews)
 def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
     """The views now, or those that the snapshot of `txn` sees (P28)."""
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
+@handles(GetSettings)
 def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
     chosen = turn.state.settings
     return SettingsNow(dict(chosen.items()), dict(chosen.overrides), chosen.heartbeat_interval)
 
 
+@handles(ShowTransactions)
 def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
     """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
     beats = turn.state.heartbeats
@@ -130,17 +139,67 @@ def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
     ]
 
 
+@handles(ShowLocks)
 def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
     """SHOW LOCKS."""
-    return [row for entry in turn.state.locks.values() for row in locking.describe(entry, turn)]
+    return [row for entry in turn.state.locks.values() for row in _lock_rows(turn, entry)]
 
 
+def _lock_states(state: State, entry: LockEntry) -> list[LockState]:
+    """Each lock of a request, with what it waits for."""
+    blocked = None if entry.acquired else first_block(state, entry)
+    txn = state.txns.get(entry.txn_id)
+    return [
+        LockState(
+            entry.ext,
+            component.db,
+            component.table,
+            component.partition,
+            component.lock,
+            entry.acquired,
+            entry.txn_id,
+            txn.info.user if txn else "",
+            txn.info.host if txn else "",
+            blocked.reason if blocked else "",
+        )
+        for component in entry.components
+    ]
+
+
+def _lock_rows(turn: Turn, entry: LockEntry) -> list[Row]:
+    """Rows of SHOW LOCKS: one for each lock, with Hive's columns."""
+    state = turn.state
+    txn = state.txns.get(entry.txn_id)
+    beats = state.heartbeats if entry.txn_id else state.lock_beats
+    beat = beats.get(entry.txn_id or entry.ext)
+    return [
+        {
+            "lockid": f"{entry.ext}.{number}",
+            "database": lock.database,
+            "table": lock.table,
+            "partition": lock.partition,
+            "lock_state": "ACQUIRED" if lock.acquired else "WAITING",
+            "blocked_by": lock.blocked_by or None,
+            "lock_type": lock.lock.name,
+            "transaction_id": entry.txn_id,
+            "last_heartbeat": None if beat is None else turn.wall(beat),
+            "acquired_at": entry.acquired_at or None,
+            "user": lock.user,
+            "hostname": lock.host,
+            "agent_info": txn.info.agent if txn else "",
+        }
+        for number, lock in enumerate(_lock_states(state, entry), 1)
+    ]
+
+
+@handles(ShowCompactions)
 def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
     """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
     every = (*turn.state.queue.values(), *turn.state.past_tasks())
     return [_show(row, turn.now) for row in sorted(every, key=lambda row: row.id)]
 
 
+@handles(ShowCompaction)
 def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
     for row in (*turn.state.queue.values(), *turn.state.past_tasks()):
@@ -149,24 +208,26 @@ def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
     raise CompactionRefused(f"there is no compaction {operation.id}; see SHOW COMPACTIONS")
 
 
+@handles(GetQueue)
 def queue(turn: Turn, _operation: GetQueue) -> list[CompactionTask]:
     """The queue by id, which is the order in which Workers take its rows (C26)."""
     return sorted(turn.state.compactions(), key=lambda row: row.id)
 
 
+@handles(GetPastCompactions)
 def past_compactions(turn: Turn, _operation: GetPastCompactions) -> list[QueuedTask]:
     return sorted(turn.state.past_tasks(), key=lambda row: row.id)
 
 
+@handles(GetOpenTxns)
 def open_txns(turn: Turn, _operation: GetOpenTxns) -> list[Holder]:
     return [holder(txn) for txn in turn.state.open_txns()]
 
 
+@handles(GetLocks)
 def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
     return [
-        state
-        for entry in turn.state.locks.values()
-        for state in locking.lock_states(turn.state, entry)
+        state for entry in turn.state.locks.values() for state in _lock_states(turn.state, entry)
     ]
 
 
@@ -216,11 +277,13 @@ def _as_compaction(drop: DropTask) -> CompactionTask:
     )
 
 
+@handles(GetCleanings)
 def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
     """The cleanings that may run now, and what the others wait for (C37 to C55)."""
     return Cleanings(*survey(turn))
 
 
+@handles(GetTxnStates)
 def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
     """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
     retention."""
@@ -230,10 +293,10 @@ def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
 def _state_of(turn: Turn, txn_id: int) -> str:
     txn = turn.state.txns.get(txn_id)
     past = None if txn else turn.ended(txn_id)
-    known = txn or past
-    return known.state.value if known else "u"
+    return (txn or past).state.value if txn or past else "u"
 
 
+@handles(GetTxnOutcome)
 def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:
     """Open, committed or aborted, with the reason (P3). Raises NoSuchTxn if that is not known."""
     txn = turn.state.txns.get(operation.txn)
@@ -248,26 +311,3 @@ def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:
         f"transaction {operation.txn} is unknown here: never opened, or ended before the retention"
         " (acid.outcome.retention)"
     )
-
-
-HANDLERS: Handlers = {
-    GetMoment: moment,
-    GetTables: tables,
-    GetTable: table,
-    GetLastWriteId: last_write_id,
-    GetPartitions: partitions,
-    GetDatabases: databases,
-    GetViews: views,
-    GetSettings: settings,
-    ShowTransactions: transactions,
-    ShowLocks: locks,
-    ShowCompactions: compactions,
-    ShowCompaction: compaction,
-    GetQueue: queue,
-    GetPastCompactions: past_compactions,
-    GetOpenTxns: open_txns,
-    GetLocks: lock_states,
-    GetCleanings: cleaning,
-    GetTxnStates: txn_states,
-    GetTxnOutcome: outcome_of_txn,
-}

@@ -76,8 +76,8 @@ def _touch(
         touches[table_id, request.partition, operation] = component
         return
     # The whole table gets one row, with the strictest operation (T26).
-    known = touches.get((table_id, None, None))
-    asked = {operation, known.operation if known else operation}
+    earlier = touches.get((table_id, None, None))
+    asked = {operation, earlier.operation if earlier else operation}
     if RowOperation.OVERWRITE in asked:
         component = replace(component, operation=RowOperation.OVERWRITE)
     elif any(other.changes for other in asked):

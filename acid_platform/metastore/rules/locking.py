@@ -1,8 +1,4 @@
-"""The lock queue: first come, first served; a request gets all of its locks or none (L1 to L16).
-
-A lock without a transaction (transaction id 0) is held until it is released, or until it has had no
-heartbeat for the timeout (T16). It competes with all others, even those of its own client (L5).
-"""
+"""The lock queue: first come, first served; a request gets all of its locks or none (L1 to L16)."""
 
 from __future__ import annotations
 
@@ -12,33 +8,26 @@ from dataclasses import dataclass, field, replace
 from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
-    InvalidDefinition,
     LockNotAcquired,
     LockTimeout,
-    NoSuchLock,
     NoSuchTable,
 )
 from acid_platform.metastore.codec import FLAT, encode
-from acid_platform.metastore.operations import Row
 from acid_platform.metastore.operations.compaction import PublishCompaction
 from acid_platform.metastore.operations.transactions import (
     Begin,
-    HeartbeatLock,
     Lock,
     LockAlone,
     Ticket,
-    Unlock,
 )
-from acid_platform.metastore.records import CompactionTask, LockRequest, LockState
-from acid_platform.metastore.rules import write_set
+from acid_platform.metastore.records import CompactionTask, LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_index import add_lock, put_lock, remove_lock
 from acid_platform.metastore.rules.lock_requests import may_read, resolve, tables_of
 from acid_platform.metastore.rules.state import LockEntry, State, Txn, WriteIdRow
-from acid_platform.metastore.rules.timers import dead, patience, touch
-from acid_platform.metastore.rules.turn import Handlers, Parked, Turn, error_reply
+from acid_platform.metastore.rules.turn import Parked, Turn, error_reply
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import (
     WAITS,
@@ -150,8 +139,8 @@ def first_block(state: State, entry: LockEntry) -> Block | None:
                 if reason := blocked_by(component, existing):
                     if not other.acquired and _waits_for(state, other, entry.txn_id):
                         break
-                    told = f"{reason} (lock {other.ext}, transaction {other.txn_id})"
-                    return Block(component, existing, told)
+                    rival = f"(lock {other.ext}, transaction {other.txn_id})"
+                    return Block(component, existing, f"{reason} {rival}")
     return None
 
 
@@ -173,11 +162,11 @@ def _waits_for(state: State, waiting: LockEntry, txn_id: int) -> bool:
     """Whether a lock that the transaction holds is in the way of the request."""
     held = [state.locks[ext] for ext in state.locks_by_txn.get(txn_id, ())] if txn_id else []
     return any(
-        blocked_by(wanted, component)
+        blocked_by(asked, component)
         for entry in held
         if entry.acquired
         for component in entry.components
-        for wanted in waiting.components
+        for asked in waiting.components
     )
 
 
@@ -273,128 +262,7 @@ def _op(entry: LockEntry) -> str:
     return Begin.op if entry.begun else Lock.op
 
 
-# --- locks without a transaction --------------------------------------------------------------
-
-
-def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
-    """Takes locks that no transaction holds, for work outside a transaction that writes nothing.
-
-    Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
-    `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
-    """
-    enqueue(turn, Txn.nobody(turn.now), operation.locks, operation.wait, False, begun=False)
-    return Ticket(0, turn.state.next_lock - 1)
-
-
-def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
-    """Keeps a lock without a transaction for another timeout (L12). Raises NoSuchLock."""
-    entry = turn.state.locks.get(operation.ext)
-    if entry is None or entry.txn_id:
-        raise NoSuchLock(f"there is no lock {operation.ext} without a transaction; lock again")
-    touch(turn.state.lock_beats, entry.ext, turn.steady)
-
-
-def unlock(turn: Turn, operation: Unlock) -> None:
-    """Releases a lock without a transaction, or withdraws any waiting request.
-
-    An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it ends
-    with the transaction (L15).
-    """
-    entry = turn.state.locks.get(operation.ext)
-    if entry is None:
-        return
-    if entry.txn_id and entry.acquired:
-        raise InvalidDefinition(
-            f"unlock of lock {entry.ext} is not permitted: transaction {entry.txn_id} holds it"
-            " until it ends; commit or abort"
-        )
-    if entry.acquired:
-        turn.record(LockRemoved(ext=entry.ext))
-    else:
-        end_wait(turn, entry, LockNotAcquired(f"lock request {entry.ext} was withdrawn"))
-        if entry.begun:
-            turn.record(Aborted(txn=entry.txn_id, reason="its lock request was withdrawn"))
-
-
-def expire_alone(turn: Turn) -> None:
-    """Removes locks without a transaction that had no heartbeat for the timeout (T16)."""
-    for ext in dead(turn.state, turn.state.lock_beats):
-        entry = turn.state.locks[ext]
-        timeout = patience(turn.state, turn.state.lock_beats[ext])
-        if entry.acquired:
-            turn.record(LockRemoved(ext=ext))
-        else:
-            error = LockTimeout(f"lock {ext} had no heartbeat for {timeout / 1000:g} s")
-            end_wait(turn, entry, error)
-
-
-def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
-    """Whether something that conflicts was committed after the transaction opened (T40)."""
-    return write_set.conflict(state, txn, entry.touches) is not None
-
-
-def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
-    """Why an overwrite that was locked can't commit any more, or an empty text (P30).
-
-    For dynamic partitions only the commit knows which of them are overwritten.
-    """
-    sure = [
-        touched
-        for touched in entry.touches
-        if touched.operation is RowOperation.OVERWRITE and not touched.dynamic
-    ]
-    conflict = write_set.conflict(state, txn, sure)
-    return write_set.describe(state, *conflict) if conflict else ""
-
-
-def lock_states(state: State, entry: LockEntry) -> list[LockState]:
-    """Each lock of a request, with what it waits for."""
-    blocked = None if entry.acquired else first_block(state, entry)
-    txn = state.txns.get(entry.txn_id)
-    return [
-        LockState(
-            entry.ext,
-            component.db,
-            component.table,
-            component.partition,
-            component.lock,
-            entry.acquired,
-            entry.txn_id,
-            txn.info.user if txn else "",
-            txn.info.host if txn else "",
-            blocked.reason if blocked else "",
-        )
-        for component in entry.components
-    ]
-
-
-def describe(entry: LockEntry, turn: Turn) -> list[Row]:
-    """Rows of SHOW LOCKS: one for each lock, with Hive's columns."""
-    state = turn.state
-    txn = state.txns.get(entry.txn_id)
-    beats = state.heartbeats if entry.txn_id else state.lock_beats
-    beat = beats.get(entry.txn_id or entry.ext)
-    return [
-        {
-            "lockid": f"{entry.ext}.{number}",
-            "database": lock.database,
-            "table": lock.table,
-            "partition": lock.partition,
-            "lock_state": "ACQUIRED" if lock.acquired else "WAITING",
-            "blocked_by": lock.blocked_by or None,
-            "lock_type": lock.lock.name,
-            "transaction_id": entry.txn_id,
-            "last_heartbeat": None if beat is None else turn.wall(beat),
-            "acquired_at": entry.acquired_at or None,
-            "user": lock.user,
-            "hostname": lock.host,
-            "agent_info": txn.info.agent if txn else "",
-        }
-        for number, lock in enumerate(lock_states(state, entry), 1)
-    ]
-
-
-# --- effects ----------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,8 +305,8 @@ class LockGranted(Event, kind="grant"):
         put_lock(state, entry)
         if not entry.txn_id:
             return
-        known = state.components.setdefault(entry.txn_id, [])
-        known.extend(component for component in touches if component not in known)
+        components = state.components.setdefault(entry.txn_id, [])
+        components.extend(component for component in touches if component not in components)
         txn = state.txns[entry.txn_id]
         if not txn.has_snapshot:
             state.txns[txn.txn_id] = replace(txn, taken=state.moment())
@@ -459,10 +327,3 @@ class LockRemoved(Event, kind="unlock"):
 
     def apply(self, state: State, _at: int) -> None:
         remove_lock(state, self.ext)
-
-
-HANDLERS: Handlers = {
-    LockAlone: lock_alone,
-    HeartbeatLock: heartbeat_lock,
-    Unlock: unlock,
-}

@@ -8,37 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
+from pkgutil import iter_modules
 
 from acid_platform.base.clock import Moment
 from acid_platform.errors import AcidError
+from acid_platform.metastore import rules
 from acid_platform.metastore.codec import JsonObject, decode, encode
-from acid_platform.metastore.operations import OPERATIONS, Answer, MetastoreOperation, write_answer
+from acid_platform.metastore.operations.base import (
+    OPERATIONS,
+    Answer,
+    MetastoreOperation,
+    write_answer,
+)
 from acid_platform.metastore.operations.compaction import BeginCompaction
 from acid_platform.metastore.operations.transactions import Begin, Lock
-from acid_platform.metastore.rules import (
-    candidates,
-    change_feed,
-    cleaning,
-    commits,
-    compaction_queue,
-    compactions,
-    erasures,
-    foreign_requests,
-    housekeeping,
-    identity,
-    listings,
-    locking,
-    offered_files,
-    past_snapshots,
-    publications,
-    reading,
-    restoring,
-    stream_sinks,
-    table_declarations,
-    timers,
-    txns,
-    view_declarations,
-)
+from acid_platform.metastore.rules import compactions, housekeeping, identity, locking, timers, txns
 from acid_platform.metastore.rules.compactions import CompactionCommitted
 from acid_platform.metastore.rules.endings import Aborted, Committed
 from acid_platform.metastore.rules.events import Recorded, Replied
@@ -47,7 +32,7 @@ from acid_platform.metastore.rules.snapshots import low_mark
 from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.rules.table_declarations import TableAltered
 from acid_platform.metastore.rules.turn import (
-    Handlers,
+    HANDLERS,
     Parked,
     Past,
     Reply,
@@ -55,29 +40,8 @@ from acid_platform.metastore.rules.turn import (
     error_reply,
 )
 
-HANDLERS: Handlers = {
-    **table_declarations.HANDLERS,
-    **txns.HANDLERS,
-    **locking.HANDLERS,
-    **foreign_requests.HANDLERS,
-    **commits.HANDLERS,
-    **compaction_queue.HANDLERS,
-    **compactions.HANDLERS,
-    **publications.HANDLERS,
-    **cleaning.HANDLERS,
-    **candidates.HANDLERS,
-    **restoring.HANDLERS,
-    **listings.HANDLERS,
-    **view_declarations.HANDLERS,
-    **erasures.HANDLERS,
-    **offered_files.HANDLERS,
-    **reading.HANDLERS,
-    **identity.HANDLERS,
-    **past_snapshots.HANDLERS,
-    **change_feed.HANDLERS,
-    **stream_sinks.HANDLERS,
-}
-"""The handler of each operation."""
+for _module in iter_modules(rules.__path__, f"{rules.__name__}."):
+    import_module(_module.name)  # completes HANDLERS and EVENTS
 
 EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
     Begin: txns.granted,
@@ -86,13 +50,7 @@ EXPAND: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
 }
 """Builds the whole answer from the state and the kept record, each time it is given."""
 
-_FREES = {
-    Committed,
-    Aborted,
-    LockRemoved,
-    CompactionCommitted,
-    TableAltered,
-}
+_FREES = (Committed, Aborted, LockRemoved, CompactionCommitted, TableAltered)
 """Events that may unblock a waiting lock request, or show that it need not wait any longer."""
 
 
@@ -154,9 +112,8 @@ class Machine:
             return Handled([], [])
         kind = type(operation)
         repeatable = kind.repeatable
-        known = None if repeatable else self.state.outcomes.get(request_id)
-        if known is not None:
-            return Handled([], [Reply(request_id, self.expand(known.op, known.reply))])
+        if not repeatable and (outcome := self.state.outcomes.get(request_id)) is not None:
+            return Handled([], [Reply(request_id, self.expand(outcome.op, outcome.reply))])
         txn = getattr(operation, "txn", None)
         reply: Answer | None
         try:
@@ -171,28 +128,28 @@ class Machine:
         if reply is not None:
             if turn.events and not repeatable:
                 turn.record(Replied(request_id, txn or 0, kind.op, reply))
-            turn.replies.append(Reply(request_id, self.expand(kind.op, reply)))
-        return Handled(turn.events, turn.replies)
+            turn.replies.append(Reply(request_id, reply, kind.op))
+        return self._handled(turn)
 
     def tick(self, moment: Moment) -> Handled:
         """Does what is due by itself: reaper, lock waits, leases, purges."""
         turn = self._turn(moment)
         housekeeping.tick(turn, self._schedule)
         self._settle(turn)
-        return Handled(turn.events, turn.replies)
+        return self._handled(turn)
 
     def purge(self, moment: Moment) -> Handled:
         """Forgets what nobody needs, even if that is not due yet: the next snapshot then
         writes less."""
         turn = self._turn(moment)
         housekeeping.purge(turn)
-        return Handled(turn.events, turn.replies)
+        return self._handled(turn)
 
     def copied(self, moment: Moment) -> Handled:
         """To be called at a start if the files turn out to be a copy (P31)."""
         turn = self._turn(moment)
         identity.copied(turn)
-        return Handled(turn.events, turn.replies)
+        return self._handled(turn)
 
     def waits(self, request_id: str) -> bool:
         """Whether the request is parked: its lock is not granted yet."""
@@ -210,19 +167,14 @@ class Machine:
         return {"value": write_answer(kind, whole)}
 
     def _settle(self, turn: Turn) -> None:
-        while any(type(record.event) in _FREES for record in turn.events):
-            before = len(turn.events)
+        looked_at = 0
+        while any(isinstance(record.event, _FREES) for record in turn.events[looked_at:]):
+            looked_at = len(turn.events)
             locking.settle(turn)
-            if not any(type(record.event) in _FREES for record in turn.events[before:]):
-                break
-        turn.replies = [
-            replace(reply, value=self.expand(self._op_of(reply), reply.value))
-            for reply in turn.replies
-        ]
 
-    def _op_of(self, reply: Reply) -> str:
-        kept = self.state.outcomes.get(reply.request_id)
-        return kept.op if kept else ""
+    def _handled(self, turn: Turn) -> Handled:
+        replies = [replace(one, value=self.expand(one.op, one.value)) for one in turn.replies]
+        return Handled(turn.events, replies)
 
 
 def _kept(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:

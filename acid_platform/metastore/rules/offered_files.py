@@ -15,11 +15,12 @@ from acid_platform.metastore.records import RecordedDirectory
 from acid_platform.metastore.rules.declared import directories, seen_table
 from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
 
+@handles(GetManifest)
 def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
     """The directories, with their files, of some partitions of a table ([None] if it has none), as
     the transaction's snapshot knows the table (P28).
@@ -34,6 +35,7 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
     return _recorded(turn, table.record.table_id, operation.partitions)
 
 
+@handles(GetRecorded)
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
     """The recorded directories as of now, for services that maintain tables.
 
@@ -62,9 +64,3 @@ def _recorded(
         for partition in partitions
         for fresh in (state.contents.get((table_id, partition), {}),)
     ]
-
-
-HANDLERS: Handlers = {
-    GetManifest: manifest,
-    GetRecorded: recorded_now,
-}

@@ -13,39 +13,40 @@ from acid_platform.metastore.operations.history import (
     RemoveTag,
 )
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
-from acid_platform.metastore.records import PartitionRecord, PastTable, TableRecord
+from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import TxnType
 
 # --- decisions ------------------------------------------------------------------------------------
 
 
+@handles(GetPast)
 def past(turn: Turn, operation: GetPast) -> PastTable:
     """A table as it was; until the transaction ends, the Cleaner keeps what that needs.
 
     Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn.
     """
     txn = require_open(turn, operation.txn)
-    table, seen = seen_table(turn.state, txn, operation.table)
+    table, then = seen_table(turn.state, txn, operation.table)
     if table.dropped:
         raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
     check_files(txn, table)
     pin = resolve(turn, table, operation.as_of)
-    held = {(known.table_id, known.moment): known for known in txn.pins}
+    held = {(own.table_id, own.moment): own for own in txn.pins}
     if (pin.table_id, pin.moment) in held:
         pin = held[pin.table_id, pin.moment]
     else:
-        turn.record(PastPinned(txn.txn_id, seen.name, pin))
+        turn.record(PastPinned(txn.txn_id, then.name, pin))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
-    return PastTable(record_at(table, pin), tuple(_partitions_at(table, pin)), pin)
+    return PastTable(record_at(table, pin), tuple(partitions_at(table, pin.moment)), pin)
 
 
 def record_at(table: TableState, pin: Pin) -> TableRecord:
@@ -53,10 +54,6 @@ def record_at(table: TableState, pin: Pin) -> TableRecord:
     then, now = table.at(pin.moment), table.record
     assert then is not None, "a history does not begin before its table"
     return replace(then, name=now.name, location=now.location, foreign=now.foreign)
-
-
-def _partitions_at(table: TableState, pin: Pin) -> list[PartitionRecord]:
-    return partitions_at(table, pin.moment)
 
 
 def resolve(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
@@ -69,7 +66,7 @@ def resolve(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
     if as_of.tag is not None:
         return _tag(table, as_of.tag).pin
     if as_of.moment is not None:
-        return _told(turn.state, table, as_of.moment)
+        return _at_moment(turn.state, table, as_of.moment)
     if as_of.time is not None:
         return kept_history.pin_at(turn.state, table, _moment_at(turn, table, as_of.time))
     assert as_of.write_id is not None
@@ -90,7 +87,7 @@ def _consumed(turn: Turn, table: TableState, consumer: str) -> Pin:
     return kept_history.pin_at(turn.state, table, max(cursor.moment, table.since))
 
 
-def _told(state: State, table: TableState, moment: int) -> Pin:
+def _at_moment(state: State, table: TableState, moment: int) -> Pin:
     """The snapshot up to which an earlier answer has told the changes."""
     if moment >= state.next_moment:
         raise NoSuchPast(
@@ -105,8 +102,8 @@ def _told(state: State, table: TableState, moment: int) -> Pin:
 def _tag(table: TableState, name: str) -> Tag:
     tag = table.tags.get(name)
     if tag is None:
-        known = ", ".join(sorted(table.tags)) or "none"
-        raise NoSuchPast(f"{table.record.name} has no tag {name!r}; its tags: {known}")
+        tags = ", ".join(sorted(table.tags)) or "none"
+        raise NoSuchPast(f"{table.record.name} has no tag {name!r}; its tags: {tags}")
     return tag
 
 
@@ -139,7 +136,7 @@ def _pin_after(state: State, table: TableState, write_id: int) -> Pin:
     raise NotEnoughHistory(since_text(state, table, f"write id {write_id}"))
 
 
-def since_text(state: State, table: TableState, wanted: str) -> str:
+def since_text(state: State, table: TableState, as_of: str) -> str:
     """Why a snapshot is not kept, since when others are, and how to keep more."""
     name = table.record.name
     last = f", write id {table.since_write}" if table.since_write != kept_history.UNKNOWN else ""
@@ -150,11 +147,12 @@ def since_text(state: State, table: TableState, wanted: str) -> str:
         f" {name} SET TBLPROPERTIES ('{HISTORY_RETENTION.name}'='7d') keeps more from now on"
     )
     return (
-        f"{name} as of {wanted} is not kept: its history begins at"
+        f"{name} as of {as_of} is not kept: its history begins at"
         f" {utc_text(table.since_at)}{last}{advice}"
     )
 
 
+@handles(PlaceTag)
 def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
     """Names a snapshot, the present one without `as_of`, and keeps its files.
 
@@ -190,6 +188,7 @@ def last_commit(table: TableState, pin: Pin) -> tuple[int, int]:
     return table.since_write, table.since_at
 
 
+@handles(RemoveTag)
 def drop_tag(turn: Turn, operation: RemoveTag) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table)
@@ -197,11 +196,12 @@ def drop_tag(turn: Turn, operation: RemoveTag) -> None:
     turn.record(TagDropped(table.record.table_id, tag.name))
 
 
-def kept(turn: Turn, operation: GetKept) -> list[KeptHistory]:
+@handles(GetKept)
+def kept_histories(turn: Turn, operation: GetKept) -> list[KeptHistory]:
     """The history of one table, or of every table (None). Raises NoSuchTable."""
     state = turn.state
-    wanted = state.tables.values() if operation.table is None else [state.table(operation.table)]
-    return [_kept(state, table) for table in sorted(wanted, key=lambda each: each.record.name)]
+    tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
+    return [_kept(state, table) for table in sorted(tables, key=lambda each: each.record.name)]
 
 
 def _kept(state: State, table: TableState) -> KeptHistory:
@@ -267,11 +267,3 @@ class TagDropped(Event, kind="tag_dropped"):
     def apply(self, state: State, _at: int) -> None:
         table = state.tables[self.table_id]
         table.tags = {name: tag for name, tag in table.tags.items() if name != self.name}
-
-
-HANDLERS: Handlers = {
-    GetPast: past,
-    PlaceTag: create_tag,
-    RemoveTag: drop_tag,
-    GetKept: kept,
-}

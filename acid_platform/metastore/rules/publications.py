@@ -23,12 +23,13 @@ from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.compactions import owned
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.state import LockEntry
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
+@handles(PublishCompaction)
 def publish(turn: Turn, operation: PublishCompaction) -> Ticket:
     """Asks for the publication of an attempt that still owns its task (P21, P46).
 
@@ -68,6 +69,7 @@ def _entry(turn: Turn, row: CompactionTask, operation: PublishCompaction) -> Loc
     )
 
 
+@handles(EndPublication)
 def ended(turn: Turn, operation: EndPublication) -> None:
     """Ends the publication of an aborted compaction, whose output is gone.
 
@@ -86,6 +88,7 @@ def ended(turn: Turn, operation: EndPublication) -> None:
     turn.record(LockRemoved(ext=entry.ext))
 
 
+@handles(GetUnpublished)
 def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
     """The output of aborted compactions that may be in place, where other engines would see it.
 
@@ -115,10 +118,3 @@ def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
                 )
             )
     return tasks
-
-
-HANDLERS: Handlers = {
-    PublishCompaction: publish,
-    EndPublication: ended,
-    GetUnpublished: unpublished,
-}

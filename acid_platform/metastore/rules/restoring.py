@@ -26,9 +26,10 @@ from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.identity import disown
 from acid_platform.metastore.rules.state import Identity, State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 
 
+@handles(GetDoubtful)
 def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
     """The ranges of doubtful write ids by table."""
     return doubtful_write_ids(turn.state)
@@ -39,6 +40,7 @@ def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
     return {table.record.name: ranges(table.doubtful) for table in tables if table.doubtful}
 
 
+@handles(ResolveDoubtful)
 def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
     """Decides doubtful write ids and returns the ranges that are left.
 
@@ -98,8 +100,8 @@ class MetastoreRestored(Event, kind="restored"):
             for table_id in txn.wrote:
                 if table_id in state.tables:
                     _doubt(state.tables[table_id], txn.txn_id)
-            for kept in (state.txns, state.components, state.heartbeats, state.reads):
-                kept.pop(txn.txn_id, None)
+            for by_txn in (state.txns, state.components, state.heartbeats, state.reads):
+                by_txn.pop(txn.txn_id, None)
         for table in state.tables.values():
             # Doubtful write ids have no transaction any more; they must not raise a watermark.
             table.purged = max(table.purged, table.last_write_id)
@@ -127,16 +129,16 @@ def _rediscover(state: State, present: Sequence[Found]) -> None:
         table = state.tables[table_id]
         if partition is not None:
             register_partitions(state, table, [partition])
-        for recorded in unknown:
-            directory = recorded.directory
+        for new in unknown:
+            directory = new.directory
             visibility = _visibility(directory.name)
             later = directory.high >= table.next_write_id or visibility >= state.next_txn
             if later or table.doubtful.intersection(range(directory.low, directory.high + 1)):
-                place(state, (table_id, partition), recorded)
-        known = state.directories.get((table_id, partition), {})
-        for name in [*known]:
-            if known[name].obsolete and name not in names:
-                del known[name]
+                place(state, (table_id, partition), new)
+        recorded = state.directories.get((table_id, partition), {})
+        for name in [*recorded]:
+            if recorded[name].obsolete and name not in names:
+                del recorded[name]
                 # A tag that needs it would show fewer rows.
                 table.tags = {}
 
@@ -168,9 +170,3 @@ class DoubtResolved(Event, kind="resolved"):
         moment = state.moment()
         for write_id in self.committed:
             kept_history.note(state, table, moment, at, write_id)
-
-
-HANDLERS: Handlers = {
-    GetDoubtful: doubtful,
-    ResolveDoubtful: resolve,
-}

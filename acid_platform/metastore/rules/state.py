@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from acid_platform.base.config import Settings
 from acid_platform.errors import NoSuchTable
 from acid_platform.metastore.codec import FLAT
-from acid_platform.metastore.operations import Answer
+from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     ClientInfo,

@@ -15,7 +15,7 @@ from acid_platform.metastore.operations.history import ForgetSink, GetSinks
 from acid_platform.metastore.pasts import Sink, SinkBatch, SinkRow, utc_text
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State, Txn
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 
 _LONGEST = 300
 """Letters of a sink's name."""
@@ -37,9 +37,9 @@ def advanced(turn: Turn, txn: Txn, batches: Sequence[SinkBatch]) -> tuple[Sink, 
                 f"{batch.sink!r} can't be the name of a sink: 1 to {_LONGEST} printable letters"
             )
         table = turn.state.table(batch.table)
-        known = turn.state.sinks.get((batch.sink, table.record.table_id))
-        if known is not None and batch.batch <= known.batch:
-            raise _repeated(table.record.name, known, batch)
+        last = turn.state.sinks.get((batch.sink, table.record.table_id))
+        if last is not None and batch.batch <= last.batch:
+            raise _repeated(table.record.name, last, batch)
         sinks.append(
             Sink(
                 batch.sink,
@@ -54,34 +54,35 @@ def advanced(turn: Turn, txn: Txn, batches: Sequence[SinkBatch]) -> tuple[Sink, 
     return tuple(sinks)
 
 
-def _repeated(table: str, known: Sink, batch: SinkBatch) -> BatchCommitted | StreamRefused:
-    last = (
-        f"sink {known.sink} has written batch {known.batch} of query {known.query} into {table},"
-        f" {known.rows} rows at {utc_text(known.at)}"
+def _repeated(table: str, last: Sink, batch: SinkBatch) -> BatchCommitted | StreamRefused:
+    text = (
+        f"sink {last.sink} has written batch {last.batch} of query {last.query} into {table},"
+        f" {last.rows} rows at {utc_text(last.at)}"
     )
-    forget = f"acid streams {table} --forget {known.sink}"
-    if batch.query != known.query:
+    forget = f"acid streams {table} --forget {last.sink}"
+    if batch.query != last.query:
         return StreamRefused(
-            f"{last}; batch {batch.batch} of query {batch.query} comes from another checkpoint, and"
+            f"{text}; batch {batch.batch} of query {batch.query} comes from another checkpoint, and"
             " would count as written: start the query with the checkpoint of the first one, write"
             f" under another sink name, or, if its rows shall be added, call {forget}"
         )
-    if batch.batch < known.batch:
+    if batch.batch < last.batch:
         return StreamRefused(
-            f"{last}; now its batch {batch.batch} comes again: the checkpoint is an older copy, or"
+            f"{text}; now its batch {batch.batch} comes again: the checkpoint is an older copy, or"
             " another process runs the query. Stop that process, or start with a new checkpoint at"
             " the right place of the source and another sink name"
         )
-    if batch.rows != known.rows and not batch.any_rows:
+    if batch.rows != last.rows and not batch.any_rows:
         return StreamRefused(
-            f"{last}; now batch {batch.batch} has {batch.rows} rows: the checkpoint is an older"
+            f"{text}; now batch {batch.batch} has {batch.rows} rows: the checkpoint is an older"
             " copy, whose query has made another batch of that number, or the query gives other"
             " rows each time. For the latter, set the option replay=skip, which takes the rows of"
             " the first attempt"
         )
-    return BatchCommitted(f"{last}, and repeats it")
+    return BatchCommitted(f"{text}, and repeats it")
 
 
+@handles(GetSinks)
 def listed(turn: Turn, operation: GetSinks) -> list[SinkRow]:
     """Raises NoSuchTable."""
     state = turn.state
@@ -93,13 +94,14 @@ def listed(turn: Turn, operation: GetSinks) -> list[SinkRow]:
     ]
 
 
+@handles(ForgetSink)
 def forget(turn: Turn, operation: ForgetSink) -> None:
     """Raises NoSuchTable, NoSuchPast."""
     table = turn.state.table(operation.table).record
     if (operation.sink, table.table_id) not in turn.state.sinks:
-        known = sorted(name for name, table_id in turn.state.sinks if table_id == table.table_id)
+        names = sorted(name for name, table_id in turn.state.sinks if table_id == table.table_id)
         raise NoSuchPast(
-            f"no query writes {table.name} as {operation.sink}; sinks: {', '.join(known) or 'none'}"
+            f"no query writes {table.name} as {operation.sink}; sinks: {', '.join(names) or 'none'}"
         )
     turn.record(SinkForgotten(operation.sink, table.table_id))
 
@@ -116,6 +118,3 @@ class SinkForgotten(Event, kind="sink_forgotten"):
 
     def apply(self, state: State, _at: int) -> None:
         state.sinks.pop((self.sink, self.table_id), None)
-
-
-HANDLERS: Handlers = {GetSinks: listed, ForgetSink: forget}

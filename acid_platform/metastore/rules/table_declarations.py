@@ -32,12 +32,13 @@ from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
 from acid_platform.metastore.rules.timers import patience
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.table_names import table_name
 
 # --- decisions --------------------------------------------------------------------------------
 
 
+@handles(ChangeSetting)
 def set_value(turn: Turn, operation: ChangeSetting) -> int:
     """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
@@ -45,6 +46,7 @@ def set_value(turn: Turn, operation: ChangeSetting) -> int:
     return turn.state.settings.heartbeat_interval
 
 
+@handles(DeclareDatabase)
 def create_database(turn: Turn, operation: DeclareDatabase) -> None:
     name = operation.name.lower()
     if name in turn.state.databases:
@@ -57,18 +59,20 @@ def create_database(turn: Turn, operation: DeclareDatabase) -> None:
     turn.record(DatabaseCreated(name=name))
 
 
+@handles(RemoveDatabase)
 def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
     name = operation.name.lower()
     if name not in turn.state.databases:
         raise NoSuchTable(f"there is no database {name}; see databases()")
-    known = (*turn.state.names, *turn.state.views)
-    inside = sorted(member for member in known if member.startswith(f"{name}."))
+    names = (*turn.state.names, *turn.state.views)
+    inside = sorted(member for member in names if member.startswith(f"{name}."))
     if name == "default" or inside:
         what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
         raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
     turn.record(DatabaseDropped(name=name))
 
 
+@handles(DeclareTable)
 def create_table(turn: Turn, operation: DeclareTable) -> TableRecord:
     """Raises TableExists, InvalidDefinition, and LockNotAcquired while the location is being
     cleared."""
@@ -93,6 +97,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     return turn.state.tables[record.table_id].record
 
 
+@handles(AdoptTable)
 def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
     """Registers an existing directory, and sets the counters above what it holds (P24).
 
@@ -191,6 +196,7 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     return columns
 
 
+@handles(AlterTable)
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     """Changes a declaration; a property of None is removed.
 
@@ -222,6 +228,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     return turn.state.tables[record.table_id].record
 
 
+@handles(RegisterPartitions)
 def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
     """Registers partitions and returns those that are new. Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
@@ -262,8 +269,8 @@ class SettingChanged(Event, kind="set"):
     def apply(self, state: State, _at: int) -> None:
         before = state.settings.integer("hive.txn.timeout")
         state.settings = state.settings.with_value(self.name, self.value)
-        told = next(state.open_txns(), None) or state.locks or state.cleaning
-        if told and state.settings.integer("hive.txn.timeout") < before:
+        clients = next(state.open_txns(), None) or state.locks or state.cleaning
+        if clients and state.settings.integer("hive.txn.timeout") < before:
             state.longest_timeout = max(state.longest_timeout, before)
             state.timers.shortened = state.timers.now
 
@@ -368,14 +375,3 @@ def register_partitions(state: State, table: TableState, names: Sequence[str]) -
             if table.forgotten > max(floors, default=0):
                 floors = (*floors, table.forgotten)
             table.partitions[name] = PartitionRecord(name, floors, added)
-
-
-HANDLERS: Handlers = {
-    ChangeSetting: set_value,
-    DeclareDatabase: create_database,
-    RemoveDatabase: drop_database,
-    DeclareTable: create_table,
-    AdoptTable: adopt_table,
-    AlterTable: alter_table,
-    RegisterPartitions: add_partitions,
-}

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from acid_platform.errors import AcidError
-from acid_platform.metastore.operations import Answer, MetastoreOperation
+from acid_platform.metastore.operations.base import Answer, MetastoreOperation
 from acid_platform.metastore.rules.events import Event, Recorded, Replied
 from acid_platform.metastore.rules.state import Ended, State
 
 Handler = Callable[..., object]
 """Decides an operation: takes the turn and the operation, and returns the declared answer, or the
 record that is kept of it."""
-Handlers = dict[type[MetastoreOperation[object]], Handler]
+HANDLERS: dict[type[MetastoreOperation[object]], Handler] = {}
+"""The handler of each operation; the import of rules.machine completes it."""
+
+F = TypeVar("F", bound=Handler)
+
+
+def handles(operation: type[MetastoreOperation[object]]) -> Callable[[F], F]:
+    """Declares the handler of an operation."""
+
+    def declare(handler: F) -> F:
+        HANDLERS[operation] = handler
+        return handler
+
+    return declare
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,8 @@ class Reply:
 
     request_id: str
     value: Answer
+    op: str = ""
+    """The operation that the request asked for, if the answer is to be built from a record."""
 
 
 class Past(Protocol):
@@ -73,7 +88,7 @@ class Turn:
     def answer_parked(self, request_id: str, txn_id: int, op: str, reply: Answer) -> None:
         """Answers an earlier request and keeps the outcome (P3)."""
         self.record(Replied(request_id, txn_id, op, reply))
-        self.replies.append(Reply(request_id, reply))
+        self.replies.append(Reply(request_id, reply, op))
 
 
 def error_reply(error: AcidError) -> Answer:

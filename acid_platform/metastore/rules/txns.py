@@ -31,21 +31,22 @@ from acid_platform.metastore.operations.transactions import (
     Ticket,
 )
 from acid_platform.metastore.records import ClientInfo
-from acid_platform.metastore.rules import locking
+from acid_platform.metastore.rules import locking, write_set
 from acid_platform.metastore.rules.declared import seen_table, unchanged
 from acid_platform.metastore.rules.endings import Aborted
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files, may_read
 from acid_platform.metastore.rules.snapshots import snapshot, write_ids
-from acid_platform.metastore.rules.state import State, Txn
+from acid_platform.metastore.rules.state import LockEntry, State, Txn
 from acid_platform.metastore.rules.timers import touch
-from acid_platform.metastore.rules.turn import Handlers, Past, Turn
+from acid_platform.metastore.rules.turn import Past, Turn, handles
 from acid_platform.metastore.table_names import table_name
-from acid_platform.transactions import TxnState, TxnType
+from acid_platform.transactions import RowOperation, TxnState, TxnType
 
 # --- open and list ------------------------------------------------------------------------------
 
 
+@handles(Begin)
 def begin(turn: Turn, operation: Begin) -> Ticket:
     """Opens, locks, allocates write ids and takes the snapshot in one turn.
 
@@ -72,12 +73,14 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
     return Ticket(txn.txn_id, turn.state.next_lock - 1 if operation.locks else 0)
 
 
+@handles(OpenBatch)
 def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
     """Opens several transactions, at most `hive.txn.max.open.batch` (T1), and returns their ids."""
-    wanted = operation.count
-    if wanted <= 0:
-        raise InvalidDefinition(f"{wanted} transactions can't be opened; ask for at least 1")
-    count = min(wanted, turn.state.settings.integer("hive.txn.max.open.batch"))
+    if operation.count <= 0:
+        raise InvalidDefinition(
+            f"{operation.count} transactions can't be opened; ask for at least 1"
+        )
+    count = min(operation.count, turn.state.settings.integer("hive.txn.max.open.batch"))
     check_limit(turn.state, turn.steady, count)
     ids = []
     for _ in range(count):
@@ -134,6 +137,7 @@ def open_txn(turn: Turn, kind: TxnType, info: ClientInfo, all_tables: bool) -> T
     return turn.state.txns[txn_id]
 
 
+@handles(Lock)
 def lock(turn: Turn, operation: Lock) -> Ticket:
     txn = require_open(turn, operation.txn)
     locking.enqueue(turn, txn, operation.locks, operation.wait, operation.zero_wait, begun=False)
@@ -147,29 +151,50 @@ def granted(state: State, past: Past, ticket: Ticket) -> Granted:
     SnapshotExpired (a lease), NoSuchTxn.
     """
     txn = open_now(state, past, ticket.txn)
-    seen = snapshot(state, txn)
-    assert seen is not None, "every granted request has a snapshot"
+    valid_txns = snapshot(state, txn)
+    assert valid_txns is not None, "every granted request has a snapshot"
     entry = state.locks.get(ticket.ext)
     written = [state.tables[table_id] for table_id in txn.wrote if table_id in state.tables]
     needed = ((name, state.known_table(table_id)) for name, table_id in txn.needs.items())
     return Granted(
         txn.txn_id,
-        seen,
+        valid_txns,
         {table.record.name: table.by_txn[txn.txn_id] for table in written},
-        {name: write_ids(table, seen) for name, table in needed if table is not None},
-        bool(entry and locking.stale(state, txn, entry)),
-        locking.lost_overwrite(state, txn, entry) if entry else "",
+        {name: write_ids(table, valid_txns) for name, table in needed if table is not None},
+        bool(entry and stale(state, txn, entry)),
+        lost_overwrite(state, txn, entry) if entry else "",
         state.settings.heartbeat_interval,
         dict(state.settings.overrides),
     )
 
 
+def stale(state: State, txn: Txn, entry: LockEntry) -> bool:
+    """Whether something that conflicts was committed after the transaction opened (T40)."""
+    return write_set.conflict(state, txn, entry.touches) is not None
+
+
+def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
+    """Why an overwrite that was locked can't commit any more, or an empty text (P30).
+
+    For dynamic partitions only the commit knows which of them are overwritten.
+    """
+    sure = [
+        touched
+        for touched in entry.touches
+        if touched.operation is RowOperation.OVERWRITE and not touched.dynamic
+    ]
+    conflict = write_set.conflict(state, txn, sure)
+    return write_set.describe(state, *conflict) if conflict else ""
+
+
+@handles(GetGranted)
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
     """The answer of `begin` again, for an open transaction."""
     require_open(turn, operation.txn)
     return granted(turn.state, turn.past, Ticket(operation.txn, 0))
 
 
+@handles(GetValidWriteIds)
 def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     """The list of one table under the transaction's snapshot; from then on it needs the table
     (P12).
@@ -184,11 +209,12 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
         turn.record(SnapshotTaken(txn.txn_id, {name: table_id}))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
-    seen = snapshot(turn.state, turn.state.txns[txn.txn_id])
-    assert seen is not None
-    return SeenWrites(write_ids(table, seen), table.by_txn.get(txn.txn_id))
+    valid_txns = snapshot(turn.state, turn.state.txns[txn.txn_id])
+    assert valid_txns is not None
+    return SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
 
 
+@handles(Allocate)
 def allocate(turn: Turn, operation: Allocate) -> int:
     """The transaction's write id in the table, the same at each call (T17 to T19)."""
     return _allocate(turn, require_open(turn, operation.txn), operation.table)
@@ -206,6 +232,7 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     return write_id
 
 
+@handles(AllocateMany)
 def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
     """Allocates write ids of one table, in the order of the transactions' ids (T17 to T19).
 
@@ -266,6 +293,7 @@ def open_now(state: State, past: Past, txn_id: int) -> Txn:
     raise TxnAborted(f"transaction {txn_id} was aborted: {ended.reason}; begin again")
 
 
+@handles(Heartbeat)
 def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
     """The ids that are aborted, and those that are unknown or committed; the others stay alive
     (T8).
@@ -286,6 +314,7 @@ def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
     return Alive(aborted, unknown, interval)
 
 
+@handles(HeartbeatOne)
 def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
     """Keeps a transaction alive; `read` renews its read lease (P12).
 
@@ -344,16 +373,3 @@ class WriteIdAllocated(Event, kind="write_id"):
         txn = state.txns[self.txn]
         needs = {name: self.table_id for name in self.needs} | txn.needs
         state.txns[txn.txn_id] = replace(txn, needs=needs)
-
-
-HANDLERS: Handlers = {
-    Begin: begin,
-    OpenBatch: open_batch,
-    Lock: lock,
-    Allocate: allocate,
-    AllocateMany: allocate_many,
-    GetGranted: granted_now,
-    GetValidWriteIds: valid_write_ids,
-    Heartbeat: heartbeat,
-    HeartbeatOne: heartbeat_one,
-}

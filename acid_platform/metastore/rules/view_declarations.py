@@ -13,10 +13,11 @@ from acid_platform.metastore.operations.tables import (
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import EarlierView, State
-from acid_platform.metastore.rules.turn import Handlers, Turn
+from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.table_names import table_name
 
 
+@handles(DeclareView)
 def create_view(turn: Turn, operation: DeclareView) -> None:
     """Raises TableExists, InvalidDefinition."""
     record = operation.view
@@ -34,6 +35,7 @@ def create_view(turn: Turn, operation: DeclareView) -> None:
     turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 
+@handles(DropView)
 def drop_view(turn: Turn, operation: DropView) -> None:
     """Raises NoSuchTable."""
     name = table_name(operation.name)
@@ -66,9 +68,3 @@ def _keep_earlier(state: State, name: str, moment: int) -> None:
     earlier = state.views.get(name)
     if earlier is not None:
         state.earlier_views.append(EarlierView(earlier, moment))
-
-
-HANDLERS: Handlers = {
-    DeclareView: create_view,
-    DropView: drop_view,
-}

@@ -37,7 +37,7 @@ def conflict(
     anything (T35).
     """
     serial = state.settings.flag("hive.txn.xlock.write")
-    seen: ValidTxnList | None = None
+    own: ValidTxnList | None = None
     for touched in touches:
         for theirs in _rows(state, touched):
             partition = theirs.partition if touched.dynamic else touched.partition
@@ -53,8 +53,8 @@ def conflict(
             if reason is None:
                 continue
             if serial or touched.operation is RowOperation.OVERWRITE:
-                seen = seen or snapshot(state, txn)
-                if seen is not None and seen.is_valid(theirs.txn_id):
+                own = own or snapshot(state, txn)
+                if own is not None and own.is_valid(theirs.txn_id):
                     continue
             return (touched.table_id, partition), reason
     return None
@@ -144,13 +144,13 @@ def purge(state: State, writers: int) -> None:
     """Forgets what no open writer overlaps; `writers` is the id of the oldest one (T44)."""
     for by_table in (state.write_set, state.inserts):
         for table_id, by_partition in list(by_table.items()):
-            kept = {
+            by_partition = {
                 partition: left
                 for partition, rows in by_partition.items()
                 if (left := [row for row in rows if row.commit_id >= writers])
             }
-            if kept:
-                by_table[table_id] = kept
+            if by_partition:
+                by_table[table_id] = by_partition
             else:
                 del by_table[table_id]
     state.row_bytes = sum(map(_size, every_row(state)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acid_platform.metastore.operations import MetastoreOperation, Row
+from acid_platform.metastore.operations.base import MetastoreOperation, Row
 from acid_platform.metastore.operations.shows import (
     GetHistory,
     GetOutcome,

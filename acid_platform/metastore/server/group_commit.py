@@ -18,7 +18,7 @@ from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavaila
 from acid_platform.metastore.endpoint import Ground
 from acid_platform.metastore.log.contract import PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations import Answer, MetastoreOperation, write_answer
+from acid_platform.metastore.operations.base import Answer, MetastoreOperation, write_answer
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.timers import touch

@@ -34,7 +34,7 @@ from acid_platform.metastore.endpoint import (
 )
 from acid_platform.metastore.log.contract import Leader, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations import MetastoreOperation, Row, write_answer
+from acid_platform.metastore.operations.base import MetastoreOperation, Row, write_answer
 from acid_platform.metastore.operations.shows import GetStatus, ReportGateway, Stop
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply

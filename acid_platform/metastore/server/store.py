@@ -11,7 +11,7 @@ from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.log.contract import Batch, BatchesForgotten, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations import Row
+from acid_platform.metastore.operations.base import Row
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
