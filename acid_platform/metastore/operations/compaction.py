@@ -95,6 +95,8 @@ class HoldService(Unrecorded[None], op="hold_service"):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseService(Unrecorded[None], op="release_service"):
+    """Gives up the lease; does nothing if another holder has it by now."""
+
     service: str
     holder: str
 
@@ -144,7 +146,7 @@ class RequestCompaction(MetastoreOperation[int], op="request_compaction", answer
 class RequestCompactions(
     MetastoreOperation[list[Wished]], op="request_compactions", answers="answers"
 ):
-    """Does `RequestCompaction` for each wish, all durable at once."""
+    """Does `RequestCompaction` for each wish, all durable at once: an id or an error each."""
 
     wishes: tuple[CompactionWish, ...]
     initiator: str

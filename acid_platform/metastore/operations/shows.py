@@ -18,8 +18,6 @@ from acid_platform.metastore.operations.base import (
 
 @dataclass(frozen=True, slots=True)
 class ShownCompaction:
-    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
-
     row: Row
     done: bool
 
@@ -63,6 +61,8 @@ class ShowCompactions(Unrecorded[list[Row]], op="compactions", answers="rows"):
 
 @dataclass(frozen=True, slots=True)
 class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
+    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
+
     id: int
 
 

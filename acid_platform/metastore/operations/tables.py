@@ -166,7 +166,7 @@ class GetViews(Unrecorded[list[ViewRecord]], op="views", answers="views"):
 
 @dataclass(frozen=True, slots=True)
 class GetRecorded(Unrecorded[list[list[RecordedDirectory]]], op="recorded_now", answers="entities"):
-    """The recorded directories of each partition, for services that maintain tables (P26)."""
+    """The recorded directories of each partition now, for services that maintain tables (P26)."""
 
     table: str
     partitions: tuple[str | None, ...]

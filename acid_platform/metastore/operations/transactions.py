@@ -204,7 +204,7 @@ class AllocateMany(
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat(Unrecorded[Alive], op="heartbeat"):
-    """Keeps transactions alive (T8)."""
+    """Keeps transactions alive; answers which are aborted, unknown or committed (T8)."""
 
     txns: tuple[int, ...]
 
@@ -269,7 +269,8 @@ class GetLocks(Unrecorded[list[LockState]], op="lock_states", answers="rows"):
 
 @dataclass(frozen=True, slots=True)
 class GetTxnStates(Unrecorded[dict[int, str]], op="txn_states", answers="states"):
-    """`o`, `c`, `a`, or `u` for unknown."""
+    """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
+    retention."""
 
     txns: tuple[int, ...]
 

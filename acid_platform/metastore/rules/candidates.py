@@ -39,10 +39,8 @@ _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)
 
 @handles(HoldService)
 def hold(turn: Turn, operation: HoldService) -> None:
-    """Takes or renews the lease of a service. Raises LeaseHeld while another holder lives (P9).
-
-    A holder that has not renewed it for `hive.txn.timeout` counts as dead.
-    """
+    """A holder that has not renewed it for `hive.txn.timeout` counts as dead. Raises LeaseHeld
+    while another holder lives."""
     service, holder = operation.service, operation.holder
     lease = turn.state.leases.get(service)
     timeout = patience(turn.state, lease.renewed) if lease else 0
@@ -56,7 +54,6 @@ def hold(turn: Turn, operation: HoldService) -> None:
 
 @handles(ReleaseService)
 def release(turn: Turn, operation: ReleaseService) -> None:
-    """Gives up the lease; does nothing if another holder has it by now."""
     lease = turn.state.leases.get(operation.service)
     if lease and lease.holder == operation.holder:
         del turn.state.leases[operation.service]
@@ -67,12 +64,11 @@ def release(turn: Turn, operation: ReleaseService) -> None:
 
 @handles(GetCandidates)
 def candidates(turn: Turn, operation: GetCandidates) -> CandidatePage:
-    """The next `hive.compactor.fetch.size` candidates after `after`, and where the next page begins
-    (C3).
+    """At most `hive.compactor.fetch.size` candidates.
 
-    Returns all entities if `since` is 0, or earlier than this metastore's memory; otherwise those
-    that changed since then, those with aborted transactions, and those whose latest compaction
-    failed or did not initiate (C1).
+    Without `since`, or if it is earlier than this metastore's memory, all entities are candidates;
+    otherwise those that changed since then, those with aborted transactions, and those whose
+    latest compaction failed or did not initiate (C1).
     """
     state, after = turn.state, operation.after
     since = operation.since if operation.since >= state.awake else 0

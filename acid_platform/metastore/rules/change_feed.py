@@ -45,11 +45,8 @@ from acid_platform.transactions import TxnType
 
 @handles(GetChanges)
 def changes(turn: Turn, operation: GetChanges) -> TableChanges:
-    """Where the changes are read from; until the transaction ends, the Cleaner keeps that.
-
-    Raises NoSuchPast, NotEnoughHistory, InvalidDefinition for columns that are gone, NoSuchTable,
-    SnapshotExpired, TxnAborted, NoSuchTxn.
-    """
+    """Raises NoSuchPast, NotEnoughHistory, InvalidDefinition for columns that are gone,
+    NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
     state = turn.state
     txn = require_open(turn, operation.txn)
     table, then = seen_table(state, txn, operation.table)

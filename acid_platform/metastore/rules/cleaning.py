@@ -31,8 +31,7 @@ _R = CompactionState.READY_FOR_CLEANING
 
 @handles(StartCleaning)
 def start(turn: Turn, operation: StartCleaning) -> CleaningTask:
-    """Starts a cleaning, and decides again what it may remove. Raises CompactionLost if it may not
-    run."""
+    """Decides again what it may remove. Raises CompactionLost if it may not run."""
     ready, waiting = survey(turn, operation.entity)
     for task in ready:
         if task.id == operation.id:
@@ -65,7 +64,7 @@ def mark_cleaned(turn: Turn, operation: MarkCleaned) -> None:
 
 @handles(ReportCleaningFailed)
 def failed(turn: Turn, operation: ReportCleaningFailed) -> None:
-    """Schedules another attempt after 2^k times the retry time, from now on (C48, C54, P25)."""
+    """The next attempt is due after 2^k times the retry time, from now on (C48, C54, P25)."""
     _require_started(turn.state, operation)
     settings, row = turn.state.settings, turn.state.queue.get(operation.id)
     earlier = turn.state.retries.get(operation.entity)

@@ -59,14 +59,12 @@ from acid_platform.transactions.row_sets import RowSet
 
 @handles(CommitTxn)
 def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
-    """Commits; the first committer wins (T30 to T38, P6, P30, P38). A second commit is no error
-    (T10).
+    """The first committer wins (T30 to T38, P6, P30, P38). A second commit is no error (T10).
 
-    `columns` are added to their tables at the same moment (P28). A refused commit aborts the
-    transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged, InvalidDefinition,
-    NoSuchTable, NoSuchPartition, MalformedName, MalformedRows. Raises TxnAborted or NoSuchTxn if
-    the transaction is not open, and InvalidDefinition for a compaction's transaction, which stays
-    open.
+    A refused commit aborts the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged,
+    InvalidDefinition, NoSuchTable, NoSuchPartition, MalformedName, MalformedRows. Raises TxnAborted
+    or NoSuchTxn if the transaction is not open, and InvalidDefinition for a compaction's
+    transaction, which stays open.
     """
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
@@ -99,7 +97,7 @@ def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
 
 @handles(Drop)
 def drop_and_commit(turn: Turn, operation: Drop) -> CommitDone:
-    """DROP TABLE or DROP PARTITION under an EXCLUSIVE lock, and the commit, in one turn (P22)."""
+    """Raises what `drop` raises, and InvalidDefinition for a transaction with writes."""
     txn = require_open(turn, operation.txn)
     if turn.state.components.get(txn.txn_id) or txn.wrote:
         raise InvalidDefinition(f"transaction {txn.txn_id} has writes; begin another to drop")
@@ -274,7 +272,7 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
 
 @handles(AbortTxn)
 def abort(turn: Turn, operation: AbortTxn) -> str:
-    """Aborts. An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
+    """An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
     if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):

@@ -81,19 +81,17 @@ def history(state: State, entity: Entity) -> tuple[EndedCompaction, ...]:
 
 @handles(RequestCompaction)
 def request(turn: Turn, operation: RequestCompaction) -> int:
-    """Queues a compaction and returns its id.
+    """For a partitioned table without a partition it is a cleanup of what an aborted dynamic write
+    left in unknown partitions; that row is ready for cleaning at once (C33).
 
-    For a partitioned table without a partition it is a cleanup of what an aborted dynamic write
-    left in unknown partitions; that row is ready for cleaning at once (C33). Raises
-    AlreadyScheduled, which names the queued row, CompactionRefused, ForeignLocation, NoSuchTable,
-    NoSuchPartition.
+    Raises AlreadyScheduled, which names the queued row, CompactionRefused, ForeignLocation,
+    NoSuchTable, NoSuchPartition.
     """
     return _enqueue(turn, operation, queue_by_entity(turn.state), txn_list(turn.state))
 
 
 @handles(RequestCompactions)
 def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
-    """Does `request` for each wish of an Initiator, all durable at once: an id or an error each."""
     waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
     answers = []
     for wish in operation.wishes:
@@ -169,8 +167,8 @@ def _aborted_dynamic(state: State, table: TableState) -> bool:
 
 @handles(TakeCompaction)
 def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
-    """Assigns the first initiated row whose entity is not being compacted or cleaned, and that
-    nobody keeps from its lock (C26, C28, P21)."""
+    """The first initiated row whose entity is not being compacted or cleaned, and that nobody keeps
+    from its lock (C28, P21)."""
     state = turn.state
     busy = {row.entity for row in state.compactions() if row.state is _W}
     for row in sorted(state.compactions(), key=lambda queued: queued.id):
@@ -188,7 +186,7 @@ def take(turn: Turn, operation: TakeCompaction) -> CompactionTask | None:
 
 @handles(AbortCompactions)
 def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
-    """ABORT COMPACTIONS: aborts only initiated rows; returns a message for each id (C60)."""
+    """Aborts only initiated rows."""
     if not operation.ids:
         raise InvalidDefinition("ABORT COMPACTIONS needs at least one id; see SHOW COMPACTIONS")
     messages: dict[int, str] = {}
@@ -211,7 +209,6 @@ def abort_many(turn: Turn, operation: AbortCompactions) -> dict[int, str]:
 
 @handles(RevokeWorkers)
 def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
-    """Returns to the queue the working rows of a host or worker, or those that timed out (C25)."""
     host = operation.host
     oldest = turn.steady - turn.state.settings.integer("hive.compactor.worker.timeout")
     since = turn.state.timers.row_since
@@ -235,7 +232,6 @@ def revoke(turn: Turn, operation: RevokeWorkers) -> list[int]:
 
 @handles(RecordNotInitiated)
 def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
-    """Adds a `did not initiate` row to the history (C9, C23)."""
     table = turn.state.table(operation.table)
     row = CompactionTask(
         turn.state.next_compaction,

@@ -54,11 +54,8 @@ def owned(state: State, operation: Owned) -> CompactionTask:
 
 @handles(BeginCompaction)
 def begin(turn: Turn, operation: BeginCompaction) -> CompactionTicket:
-    """Opens the COMPACTION transaction with its lock and lists (C28).
-
-    Raises CompactionLost, and LockNotAcquired if the entity was locked EXCLUSIVE since it was
-    taken: the Worker then puts the task back.
-    """
+    """Raises CompactionLost, and LockNotAcquired if the entity was locked EXCLUSIVE since it was
+    taken: the Worker then puts the task back."""
     row = owned(turn.state, operation)
     if row.txn_id in turn.state.txns and turn.state.txns[row.txn_id].is_open:
         raise CompactionLost(f"compaction {row.id} has transaction {row.txn_id} open already")
@@ -102,10 +99,8 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGrant
 
 @handles(CommitCompaction)
 def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
-    """Publishes the result, makes the row ready for cleaning and commits, all at once (C30, P21).
-
-    Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be dropped.
-    """
+    """Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be
+    dropped."""
     row = owned(turn.state, operation)
     txn = require_open(turn, operation.txn)
     if row.txn_id != txn.txn_id:
@@ -123,7 +118,7 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
 
 @handles(EndCompaction)
 def nothing_to_do(turn: Turn, operation: EndCompaction) -> None:
-    """Ends a task that wrote nothing: ready for cleaning, or refused. Commits (C29)."""
+    """Raises CompactionLost, TxnAborted."""
     row = owned(turn.state, operation)
     require_open(turn, operation.txn)
     state = _R if operation.to_cleaning else CompactionState.REFUSED
@@ -154,10 +149,7 @@ def _finish(
 
 @handles(FailCompaction)
 def fail(turn: Turn, operation: FailCompaction) -> None:
-    """Marks the task as failed, or puts it back, and aborts its transaction (C32).
-
-    Raises CompactionLost.
-    """
+    """Raises CompactionLost."""
     txn = turn.state.txns.get(operation.txn or 0)
     if txn is not None and txn.is_open and txn.kind is TxnType.COMPACTION:
         end(turn, txn.txn_id, f"compaction failed: {operation.error}")

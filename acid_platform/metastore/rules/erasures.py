@@ -18,10 +18,7 @@ from acid_platform.metastore.rules.turn import Turn, handles
 
 @handles(RequestErasure)
 def request_erasure(turn: Turn, operation: RequestErasure) -> int:
-    """Records a request and returns its id; an equal request that is still open keeps its id.
-
-    Raises NoSuchTable.
-    """
+    """An equal request that is still open keeps its id. Raises NoSuchTable."""
     state = turn.state
     table = state.table(operation.table).record.name
     for erasure in state.erasures.values():

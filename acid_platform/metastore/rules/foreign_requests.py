@@ -33,10 +33,8 @@ for `hive.txn.timeout`."""
 
 @handles(RequestLock)
 def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
-    """Asks for locks and answers at once, also if the request has to wait.
-
-    Raises what `locking.enqueue` raises; LockNotAcquired only for a blocked read with `zero_wait`.
-    """
+    """Raises what `locking.enqueue` raises; LockNotAcquired only for a blocked read with
+    `zero_wait`."""
     asker = Txn.nobody(turn.now)
     if operation.txn:
         asker = require_open(turn, operation.txn)
@@ -62,10 +60,7 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
 
 @handles(FinishWrite)
 def finish_write(turn: Turn, operation: FinishWrite) -> bool:
-    """The transaction with this write id may commit its files (P47). Raises NoSuchTable.
-
-    With `txns`, only one of these.
-    """
+    """Raises NoSuchTable."""
     by_txn = turn.state.table(operation.table).by_txn
     for txn in turn.state.txns.values():
         if operation.txns is not None and txn.txn_id not in operation.txns:
@@ -94,8 +89,8 @@ def txn_list_now(turn: Turn, _operation: GetTxnList) -> ValidTxnList:
 
 @handles(GetWriteIdsUnder)
 def write_ids_under(turn: Turn, operation: GetWriteIdsUnder) -> list[ValidWriteIdList]:
-    """The list of each table. Raises NoSuchTable, and SnapshotExpired for a list so old that the
-    write ids of its open transactions may be forgotten: they would count as committed (P5).
+    """Raises NoSuchTable, and SnapshotExpired for a list so old that the write ids of its open
+    transactions may be forgotten: they would count as committed (P5).
 
     Hive asks with the list of a transaction that it has just given up, see `conflict`.
     """

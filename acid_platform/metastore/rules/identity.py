@@ -31,7 +31,6 @@ from acid_platform.metastore.rules.turn import Turn, handles
 
 @handles(GetIdentity)
 def identity(turn: Turn, _operation: GetIdentity) -> IdentityNow:
-    """The identity, if there is one, and whether the root has it."""
     return _now(turn.state)
 
 
@@ -42,7 +41,6 @@ def _now(state: State) -> IdentityNow:
 
 @handles(Identify)
 def identify(turn: Turn, operation: Identify) -> IdentityNow:
-    """Gives the proposed identity to a metastore that has none, and returns the identity."""
     if turn.state.identity is None:
         turn.record(Identified(operation.id))
     return _now(turn.state)
@@ -50,14 +48,13 @@ def identify(turn: Turn, operation: Identify) -> IdentityNow:
 
 @handles(ReportIdentityPlaced)
 def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
-    """Records that the root carries the identity now."""
     if turn.state.identity == Identity(operation.id, placed=False):
         turn.record(IdentityPlaced())
 
 
 @handles(TakeOver)
 def take_over(turn: Turn, operation: TakeOver) -> list[str]:
-    """Makes the foreign table, or all of them (None), writable again. Raises NoSuchTable."""
+    """Raises NoSuchTable."""
     every = (
         turn.state.tables.values() if operation.name is None else [turn.state.table(operation.name)]
     )
@@ -69,7 +66,6 @@ def take_over(turn: Turn, operation: TakeOver) -> list[str]:
 
 @handles(GetDropped)
 def location(turn: Turn, operation: GetDropped) -> int | None:
-    """The highest write id of dropped files there that wait for the Cleaner, or None."""
     waiting = (
         drop.highest_write_id for drop in turn.state.drops() if drop.location == operation.location
     )

@@ -62,7 +62,6 @@ _QUEUED = (CompactionState.INITIATED, CompactionState.WORKING)
 
 @handles(GetMoment)
 def moment(turn: Turn, _operation: GetMoment) -> int:
-    """The next moment: whatever changes from now on has this moment or a later one (C1)."""
     return turn.state.next_moment
 
 
@@ -73,13 +72,13 @@ def tables(turn: Turn, _operation: GetTables) -> list[TableRecord]:
 
 @handles(GetTable)
 def table(turn: Turn, operation: GetTable) -> TableRecord:
-    """The declaration now, or as the snapshot of `txn` sees it (P28)."""
+    """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
     return seen_table(turn.state, _reader(turn, operation.txn), operation.name)[1]
 
 
 @handles(GetPartitions)
 def partitions(turn: Turn, operation: GetPartitions) -> list[PartitionRecord]:
-    """The partitions now, or those that the snapshot of `txn` sees (P28)."""
+    """Raises NoSuchTable, TxnAborted, SnapshotExpired, NoSuchTxn."""
     txn = _reader(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.name)
     return seen_partitions(turn.state, txn, table)
@@ -106,7 +105,7 @@ def databases(turn: Turn, _operation: GetDatabases) -> list[str]:
 
 @handles(GetViews)
 def views(turn: Turn, operation: GetViews) -> list[ViewRecord]:
-    """The views now, or those that the snapshot of `txn` sees (P28)."""
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn."""
     return seen_views(turn.state, _reader(turn, operation.txn))
 
 
@@ -118,7 +117,6 @@ def settings(turn: Turn, _operation: GetSettings) -> SettingsNow:
 
 @handles(ShowTransactions)
 def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
-    """SHOW TRANSACTIONS: open transactions, and aborted ones with data left."""
     beats = turn.state.heartbeats
     return [
         {
@@ -141,7 +139,6 @@ def transactions(turn: Turn, _operation: ShowTransactions) -> list[Row]:
 
 @handles(ShowLocks)
 def locks(turn: Turn, _operation: ShowLocks) -> list[Row]:
-    """SHOW LOCKS."""
     return [row for entry in turn.state.locks.values() for row in _lock_rows(turn, entry)]
 
 
@@ -194,14 +191,13 @@ def _lock_rows(turn: Turn, entry: LockEntry) -> list[Row]:
 
 @handles(ShowCompactions)
 def compactions(turn: Turn, _operation: ShowCompactions) -> list[Row]:
-    """SHOW COMPACTIONS: the queue and the history with the 4.x columns (C61)."""
     every = (*turn.state.queue.values(), *turn.state.past_tasks())
     return [_show(row, turn.now) for row in sorted(every, key=lambda row: row.id)]
 
 
 @handles(ShowCompaction)
 def compaction(turn: Turn, operation: ShowCompaction) -> ShownCompaction:
-    """A row of SHOW COMPACTIONS, and whether it has left `initiated` and `working` (C59)."""
+    """Raises CompactionRefused for an unknown id."""
     for row in (*turn.state.queue.values(), *turn.state.past_tasks()):
         if row.id == operation.id:
             return ShownCompaction(_show(row, turn.now), row.state not in _QUEUED)
@@ -279,14 +275,11 @@ def _as_compaction(drop: DropTask) -> CompactionTask:
 
 @handles(GetCleanings)
 def cleaning(turn: Turn, _operation: GetCleanings) -> Cleanings:
-    """The cleanings that may run now, and what the others wait for (C37 to C55)."""
     return Cleanings(*survey(turn))
 
 
 @handles(GetTxnStates)
 def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
-    """Open `o`, committed `c`, aborted `a`; `u` if it was never opened, or ended before the
-    retention."""
     return {txn_id: _state_of(turn, txn_id) for txn_id in operation.txns}
 
 
@@ -298,7 +291,7 @@ def _state_of(turn: Turn, txn_id: int) -> str:
 
 @handles(GetTxnOutcome)
 def outcome_of_txn(turn: Turn, operation: GetTxnOutcome) -> TxnOutcome:
-    """Open, committed or aborted, with the reason (P3). Raises NoSuchTxn if that is not known."""
+    """Raises NoSuchTxn if that is not known."""
     txn = turn.state.txns.get(operation.txn)
     if txn is not None and txn.is_open:
         return TxnOutcome("o", 0, "")

@@ -17,18 +17,15 @@ from acid_platform.metastore.rules.turn import Turn, handles
 
 @handles(LockAlone)
 def lock_alone(turn: Turn, operation: LockAlone) -> Ticket:
-    """Takes locks that no transaction holds, for work outside a transaction that writes nothing.
-
-    Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
-    `heartbeat_lock` and `unlock`. Raises what `enqueue` raises.
-    """
+    """Waits like any request, but a read is not refused at once (L10). The answer's `ext` is for
+    HeartbeatLock and Unlock. Raises what `enqueue` raises."""
     enqueue(turn, Txn.nobody(turn.now), operation.locks, operation.wait, False, begun=False)
     return Ticket(0, turn.state.next_lock - 1)
 
 
 @handles(HeartbeatLock)
 def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
-    """Keeps a lock without a transaction for another timeout (L12). Raises NoSuchLock."""
+    """Raises NoSuchLock."""
     entry = turn.state.locks.get(operation.ext)
     if entry is None or entry.txn_id:
         raise NoSuchLock(f"there is no lock {operation.ext} without a transaction; lock again")
@@ -37,11 +34,8 @@ def heartbeat_lock(turn: Turn, operation: HeartbeatLock) -> None:
 
 @handles(Unlock)
 def unlock(turn: Turn, operation: Unlock) -> None:
-    """Releases a lock without a transaction, or withdraws any waiting request.
-
-    An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it ends
-    with the transaction (L15).
-    """
+    """An unknown id is no error. Raises InvalidDefinition for a lock that a transaction holds: it
+    ends with the transaction."""
     entry = turn.state.locks.get(operation.ext)
     if entry is None:
         return

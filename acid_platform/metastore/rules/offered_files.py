@@ -22,11 +22,8 @@ from acid_platform.transactions import TxnType
 
 @handles(GetManifest)
 def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]]:
-    """The directories, with their files, of some partitions of a table ([None] if it has none), as
-    the transaction's snapshot knows the table (P28).
-
-    Raises SnapshotExpired, TxnAborted or NoSuchTxn, since files may be gone then, and NoSuchTable.
-    """
+    """Raises SnapshotExpired, TxnAborted or NoSuchTxn, since files may be gone then, and
+    NoSuchTable."""
     txn = require_open(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
@@ -37,10 +34,7 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
 
 @handles(GetRecorded)
 def recorded_now(turn: Turn, operation: GetRecorded) -> list[list[RecordedDirectory]]:
-    """The recorded directories as of now, for services that maintain tables.
-
-    Also of a dropped table that waits for the Cleaner, by its id. Raises NoSuchTable.
-    """
+    """Raises NoSuchTable."""
     table_id = operation.table_id or turn.state.table(operation.table).record.table_id
     return _recorded(turn, table_id, operation.partitions)
 

@@ -29,10 +29,7 @@ from acid_platform.transactions import TxnType
 
 @handles(GetPast)
 def past(turn: Turn, operation: GetPast) -> PastTable:
-    """A table as it was; until the transaction ends, the Cleaner keeps what that needs.
-
-    Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn.
-    """
+    """Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
     txn = require_open(turn, operation.txn)
     table, then = seen_table(turn.state, txn, operation.table)
     if table.dropped:
@@ -154,11 +151,8 @@ def since_text(state: State, table: TableState, as_of: str) -> str:
 
 @handles(PlaceTag)
 def create_tag(turn: Turn, operation: PlaceTag) -> Tag:
-    """Names a snapshot, the present one without `as_of`, and keeps its files.
-
-    Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
-    use or a time of expiry that is past.
-    """
+    """Raises NoSuchTable, NoSuchPast, NotEnoughHistory, and InvalidDefinition for a name that is in
+    use or a time of expiry that is past."""
     table, name = turn.state.table(operation.table), operation.name
     if not name or not name.isprintable() or len(name) > 200:
         raise InvalidDefinition(f"{name!r} can't be the name of a tag: 1 to 200 printable letters")
@@ -198,7 +192,7 @@ def drop_tag(turn: Turn, operation: RemoveTag) -> None:
 
 @handles(GetKept)
 def kept_histories(turn: Turn, operation: GetKept) -> list[KeptHistory]:
-    """The history of one table, or of every table (None). Raises NoSuchTable."""
+    """Raises NoSuchTable."""
     state = turn.state
     tables = state.tables.values() if operation.table is None else [state.table(operation.table)]
     return [_kept(state, table) for table in sorted(tables, key=lambda each: each.record.name)]

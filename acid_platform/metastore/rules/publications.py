@@ -31,11 +31,8 @@ from acid_platform.transactions.locks import LockComponent, LockType
 
 @handles(PublishCompaction)
 def publish(turn: Turn, operation: PublishCompaction) -> Ticket:
-    """Asks for the publication of an attempt that still owns its task (P21, P46).
-
-    Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
-    CompactionLost and TxnAborted.
-    """
+    """Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
+    CompactionLost (P21) and TxnAborted."""
     row = owned(turn.state, operation)
     txn = require_open(turn, operation.txn)
     if row.txn_id != txn.txn_id:
@@ -71,11 +68,8 @@ def _entry(turn: Turn, row: CompactionTask, operation: PublishCompaction) -> Loc
 
 @handles(EndPublication)
 def ended(turn: Turn, operation: EndPublication) -> None:
-    """Ends the publication of an aborted compaction, whose output is gone.
-
-    A publication that has ended already is no error. Raises InvalidDefinition for another lock, and
-    for the publication of a compaction that goes on.
-    """
+    """A publication that has ended already is no error. Raises InvalidDefinition for another lock,
+    and for the publication of a compaction that goes on."""
     entry = turn.state.locks.get(operation.ext)
     if entry is None:
         return
@@ -90,11 +84,8 @@ def ended(turn: Turn, operation: EndPublication) -> None:
 
 @handles(GetUnpublished)
 def unpublished(turn: Turn, _operation: GetUnpublished) -> list[Unpublication]:
-    """The output of aborted compactions that may be in place, where other engines would see it.
-
-    Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded belongs
-    to another compaction of a table with the layout hive3.
-    """
+    """Its removal waits for nobody: no reader of ours needs it. A name that a commit recorded
+    belongs to another compaction of a table with the layout hive3."""
     state = turn.state
     tasks = []
     for entry in state.locks.values():

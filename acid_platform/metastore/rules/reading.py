@@ -29,7 +29,7 @@ MOST_DIRECTORIES = 2000
 
 @handles(Describe)
 def describe(turn: Turn, operation: Describe) -> dict[str, SeenTable]:
-    """The declarations, partitions and files of the tables. Raises what GetManifest raises."""
+    """Raises what GetManifest raises."""
     txn = require_open(turn, operation.txn)
     described = {}
     for name in operation.tables:
@@ -43,12 +43,8 @@ def describe(turn: Turn, operation: Describe) -> dict[str, SeenTable]:
 
 @handles(IsNewest)
 def is_newest(turn: Turn, operation: IsNewest) -> bool:
-    """Whether a new snapshot would see the same declarations, partitions, rows and directories of
-    the tables, and the same views, as the open transaction.
-
-    If so, its lease may serve another read (P11), and is renewed as by a read (P12). Raises
-    SnapshotExpired, TxnAborted, NoSuchTxn.
-    """
+    """Compares declarations, partitions, rows and directories. The lease may then serve another
+    read (P11), and is renewed as by a read (P12). Raises SnapshotExpired, TxnAborted, NoSuchTxn."""
     txn = require_open(turn, operation.txn)
     state = turn.state
     then = snapshot(state, txn)

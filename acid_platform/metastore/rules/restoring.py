@@ -31,7 +31,6 @@ from acid_platform.metastore.rules.turn import Turn, handles
 
 @handles(GetDoubtful)
 def doubtful(turn: Turn, _operation: GetDoubtful) -> dict[str, list[tuple[int, int]]]:
-    """The ranges of doubtful write ids by table."""
     return doubtful_write_ids(turn.state)
 
 
@@ -42,10 +41,7 @@ def doubtful_write_ids(state: State) -> dict[str, list[tuple[int, int]]]:
 
 @handles(ResolveDoubtful)
 def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
-    """Decides doubtful write ids and returns the ranges that are left.
-
-    Raises NoSuchTable, InvalidDefinition.
-    """
+    """Raises NoSuchTable, InvalidDefinition."""
     table = turn.state.table(operation.name)
     committed, aborted = set(operation.committed), set(operation.aborted)
     wrong = sorted((committed | aborted) - table.doubtful | (committed & aborted))

@@ -40,7 +40,7 @@ from acid_platform.metastore.table_names import table_name
 
 @handles(ChangeSetting)
 def set_value(turn: Turn, operation: ChangeSetting) -> int:
-    """Changes a setting and returns the interval of heartbeats. Raises SettingRefused."""
+    """Raises SettingRefused."""
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
@@ -99,11 +99,8 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
 
 @handles(AdoptTable)
 def adopt_table(turn: Turn, operation: AdoptTable) -> TableRecord:
-    """Registers an existing directory, and sets the counters above what it holds (P24).
-
-    `write_id` and `txn_id` are the highest ids in the files; `aborted` are the write ids that count
-    as aborted. Raises TableExists, InvalidDefinition, LockNotAcquired.
-    """
+    """Sets the counters above what the files hold. Raises TableExists, InvalidDefinition,
+    LockNotAcquired."""
     where = operation.table.location
     if any(drop.location == where for drop in turn.state.drops()):
         raise LockNotAcquired(
@@ -198,11 +195,7 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
 
 @handles(AlterTable)
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
-    """Changes a declaration; a property of None is removed.
-
-    `read` is the table id and version that the change is based on, if that matters (P28). Raises
-    NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged.
-    """
+    """Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged."""
     record = turn.state.table(operation.name).record
     require_version(record, operation.read)
     if operation.rename is not None:
@@ -230,7 +223,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
 
 @handles(RegisterPartitions)
 def add_partitions(turn: Turn, operation: RegisterPartitions) -> list[str]:
-    """Registers partitions and returns those that are new. Raises NoSuchPartition."""
+    """Raises NoSuchPartition."""
     table = turn.state.table(operation.name)
     names = [normal_partition(table, partition) for partition in operation.partitions]
     new = [name for name in dict.fromkeys(names) if name not in table.partitions]

@@ -48,11 +48,9 @@ from acid_platform.transactions import RowOperation, TxnState, TxnType
 
 @handles(Begin)
 def begin(turn: Turn, operation: Begin) -> Ticket:
-    """Opens, locks, allocates write ids and takes the snapshot in one turn.
+    """An empty list of tables means that each table is registered when it is asked for.
 
-    `tables` (READ_ONLY) are those that the snapshot will be asked for. None means all; an empty
-    list means that each table is registered when it is asked for. Raises TooManyOpenTxns (T2) and,
-    after aborting the transaction, what `locking.enqueue` raises.
+    Raises TooManyOpenTxns (T2) and, after aborting the transaction, what `locking.enqueue` raises.
     """
     check_limit(turn.state, turn.steady, 1)
     txn = open_txn(turn, kind_of(operation.kind), operation.info, operation.tables is None)
@@ -75,7 +73,6 @@ def begin(turn: Turn, operation: Begin) -> Ticket:
 
 @handles(OpenBatch)
 def open_batch(turn: Turn, operation: OpenBatch) -> list[int]:
-    """Opens several transactions, at most `hive.txn.max.open.batch` (T1), and returns their ids."""
     if operation.count <= 0:
         raise InvalidDefinition(
             f"{operation.count} transactions can't be opened; ask for at least 1"
@@ -189,18 +186,13 @@ def lost_overwrite(state: State, txn: Txn, entry: LockEntry) -> str:
 
 @handles(GetGranted)
 def granted_now(turn: Turn, operation: GetGranted) -> Granted:
-    """The answer of `begin` again, for an open transaction."""
     require_open(turn, operation.txn)
     return granted(turn.state, turn.past, Ticket(operation.txn, 0))
 
 
 @handles(GetValidWriteIds)
 def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
-    """The list of one table under the transaction's snapshot; from then on it needs the table
-    (P12).
-
-    Raises SnapshotExpired, NoSuchTable, TxnAborted.
-    """
+    """Raises SnapshotExpired, NoSuchTable, TxnAborted."""
     txn = require_open(turn, operation.txn)
     table, record = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
@@ -216,7 +208,6 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
 
 @handles(Allocate)
 def allocate(turn: Turn, operation: Allocate) -> int:
-    """The transaction's write id in the table, the same at each call (T17 to T19)."""
     return _allocate(turn, require_open(turn, operation.txn), operation.table)
 
 
@@ -234,10 +225,9 @@ def _allocate(turn: Turn, txn: Txn, name: str) -> int:
 
 @handles(AllocateMany)
 def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
-    """Allocates write ids of one table, in the order of the transactions' ids (T17 to T19).
+    """Either all transactions get new write ids, or all have one already.
 
-    Either all transactions get new write ids, or all have one already. Raises TxnAborted,
-    NoSuchTxn, ReadOnlyTxn or InvalidDefinition, and then allocates none.
+    Raises TxnAborted, NoSuchTxn, ReadOnlyTxn or InvalidDefinition, and then allocates none.
     """
     table = turn.state.table(operation.table)
     ids = sorted(set(operation.txns))
@@ -295,11 +285,6 @@ def open_now(state: State, past: Past, txn_id: int) -> Txn:
 
 @handles(Heartbeat)
 def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
-    """The ids that are aborted, and those that are unknown or committed; the others stay alive
-    (T8).
-
-    Never raises.
-    """
     aborted, unknown = [], []
     for txn_id in operation.txns:
         txn = turn.state.txns.get(txn_id)
@@ -316,10 +301,7 @@ def heartbeat(turn: Turn, operation: Heartbeat) -> Alive:
 
 @handles(HeartbeatOne)
 def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
-    """Keeps a transaction alive; `read` renews its read lease (P12).
-
-    Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7). Returns the interval of heartbeats.
-    """
+    """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7)."""
     txn = require_open(turn, operation.txn)
     touch(turn.state.heartbeats, txn.txn_id, turn.steady)
     if operation.read and txn.kind is TxnType.READ_ONLY:
