@@ -78,7 +78,7 @@ def register(
     records = [metastore.table(name) for name in names] or sorted(
         metastore.tables(), key=lambda record: record.name
     )
-    identity = metastore.call(GetIdentity()).id or ""
+    identity = metastore.call(GetIdentity()).id
     for number, record in enumerate(records):
         progress(record.name, number, len(records))
         try:

@@ -34,7 +34,7 @@ class SessionCalls:
         return None
 
     def get_metastore_db_uuid(self) -> str:
-        return self._metastore.call(GetIdentity()).id or ""
+        return self._metastore.call(GetIdentity()).id
 
     def get_role_names(self) -> list[str]:
         return ["admin", "public"]

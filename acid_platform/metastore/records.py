@@ -323,6 +323,14 @@ class ClientInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """The warehouse's identity, empty if it has none; `placed`: its root carries it (P31)."""
+
+    id: str = ""
+    placed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ErasureTask:
     """A recorded request to erase rows, with its answer. It is never deleted."""
 

@@ -30,8 +30,8 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.operations.compaction import (
-    CompactionWish,
     RecordNotInitiated,
+    RequestCompaction,
     RequestCompactions,
     RevokeWorkers,
 )
@@ -90,11 +90,13 @@ def _carry_out(
     metastore: Metastore, decided: Sequence[tuple[EntityCounters, Decision]]
 ) -> Iterator[Initiated]:
     wishes = tuple(
-        CompactionWish(entity.table, entity.partition, decision.kind.value)
+        RequestCompaction(
+            entity.table, entity.partition, decision.kind.value, initiator=worker_id()
+        )
         for entity, decision in decided
         if decision.kind
     )
-    answers = iter(metastore.call(RequestCompactions(wishes, worker_id())) if wishes else ())
+    answers = iter(metastore.call(RequestCompactions(wishes)) if wishes else ())
     for entity, decision in decided:
         queued: int | None = None
         try:

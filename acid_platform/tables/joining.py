@@ -161,22 +161,20 @@ def identify(
 
     `identity_file` must have been read before. Raises MetastoreMissing, WarehouseMismatch.
     """
-    now = metastore.call(GetIdentity())
-    identity, placed = now.id, now.placed
-    if identity is None and identity_file is not None and not empty:
+    own = metastore.call(GetIdentity())
+    if not own.id and identity_file is not None and not empty:
         raise MetastoreMissing(
             f"{place.warehouse} is a warehouse with the identity {identity_file.identity}, and its"
             f" metastore is not the one in {place.metastore}, which is new: {_ways()}"
         )
-    if identity is None:
-        proposed = new_identity_file(place).identity
-        now = metastore.call(Identify(proposed))
-        identity, placed = now.id or proposed, now.placed
+    if not own.id:
+        own = metastore.call(Identify(new_identity_file(place).identity))
         if identity_file is not None:  # it names the metastore that this one replaces
-            replace(new_identity_file(place), identity=identity).replace(place.warehouse)
+            replace(new_identity_file(place), identity=own.id).replace(place.warehouse)
+    identity = own.id
     # Another process may have written the file, but not yet the note in the metastore.
     placed_file = IdentityFile.read(place.warehouse)
-    if placed_file is None and not placed:
+    if placed_file is None and not own.placed:
         placed_file = replace(new_identity_file(place), identity=identity).place(place.warehouse)
     if placed_file is None:
         raise WarehouseMismatch(
@@ -199,7 +197,7 @@ def identify(
             " metastore restore FILE`). If the warehouse was moved and the original is gone, write"
             f" {IDENTITY} again: {json.dumps({'warehouse': identity})}"
         )
-    if not placed:
+    if not own.placed:
         metastore.call(ReportIdentityPlaced(identity))
 
 

@@ -370,7 +370,7 @@ GROUP = Group(
             " there.",
             (
                 "tables.table_files",
-                "metastore.rules.offered_files",
+                "metastore.rules.reading",
                 "write.file_records",
             ),
             (

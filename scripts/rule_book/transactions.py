@@ -83,7 +83,7 @@ GROUP = Group(
             "T11",
             "An abort ends the locks of a transaction but keeps its write ids and what it touched,"
             " so that readers and the Cleaner know what is aborted.",
-            _COMMITS,
+            ("metastore.rules.endings",),
             ("test_T11_T46_an_aborted_writer_keeps_its_components",),
         ),
         Rule(
@@ -118,7 +118,7 @@ GROUP = Group(
             "T16",
             "A lock without a transaction lives by its own heartbeats and is removed after"
             " `hive.txn.timeout`; a lock of a transaction ends only with the transaction.",
-            ("metastore.rules.locking",),
+            ("metastore.rules.lone_locks",),
             ("test_T16_a_lock_without_a_transaction_lives_by_its_own_heartbeats",),
         ),
         Rule(
@@ -286,7 +286,7 @@ GROUP = Group(
             "T40",
             "A single statement whose snapshot misses a commit that it would conflict with begins"
             " again on a new snapshot, at most `hive.txn.max.retrysnapshot.count` times.",
-            ("handles.transaction", "metastore.rules.locking"),
+            ("handles.transaction", "metastore.rules.txns"),
             (
                 "test_T40_stale_says_that_a_conflict_committed_before_the_grant",
                 "test_P30_T40_an_overwrite_succeeds_among_endless_inserts",
@@ -331,7 +331,7 @@ GROUP = Group(
         Rule(
             "T46",
             "An aborted transaction is remembered until no file of it can be left.",
-            _COMMITS,
+            ("metastore.rules.endings",),
             ("test_T11_T46_an_aborted_writer_keeps_its_components",),
         ),
     ),

@@ -42,8 +42,10 @@ def test_C24_an_initiators_wishes_are_written_at_once_and_each_has_its_own_answe
     for name in ("t", "u"):
         world.insert(name)
     asked = ("u", "nobody", "t", "u")
-    wishes = [{"table": name, "partition": None, "kind": "major"} for name in asked]
-    answers = world.call("request_compactions", wishes=wishes, initiator="i-1")["answers"]
+    wishes = [
+        {"table": name, "partition": None, "kind": "major", "initiator": "i-1"} for name in asked
+    ]
+    answers = world.call("request_compactions", wishes=wishes)["answers"]
     errors = [answer["error"][0] if "error" in answer else answer["id"] for answer in answers]
     assert errors == [1, "NoSuchTable", 2, "AlreadyScheduled"]
     assert "compaction 1 of default.u" in answers[3]["error"][1]

@@ -31,8 +31,8 @@ from acid_platform.metastore import LockRequest, Metastore, TableRecord, WriteRe
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
-from acid_platform.metastore.operations.tables import GetIdentity, IdentityNow, TakeOver
-from acid_platform.metastore.records import EntityCleaning
+from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
+from acid_platform.metastore.records import EntityCleaning, Identity
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.saving import write_copy
@@ -291,7 +291,7 @@ def test_P31_processes_that_make_one_warehouse_agree_on_its_identity(root: Path)
         assert process.wait(120) == 0, process.stderr and process.stderr.read()
     with Warehouse.open(root) as warehouse:
         identity = json.loads((root / IDENTITY).read_text())["warehouse"]
-        assert warehouse.metastore.call(GetIdentity()) == IdentityNow(identity, True)
+        assert warehouse.metastore.call(GetIdentity()) == Identity(identity, True)
         stop(warehouse)
     assert [path.name for path in root.iterdir() if path.name.startswith(IDENTITY)] == [IDENTITY]
 

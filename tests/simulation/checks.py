@@ -120,7 +120,7 @@ def _overwrites(sim: Simulation) -> None:
     """An open writer's overwrite of any entity would conflict with what it misses (P30)."""
     state, model = sim.process.machine.state, sim.model
     for txn in state.open_txns():
-        if txn.kind is not TxnType.DEFAULT or not txn.has_snapshot:
+        if txn.kind is not TxnType.DEFAULT or not txn.taken:
             continue
         for table_id, partition in list(model.entities):
             if table_id in state.tables:

@@ -100,7 +100,7 @@ class Model(Pasts):
     def on_commit(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         known = self.txns.get(args["txn"])
         if known is not None and known.state == "c":
-            claim("T10", value("T10", own)["state"] == "c", own)
+            claim("T10", "commit_id" in value("T10", own), own)
             return
         txn = self._live("T10", args["txn"], own)
         if txn is None:
@@ -143,7 +143,7 @@ class Model(Pasts):
             expect(f"T31 P6 P38 ({reason})", own, "WriteConflict")
             self._abort(txn)
         else:
-            claim("T31", value("T31", own)["state"] == "c", own)
+            claim("T31", "commit_id" in value("T31", own), own)
             for name, added in args.get("columns", {}).items():
                 self._widen(self.tables[self.names[full(name)]], added)
             self._commit(txn)
@@ -213,7 +213,7 @@ class Model(Pasts):
         if txn is None or txn.state == "c":
             expect("T12", own, "NoSuchTxn")
             return
-        claim("T12", value("T12", own)["state"] == "a", own)
+        claim("T12", value("T12", own) == {}, own)
         if txn.state == "o":
             self._abort(txn)
             self._settle()

@@ -37,15 +37,6 @@ class CandidatePage:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionWish:
-    """A compaction that an Initiator requests."""
-
-    table: str
-    partition: str | None
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
 class Wished:
     """The result of a wish: the id of the compaction, or an error (class and text)."""
 
@@ -66,12 +57,6 @@ class CompactionGranted(Granted):
 
     compactor_list: CompactorWriteIdList
     task: CompactionTask
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionDone:
-    id: int
-    commit_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +133,7 @@ class RequestCompactions(
 ):
     """Does `RequestCompaction` for each wish, all durable at once: an id or an error each."""
 
-    wishes: tuple[CompactionWish, ...]
-    initiator: str
+    wishes: tuple[RequestCompaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +211,7 @@ class EndPublication(MetastoreOperation[None], op="end_publication"):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCompaction(MetastoreOperation[CompactionDone], Owned, op="commit_compaction"):
+class CommitCompaction(MetastoreOperation[int], Owned, op="commit_compaction", answers="commit_id"):
     """Publishes the result, makes the row ready for cleaning and commits, all at once (C30)."""
 
     txn: int

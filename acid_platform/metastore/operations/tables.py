@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import (
+    Identity,
     PartitionRecord,
     RecordedDirectory,
     TableRecord,
@@ -24,14 +25,6 @@ class SettingsNow:
     settings: dict[str, str]
     set: dict[str, str]
     heartbeat: int
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityNow:
-    """The warehouse's identity, and whether its root carries it (P31)."""
-
-    id: str | None
-    placed: bool
 
 
 # --- settings -----------------------------------------------------------------------------------
@@ -194,12 +187,12 @@ class ResolveDoubtful(
 
 
 @dataclass(frozen=True, slots=True)
-class GetIdentity(Unrecorded[IdentityNow], op="identity"):
+class GetIdentity(Unrecorded[Identity], op="identity"):
     """The identity, if there is one, and whether the root has it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Identify(MetastoreOperation[IdentityNow], op="identify", repeatable=True):
+class Identify(MetastoreOperation[Identity], op="identify", repeatable=True):
     """Gives this identity to a metastore that has none."""
 
     id: str

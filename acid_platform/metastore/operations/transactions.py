@@ -78,14 +78,6 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitDone:
-    """`state` is `c`; `commit_id`: the highest transaction id at the commit (T30)."""
-
-    state: str
-    commit_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class AbortedMany:
     """The transactions that were aborted, and the text that ABORT TRANSACTIONS prints."""
 
@@ -218,12 +210,12 @@ class HeartbeatOne(Unrecorded[int], op="heartbeat_one", answers="interval"):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitTxn(MetastoreOperation[CommitDone], op="commit"):
+class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     """Commits and, at the same moment, adds `columns` to their tables (P28).
 
-    `changed`: the updated and deleted rows, where the transaction knows them (P38). `cursors`: how
-    far it has read the changes of tables for their consumers (P39). `sinks`: the batches of
-    streaming queries that it writes (P42).
+    The answer is the highest transaction id at the commit (T30). `changed`: the updated and deleted
+    rows, where the transaction knows them (P38). `cursors`: how far it has read the changes of
+    tables for their consumers (P39). `sinks`: the batches of streaming queries that it writes (P42).
     """
 
     txn: int
@@ -235,7 +227,9 @@ class CommitTxn(MetastoreOperation[CommitDone], op="commit"):
 
 
 @dataclass(frozen=True, slots=True)
-class AbortTxn(MetastoreOperation[str], op="abort", answers="state"):
+class AbortTxn(MetastoreOperation[None], op="abort"):
+    """An aborted transaction is no error (T11, T12)."""
+
     txn: int
     reason: str
 
@@ -249,7 +243,7 @@ class AbortMany(MetastoreOperation[AbortedMany], op="abort_many"):
 
 
 @dataclass(frozen=True, slots=True)
-class Drop(MetastoreOperation[CommitDone], op="drop"):
+class Drop(MetastoreOperation[int], op="drop", answers="commit_id"):
     """Drops a table, or one partition of it, and commits the transaction (P22)."""
 
     txn: int

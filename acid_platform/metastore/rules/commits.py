@@ -18,7 +18,6 @@ from acid_platform.metastore.operations.transactions import (
     AbortedMany,
     AbortMany,
     AbortTxn,
-    CommitDone,
     CommitTxn,
     Drop,
 )
@@ -58,7 +57,7 @@ from acid_platform.transactions.row_sets import RowSet
 
 
 @handles(CommitTxn)
-def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
+def commit(turn: Turn, operation: CommitTxn) -> int:
     """The first committer wins (T30 to T38, P6, P30, P38). A second commit is no error (T10).
 
     A refused commit aborts the transaction: WriteConflict, OverwriteThenWrite, DeclarationChanged,
@@ -68,7 +67,7 @@ def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
     """
     past = None if operation.txn in turn.state.txns else turn.ended(operation.txn)
     if past is not None and past.state is TxnState.COMMITTED:
-        return CommitDone("c", past.commit_id)
+        return past.commit_id
     txn = require_open(turn, operation.txn)
     if txn.kind is TxnType.COMPACTION:
         raise InvalidDefinition(f"transaction {txn.txn_id} is a compaction; call commit_compaction")
@@ -96,7 +95,7 @@ def commit(turn: Turn, operation: CommitTxn) -> CommitDone:
 
 
 @handles(Drop)
-def drop_and_commit(turn: Turn, operation: Drop) -> CommitDone:
+def drop_and_commit(turn: Turn, operation: Drop) -> int:
     """Raises what `drop` raises, and InvalidDefinition for a transaction with writes."""
     txn = require_open(turn, operation.txn)
     if turn.state.components.get(txn.txn_id) or txn.wrote:
@@ -117,8 +116,8 @@ def finish(
     changed: write_set.Changed | None = None,
     cursors: tuple[Cursor, ...] = (),
     sinks: tuple[Sink, ...] = (),
-) -> CommitDone:
-    """Records the commit of an open transaction whose conflicts were checked."""
+) -> int:
+    """Records the commit of an open transaction whose conflicts were checked; returns its id."""
     commit_id = turn.state.last_txn
     compared = _within_memory(turn, changed or {})
     changes = tuple(
@@ -145,7 +144,7 @@ def finish(
     )
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
     turn.record(Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks))
-    return CommitDone("c", commit_id)
+    return commit_id
 
 
 def _history_rows(
@@ -271,15 +270,14 @@ def _check_overwrites(state: State, txn: Txn, reported: Sequence[Reported]) -> N
 
 
 @handles(AbortTxn)
-def abort(turn: Turn, operation: AbortTxn) -> str:
-    """An aborted transaction is no error; a committed one raises NoSuchTxn (T11, T12)."""
+def abort(turn: Turn, operation: AbortTxn) -> None:
+    """Raises NoSuchTxn for one that is unknown or committed."""
     txn = turn.state.txns.get(operation.txn)
     past = None if txn else turn.ended(operation.txn)
     if (txn and not txn.is_open) or (past and past.state is TxnState.ABORTED):
-        return TxnState.ABORTED.value
+        return
     txn = require_open(turn, operation.txn)
     end(turn, txn.txn_id, operation.reason or "aborted by its owner")
-    return TxnState.ABORTED.value
 
 
 @handles(AbortMany)

@@ -95,11 +95,8 @@ def request_many(turn: Turn, operation: RequestCompactions) -> list[Wished]:
     waiting, txns = queue_by_entity(turn.state), txn_list(turn.state)
     answers = []
     for wish in operation.wishes:
-        asked = RequestCompaction(
-            wish.table, wish.partition, wish.kind, initiator=operation.initiator
-        )
         try:
-            answers.append(Wished(id=_enqueue(turn, asked, waiting, txns)))
+            answers.append(Wished(id=_enqueue(turn, wish, waiting, txns)))
         except AcidError as error:
             answers.append(Wished(error=(type(error).__name__, str(error))))
     return answers

@@ -10,7 +10,6 @@ from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.compaction import (
     BeginCompaction,
     CommitCompaction,
-    CompactionDone,
     CompactionGranted,
     CompactionTicket,
     EndCompaction,
@@ -98,7 +97,7 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGrant
 
 
 @handles(CommitCompaction)
-def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
+def commit(turn: Turn, operation: CommitCompaction) -> int:
     """Raises CompactionLost or TxnAborted; then nothing has changed, and the output has to be
     dropped."""
     row = owned(turn.state, operation)
@@ -113,7 +112,7 @@ def commit(turn: Turn, operation: CommitCompaction) -> CompactionDone:
         raise InvalidDefinition(f"compaction {row.id} may only report {row.table} {row.partition}")
     directories = tuple(RecordedDirectory.of(report, txn.txn_id) for report in operation.writes)
     _finish(turn, row, _R, directories, "")
-    return CompactionDone(row.id, turn.state.last_txn)
+    return turn.state.last_txn
 
 
 @handles(EndCompaction)

@@ -15,35 +15,29 @@ from acid_platform.metastore.operations.tables import (
     GetDropped,
     GetIdentity,
     Identify,
-    IdentityNow,
     ReportIdentityPlaced,
     TakeOver,
 )
 from acid_platform.metastore.places import is_relative
-from acid_platform.metastore.records import DropTask
+from acid_platform.metastore.records import DropTask, Identity
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.events import Event
-from acid_platform.metastore.rules.state import Identity, State
+from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Turn, handles
 
 # --- decisions ----------------------------------------------------------------------------------
 
 
 @handles(GetIdentity)
-def identity(turn: Turn, _operation: GetIdentity) -> IdentityNow:
-    return _now(turn.state)
-
-
-def _now(state: State) -> IdentityNow:
-    own = state.identity
-    return IdentityNow(own.id if own else None, bool(own and own.placed))
+def identity(turn: Turn, _operation: GetIdentity) -> Identity:
+    return turn.state.identity or Identity()
 
 
 @handles(Identify)
-def identify(turn: Turn, operation: Identify) -> IdentityNow:
+def identify(turn: Turn, operation: Identify) -> Identity:
     if turn.state.identity is None:
         turn.record(Identified(operation.id))
-    return _now(turn.state)
+    return turn.state.identity or Identity()
 
 
 @handles(ReportIdentityPlaced)

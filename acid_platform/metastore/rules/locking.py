@@ -308,7 +308,7 @@ class LockGranted(Event, kind="grant"):
         components = state.components.setdefault(entry.txn_id, [])
         components.extend(component for component in touches if component not in components)
         txn = state.txns[entry.txn_id]
-        if not txn.has_snapshot:
+        if not txn.taken:
             state.txns[txn.txn_id] = replace(txn, taken=state.moment())
 
 

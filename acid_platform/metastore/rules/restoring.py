@@ -19,12 +19,12 @@ from acid_platform.metastore.operations.tables import (
     GetDoubtful,
     ResolveDoubtful,
 )
-from acid_platform.metastore.records import RecordedDirectory
+from acid_platform.metastore.records import Identity, RecordedDirectory
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.endings import place
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.identity import disown
-from acid_platform.metastore.rules.state import Identity, State, TableState
+from acid_platform.metastore.rules.state import State, TableState
 from acid_platform.metastore.rules.table_declarations import register_partitions
 from acid_platform.metastore.rules.turn import Turn, handles
 

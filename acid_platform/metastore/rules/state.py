@@ -29,6 +29,7 @@ from acid_platform.metastore.records import (
     EntityDirectory,
     ErasureTask,
     HistoryRow,
+    Identity,
     PartitionRecord,
     QueuedTask,
     TableRecord,
@@ -178,10 +179,6 @@ class Txn:
     def is_open(self) -> bool:
         return self.state is TxnState.OPEN
 
-    @property
-    def has_snapshot(self) -> bool:
-        return self.taken > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Departed:
@@ -279,14 +276,6 @@ class ServiceLease:
 
     holder: str
     renewed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The warehouse's identity; `placed`: its root carries it (P31)."""
-
-    id: str
-    placed: bool = False
 
 
 @dataclass(slots=True)

@@ -197,7 +197,7 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     table, record = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
     name, table_id = record.name, record.table_id
-    if not txn.has_snapshot or (not txn.all_tables and name not in txn.needs):
+    if not txn.taken or (not txn.all_tables and name not in txn.needs):
         turn.record(SnapshotTaken(txn.txn_id, {name: table_id}))
     if txn.kind is TxnType.READ_ONLY:
         touch(turn.state.reads, txn.txn_id, turn.steady)
@@ -337,7 +337,7 @@ class SnapshotTaken(Event, kind="snapshot"):
 
     def apply(self, state: State, _at: int) -> None:
         txn = state.txns[self.txn]
-        taken = txn.taken if txn.has_snapshot else state.moment()
+        taken = txn.taken or state.moment()
         state.txns[txn.txn_id] = replace(txn, taken=taken, needs=txn.needs | self.needs)
 
 
