@@ -215,7 +215,8 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
 
     The answer is the highest transaction id at the commit (T30). `changed`: the updated and deleted
     rows, where the transaction knows them (P38). `cursors`: how far it has read the changes of
-    tables for their consumers (P39). `sinks`: the batches of streaming queries that it writes (P42).
+    tables for their consumers (P39). `sinks`: the batches of streaming queries that it
+    writes (P42).
     """
 
     txn: int
