@@ -338,9 +338,9 @@ class State:
     """How far streaming queries have written a table, by sink and table id (P42)."""
     directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
     dropped_directories: dict[Entity, EntityDirectories] = field(default_factory=dict)
+    """Directories of dropped tables and partitions, kept as long as these are (P28)."""
     highest: dict[Entity, int] = field(default_factory=dict, compare=False)
     """No directory of the entity has a higher write id; looked up where it is missing."""
-    """Directories of dropped tables and partitions, kept as long as these are (P28)."""
     contents: dict[Entity, dict[str, str]] = field(default_factory=dict)
     """The files of directories that were recorded since the newest snapshot, by directory name;
     those of older directories are in the snapshot (P26)."""
