@@ -285,8 +285,8 @@ def txn_states(turn: Turn, operation: GetTxnStates) -> dict[int, str]:
 
 def _state_of(turn: Turn, txn_id: int) -> str:
     txn = turn.state.txns.get(txn_id)
-    past = None if txn else turn.ended(txn_id)
-    return (txn or past).state.value if txn or past else "u"
+    record = txn or turn.ended(txn_id)
+    return record.state.value if record else "u"
 
 
 @handles(GetTxnOutcome)
