@@ -38,8 +38,9 @@ from acid_platform.metastore.operations.tables import DeclareTable
 from acid_platform.metastore.operations.transactions import Begin, CommitTxn
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, WriteReport
 from acid_platform.metastore.rules.machine import Machine
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter
 from acid_platform.scan.open import arrow_scan
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation

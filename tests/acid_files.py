@@ -24,14 +24,13 @@ from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.layout.names import VERSION_FILE
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import parse_columns
-from acid_platform.orc.reader import acid_columns
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.scan.table_layout import Listings, TableLayout
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
 from acid_platform.write.file_records import recorded_file
@@ -263,6 +262,6 @@ def proven(scan: Scan) -> Scan:
 
 def read_keys(file: orc.ORCFile, path: str, with_current: bool = False) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId [, currentTransaction] of all rows, int64 arrays (n,)."""
-    columns = acid_columns(file, path)[1 : 5 if with_current else 4]
+    columns = file.acid_columns()[1 : 5 if with_current else 4]
     table = file.read(columns=columns)
     return tuple(table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns)

@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column
-from acid_platform.orc.reader import ascend, open_orc
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter, open_orc
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 
 

@@ -7,13 +7,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from acid_platform.base.object_store import BY_SCHEME
 from acid_platform.errors import InvalidDefinition
 
 METASTORE_DIRECTORY = "_metastore"
 """The metastore's directory in a local warehouse; the underscore hides it from readers."""
 
-STORES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-"""The schemes of warehouses that are not on a local disk."""
+REMOTE = (*BY_SCHEME, "hdfs", "viewfs")
+"""The schemes of warehouses and tables that are not on a local disk."""
 SERVICE = "tcp"
 LOGS = ("postgresql", "s3", "gs", "az", "abfss")
 """The schemes of logs that several metastore processes share."""
@@ -47,10 +48,10 @@ def _place(text: str, name: str, schemes: tuple[str, ...]) -> tuple[str, bool]:
     scheme, _, rest = text.partition("://")
     shown = without_credentials(text)
     if scheme not in schemes or not rest.strip("/"):
-        known = ", ".join(f"{one}://" for one in schemes)
+        beginnings = ", ".join(f"{one}://" for one in schemes)
         raise InvalidDefinition(
             f"{name}={shown!r} is refused: it is neither a local path (also file:///path) nor"
-            f" begins with {known}; a local directory of that name is ./NAME"
+            f" begins with {beginnings}; a local directory of that name is ./NAME"
         )
     user = rest.partition("@")[0] if "@" in rest else ""
     # abfs://container@account; PostgreSQL knows its users by name.
@@ -109,7 +110,7 @@ class Location:
                 "no warehouse is named: pass its path, set ACID_WAREHOUSE, or call `acid` in a"
                 " project's directory, where it takes var/warehouse"
             )
-        where, local = _place(where, "ACID_WAREHOUSE", STORES)
+        where, local = _place(where, "ACID_WAREHOUSE", REMOTE)
         if local:
             where = str(Path(where).expanduser().absolute())
         home = metastore or os.environ.get("ACID_METASTORE")

@@ -1,167 +1,91 @@
-"""Stores like S3: opening them by the environment's settings, and telling their errors (P41).
-
-The settings are those of every AWS tool: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
-AWS_DEFAULT_REGION, and whatever AWS's chain of credentials finds (AWS_ACCESS_KEY_ID, a profile, the
-role of the machine). URIs carry none of them, since the metastore stores URIs.
-"""
+"""The object stores that a warehouse may lie in: STORES has all that the platform knows of each."""
 
 from __future__ import annotations
 
-import os
-import re
-from functools import lru_cache
-from urllib.parse import urlsplit
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pyarrow import fs
+from acid_platform.base import s3
+from acid_platform.errors import AcidError
 
-from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
+if TYPE_CHECKING:
+    from pyarrow import fs
 
-SCHEMES = ("s3", "s3a")
-"""`s3a` is Hadoop's name for the same."""
-_STORES = ("s3", "gcs", "abfs")
-"""Arrow's names of file systems that have keys instead of directories, and no rename."""
 
-_SECONDS = 30.0
-"""How long a connection may be silent."""
-_CONNECT_SECONDS = 5.0
-_RETRIES = 8
-"""With Arrow's pauses of 25 ms, 50 ms, 100 ms, …, a store may fail for about 6 seconds."""
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """A kind of store, which has keys instead of directories, so that nothing can be renamed."""
 
-LARGEST_COPY = 5 << 30
-"""The most bytes that S3 copies by one COPY, and Arrow sends no other."""
+    name: str
+    arrow: str
+    """What Arrow calls its file systems."""
+    schemes: tuple[str, ...]
+    """The schemes of its URIs."""
+    open: Callable[[str], tuple[fs.FileSystem, str]] | None = None
+    """The file system of a URI, and the path in it; None: Arrow opens it."""
+    largest_copy: int = sys.maxsize
+    """The most bytes that Arrow has the store copy."""
+    arrow_fault: Callable[[str, str], AcidError | None] = lambda _text, _where: None
+    """What the text of an OSError says about the store; None if it is no fault of it."""
+    hadoop_fault: Callable[[str], AcidError | None] = lambda _text: None
+    """What an exception in Spark's text says about it."""
+    hadoop_settings: Callable[[Mapping[str, str]], dict[str, str]] = lambda _environment: {}
+    """Spark's settings that follow from the environment."""
+    connector: str = ""
+    """The Java package of Hadoop's connector."""
+    packages: tuple[str, ...] = ()
+    """What Spark fetches from Maven Central for it, if ACID_SPARK_PACKAGES names the store."""
+    left_out: tuple[str, ...] = ()
+    """What these packages ask for in vain."""
+    places: tuple[str, ...] = ()
+    """The environment variables that name a server."""
+    keys: tuple[str, ...] = ()
+    """Those with credentials."""
 
-_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during (\w+)")
-_REFUSED = re.compile(
-    "ACCESS_DENIED|ACCESS_KEY|SIGNATURE|CREDENTIAL|TOKEN|UNRECOGNIZED_CLIENT|EXPIRED|NOT_SIGNED_UP"
-    "|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
+
+STORES = (
+    ObjectStore(
+        "S3",
+        "s3",
+        ("s3", "s3a"),  # Hadoop's name for the same
+        s3.open_s3,
+        s3.LARGEST_COPY,
+        s3.arrow_fault,
+        s3.hadoop_fault,
+        s3.hadoop_settings,
+        s3.CONNECTOR,
+        s3.PACKAGES,
+        s3.LEFT_OUT,
+        s3.PLACES,
+        s3.KEYS,
+    ),
+    ObjectStore("Google Cloud Storage", "gcs", ("gs", "gcs")),
+    ObjectStore("Azure Blob Storage", "abfs", ("abfs", "abfss")),
 )
-_HADOOP = re.compile(
-    r"(?:(?:software\.amazon\.awssdk|org\.apache\.hadoop\.fs\.s3a)\.[\w.]+Exception: "
-    r"|java\.nio\.file\.AccessDeniedException: s3a?://)[^\n]*"
-)
-_STATUS = re.compile(r"Status Code: (\d+)")
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_PROFILE",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AWS_CONFIG_FILE",
-)
+_BY_ARROW = {store.arrow: store for store in STORES}
+BY_SCHEME = {scheme: store for store in STORES for scheme in store.schemes}
 
 
-def is_object_store(system: fs.FileSystem) -> bool:
-    """Whether it has keys instead of directories, so that no directory can be renamed."""
-    return system.type_name in _STORES
-
-
-def open_s3(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system and the path `bucket/key` of a URI whose scheme is one of SCHEMES.
-
-    Connects only to learn the bucket's region, if nothing says it. Raises InvalidDefinition,
-    StoreRefused, StoreUnavailable.
-    """
-    parts = urlsplit(location)
-    if not parts.netloc:
-        raise InvalidDefinition(f"{location} names no bucket: write s3://bucket/path")
-    if parts.query or "@" in parts.netloc:
-        raise InvalidDefinition(
-            f"{location}: write s3://bucket/path alone, and set AWS_ENDPOINT_URL, AWS_REGION and"
-            " the credentials in the environment"
-        )
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
-    who = tuple(os.environ.get(name, "") for name in _CREDENTIALS)
-    try:
-        system = _connected(os.getpid(), parts.netloc, endpoint, region, who)
-    except OSError as error:
-        fault = store_fault(error, location)
-        if fault is None:
-            raise
-        raise fault from error
-    path = location.split("://", 1)[1].rstrip("/")
-    return system, path
-
-
-@lru_cache(maxsize=64)
-def _connected(
-    _process: int, bucket: str, endpoint: str, region: str, _credentials: tuple[str, ...]
-) -> fs.S3FileSystem:
-    """One for all files of a process that have the same settings: it keeps connections open."""
-    parts = urlsplit(endpoint)
-    if endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
-        raise InvalidDefinition(
-            f"AWS_ENDPOINT_URL is {endpoint!r}; write https://host or http://host:port"
-        )
-    if not region:
-        region = "us-east-1" if endpoint else str(fs.resolve_s3_region(bucket))
-    return fs.S3FileSystem(
-        region=region,
-        scheme=parts.scheme or "https",
-        endpoint_override=f"{parts.netloc}{parts.path}".rstrip("/") or None,
-        request_timeout=_SECONDS,
-        connect_timeout=_CONNECT_SECONDS,
-        allow_delayed_open=True,  # a small file is one PUT
-        retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=_RETRIES),
-    )
+def store_of(system: fs.FileSystem) -> ObjectStore | None:
+    """The kind of store of a file system; None if it has directories."""
+    return _BY_ARROW.get(system.type_name)
 
 
 def store_fault(error: BaseException, where: str) -> AcidError | None:
-    """What an error says about the store rather than about a file; None if it is another error.
-
-    A missing file is no fault of the store; a missing bucket is.
-    """
-    text = str(error)
-    match = _ERROR.search(text)
-    if match is None:
-        if "not found" in text and "Bucket" in text:
-            return StoreRefused(f"{where}: {text}; make the bucket, or choose another one")
-        return None
-    code, status, operation = match[1], int(match[2] or 0), match[3]
-    if status == 400 and operation.startswith("Head"):  # its answer has no text: an expired token
-        status = 401
-    if code == "NO_SUCH_BUCKET" or "NoSuchBucket" in text:
-        return StoreRefused(
-            f"{where}: there is no such bucket: {text}; make it, or set ACID_WAREHOUSE and"
-            " AWS_ENDPOINT_URL to those that have it"
-        )
-    if status in (401, 403) or _REFUSED.search(code) or _REFUSED.search(text):
-        return _refused(where, text)
-    if status == 404 or code in ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND"):
-        return None
-    return _failed(where, text)
+    """What an error says about the store rather than about a file; None if it is another error."""
+    return next(filter(None, (store.arrow_fault(str(error), where) for store in STORES)), None)
 
 
 def hadoop_fault(text: str) -> AcidError | None:
-    """What an exception of Hadoop's connector, as Spark prints it, says about the store; None if it
-    is no fault of the store."""
-    match = _HADOOP.search(text)
-    if match is None:
-        return None
-    exception, where = match[0], "Spark"
-    status = int(code[1]) if (code := _STATUS.search(exception)) else 0
-    if status == 404 and "NoSuchBucket" not in exception:
-        return None
-    refused = (
-        status in (400, 401, 403, 404)
-        or "NoAuthWithAWS" in exception
-        or "UnknownStore" in exception
-    )
-    if refused or "AccessDenied" in exception:
-        return _refused(where, exception)
-    return _failed(where, exception)
+    """What an exception of Spark, as a text, says about the store; None if it is another one."""
+    return next(filter(None, (store.hadoop_fault(text) for store in STORES)), None)
 
 
-def _refused(where: str, text: str) -> StoreRefused:
-    return StoreRefused(
-        f"{where}: the object store refuses it: {text}; renew or correct the credentials"
-        " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
-        " grant them access to the bucket"
-    )
-
-
-def _failed(where: str, text: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{where}: the object store failed again and again: {text}; try again later, and check the"
-        " network and AWS_ENDPOINT_URL if it stays so"
+def without_connector(text: str) -> ObjectStore | None:
+    """The store whose connector a Spark session lacks, as its exception says."""
+    missing = "ClassNotFoundException: Class {}."
+    return next(
+        (one for one in STORES if one.connector and missing.format(one.connector) in text), None
     )

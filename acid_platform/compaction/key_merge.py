@@ -12,22 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import orc
 
 from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
-from acid_platform.orc.calendars import refuse_gregorian
-from acid_platform.orc.pyorc_rows import beyond_nanoseconds, in_microseconds
-from acid_platform.orc.reader import (
-    acid_columns,
-    ascend,
-    open_orc,
-    read_batches,
-    read_stripe,
-    reading,
-)
-from acid_platform.orc.writer_zones import foreign_zones, has_wall_clocks
+from acid_platform.orc import open_orc, reading
 from acid_platform.scan.deletes import require_operation
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
@@ -70,10 +60,6 @@ class Decoding:
     """Unit of timestamps: `ns` is fast, `us` also holds years after 2262."""
 
 
-class WideTimestamps(Exception):
-    """A file holds timestamps that do not fit nanoseconds: read it again with unit `us`."""
-
-
 def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
     """originalTransaction, bucket, rowId, currentTransaction of a batch of five or six columns."""
     return tuple(
@@ -95,9 +81,9 @@ def event_batches(
         names = list(file.schema.names)
         columns = names[:1] if input_file.first and keys_only else names
         if input_file.first is None:
-            columns = acid_columns(file, input_file.path)[: 5 if keys_only else 6]
+            columns = file.acid_columns()[: 5 if keys_only else 6]
     operation = schema.DELETE_EVENT if decoding.delete_events else schema.INSERT_EVENT
-    decoded = _decoded(files, input_file, file, columns, decoding.timestamps)
+    decoded = file.batches(columns, decoding.timestamps)
     start = 0
     while True:
         with reading(input_file.path):
@@ -109,31 +95,11 @@ def event_batches(
         if input_file.first is not None:
             batch = _with_identity(batch, input_file.first, start)
             start += batch.num_rows
-        refuse_gregorian(batch, file, input_file.path)
+        file.refuse_gregorian(batch)
         require_operation(
             batch.column(0).to_numpy(zero_copy_only=False), operation, input_file.path
         )
         yield batch
-
-
-def _decoded(
-    files: Files, input_file: Input, file: orc.ORCFile, names: list[str], timestamps: str
-) -> Iterator[pa.RecordBatch]:
-    inside = [name for name in names if has_wall_clocks(file.schema.field(name).type)]
-    foreign = bool(inside) and foreign_zones(files, input_file.path, input_file.length, file)
-    if timestamps == "us" or foreign:
-        for index in range(file.nstripes):
-            batch = read_stripe(files, input_file.path, input_file.length, file, index, names)
-            if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
-                raise WideTimestamps
-            yield batch
-        return
-    try:
-        yield from read_batches(files, input_file.path, input_file.length, names)
-    except pa.ArrowInvalid as error:
-        if beyond_nanoseconds(error):
-            raise WideTimestamps from error
-        raise
 
 
 def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from acid_platform.errors import CompactionRefused
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.types import LOCAL_ZONE, Column
-from acid_platform.orc.pyorc_rows import orc_schema
+from acid_platform.orc import orc_schema
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.entities import open_entity

@@ -21,19 +21,18 @@ from acid_platform.compaction.key_merge import (
     Input,
     KeyMerge,
     SortedFile,
-    WideTimestamps,
     event_batches,
 )
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.errors import CompactionMismatch
 from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.schema import is_positional
 from acid_platform.layout.types import Column
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter, WideTimestamps
 from acid_platform.scan.deletes import DeletedRows, load_keys, valid_ids
-from acid_platform.scan.footers import is_positional
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.storage.arrow_types import conform
+from acid_platform.storage.arrow_types import acid_schema, conform
 from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.write.file_records import record_as_written

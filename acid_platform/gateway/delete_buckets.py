@@ -14,22 +14,16 @@ from uuid import uuid4
 import numpy as np
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout import schema
 from acid_platform.layout.names import BucketFile, parse_bucket_file, temporary_name
 from acid_platform.layout.rowids import bucket_numbers, codec_versions
 from acid_platform.layout.types import Column
-from acid_platform.orc.ranges import column_ranges
-from acid_platform.orc.reader import BATCH_ROWS, acid_columns, open_strange_orc, reading
-from acid_platform.orc.tail import footer_of
-from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.orc import BATCH_ROWS, AcidWriter, open_strange_orc, reading, written_codec
 from acid_platform.scan.deletes import DeleteKeys, load_keys
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
 from acid_platform.write.task_files import delete_events
-
-_BUCKET = schema.ACID_COLUMNS[2]
 
 
 def distribute(
@@ -52,7 +46,7 @@ def distribute(
         )
     keys = _keys(files, found, directory, write_id)
     numbers = bucket_numbers(keys.buckets)
-    codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
+    codec = written_codec(compression)
     others = sorted(set(np.unique(numbers).tolist()) - set(mixed))
     for number in (*others, *mixed):  # the file that loses events comes last
         name = str(BucketFile(number))
@@ -90,15 +84,10 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
     """
     with reading(path):
         file = open_strange_orc(files, path)
-        names = acid_columns(file, path)
+        names = file.acid_columns()
         if not file.nrows:
             return True
-        tail = footer_of(file.reader.serialized_file_tail())
-        known = column_ranges(tail, acid=False).get(_BUCKET)
-        if known is None or known.low is None or known.high is None:
-            properties = np.unique(file.read(columns=[names[2]]).column(0).to_numpy())
-        else:
-            properties = np.array([known.low, known.high])
+        properties = np.array(file.bounds(names[2]))
     # Between two properties of one version are only those of the bucket numbers between.
     one_version = len(set(codec_versions(properties).tolist())) == 1
     return one_version and bool((bucket_numbers(properties) == number).all())

@@ -7,9 +7,7 @@ be seen by too many of them or by too few.
 from __future__ import annotations
 
 from acid_platform.errors import CorruptFile
-from acid_platform.orc.ranges import column_ranges
-from acid_platform.orc.reader import acid_columns, open_strange_orc, reading
-from acid_platform.orc.tail import footer_of
+from acid_platform.orc import open_strange_orc, reading
 from acid_platform.storage.files import Files
 
 _ORIGINAL, _CURRENT = 1, 4
@@ -24,18 +22,12 @@ def require_own_rows(files: Files, path: str, write_id: int, deletes: bool) -> N
     """
     with reading(path):
         file = open_strange_orc(files, path)
-        names = acid_columns(file, path)
+        names = file.acid_columns()
         if not file.nrows:
             return
-        ranges = column_ranges(footer_of(file.reader.serialized_file_tail()), acid=False)
         for place in (_CURRENT,) if deletes else (_ORIGINAL, _CURRENT):
             name = names[place]
-            known = ranges.get(name.lower())
-            if known is None or known.low is None or known.high is None:
-                values = file.read(columns=[name]).column(0)
-                low, high = min(values.to_pylist()), max(values.to_pylist())
-            else:
-                low, high = known.low, known.high
+            low, high = file.bounds(name)
             if (low, high) != (write_id, write_id):
                 raise CorruptFile(
                     f"{path} has rows whose {name} is {low} to {high}, and its transaction has the"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
 _VERSION_SHIFT = 29
+_AT_ONCE = 1 << 17
+"""Keys that are compared at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +72,18 @@ def bucket_numbers(properties: np.ndarray) -> np.ndarray:
 
     coded = codec_versions(properties) == 1
     return np.where(coded, (properties >> 16) & 0xFFF, properties).astype(np.int64)
+
+
+def ascending_steps(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """Mask (n - 1,): whether each key (write id, bucket property, rowId) is below the next one."""
+    dw, db, dr = w[1:] - w[:-1], b[1:] - b[:-1], r[1:] - r[:-1]
+    steps: np.ndarray = (dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))
+    return steps
+
+
+def ascend(w: np.ndarray, b: np.ndarray, r: np.ndarray) -> bool:
+    """Whether the keys, int64 (n,) each, ascend strictly."""
+    return all(
+        bool(ascending_steps(*(ids[at : at + _AT_ONCE + 1] for ids in (w, b, r))).all())
+        for at in range(0, len(r) - 1, _AT_ONCE)
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from acid_platform.layout.types import Column
 
@@ -26,8 +27,20 @@ ACID_VERSION = "hive.acid.version"
 UPDATES = "acid.updates"
 """In a file of delete events: which of them belong to updates. Only our writers tell it."""
 
+_POSITIONAL = re.compile(r"_col\d+")
+
 RowKey = tuple[int, int, int]
 """(originalTransaction, bucket property, rowId)."""
+
+
+def is_acid(names: Sequence[str]) -> bool:
+    """Whether these are the six ACID columns; some writers use lower case."""
+    return [name.lower() for name in names] == [name.lower() for name in ACID_COLUMNS]
+
+
+def is_positional(names: Sequence[str]) -> bool:
+    """Whether all columns are named `_col0`, `_col1`, …, as old writers named them."""
+    return bool(names) and all(map(_POSITIONAL.fullmatch, names))
 
 
 def user_metadata(stripe_ends: Iterable[RowKey], inserts: int, deletes: int) -> dict[str, bytes]:

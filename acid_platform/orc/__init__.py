@@ -1,1 +1,46 @@
-"""ORC files of Hive ACID tables: their bytes, reading and writing them."""
+"""ORC files, from their bytes up. Other rooms know of ORC what is named here, and no module of it.
+
+A second format for tables with full CRUD is a room like this one: an open file with the members of
+OrcFile that other rooms call, a writer of rows with ACID columns, and the codecs that it writes.
+"""
+
+from acid_platform.orc.calendars import has_ancient, to_be_stored
+from acid_platform.orc.orc_file import (
+    BATCH_ROWS,
+    OrcFile,
+    WideTimestamps,
+    finish_plain_file,
+    open_orc,
+    open_strange_orc,
+    reading,
+)
+from acid_platform.orc.pyorc_rows import key_runs, orc_schema
+from acid_platform.orc.ranges import column_ranges, key_ranges
+from acid_platform.orc.writer import (
+    WRITTEN_CODECS,
+    AcidWriter,
+    OrcWriter,
+    require_codec,
+    written_codec,
+)
+
+__all__ = [
+    "BATCH_ROWS",
+    "WRITTEN_CODECS",
+    "AcidWriter",
+    "OrcFile",
+    "OrcWriter",
+    "WideTimestamps",
+    "column_ranges",
+    "finish_plain_file",
+    "has_ancient",
+    "key_ranges",
+    "key_runs",
+    "open_orc",
+    "open_strange_orc",
+    "orc_schema",
+    "reading",
+    "require_codec",
+    "to_be_stored",
+    "written_codec",
+]

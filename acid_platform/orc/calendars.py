@@ -12,10 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc
 
-from acid_platform.errors import CompactionRefused
-from acid_platform.orc.tail import footer_of, is_proleptic
 from acid_platform.storage.arrow_types import with_leaves
 
 FIRST_GREGORIAN = -141_427
@@ -26,13 +23,19 @@ _DAY = 86_400_000_000
 
 def has_ancient(array: pa.Array) -> bool:
     """Whether a date or timestamp of the array is before 15 October 1582."""
-    return _ancient(array)
+    kind = array.type
+    if per_day := _units_per_day(kind):
+        low = pc.min(array.cast(_integer(kind))).as_py()
+        return low is not None and low < FIRST_GREGORIAN * per_day
+    if pa.types.is_struct(kind):
+        return any(has_ancient(array.field(i)) for i in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return has_ancient(array.keys) or has_ancient(array.items)
+    return pa.types.is_list(kind) and has_ancient(array.values)
 
 
-def as_written(batch: pa.RecordBatch, file: orc.ORCFile) -> pa.RecordBatch:
-    """The batch with its dates and timestamps shown as the file's writer meant them."""
-    if not any(map(_ancient, batch.columns)) or _is_proleptic(file):
-        return batch
+def as_written(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch of a file that names no calendar, with its days as the writer meant them."""
     return pa.RecordBatch.from_arrays(
         [_mapped(column, from_julian) for column in batch.columns], schema=batch.schema
     )
@@ -44,23 +47,7 @@ def to_be_stored(array: pa.Array) -> pa.Array:
     The days from 5 to 14 October 1582, which that calendar leaves out, become 15 October, as in
     Spark.
     """
-    return _mapped(array, to_julian) if _ancient(array) else array
-
-
-def refuse_gregorian(batch: pa.RecordBatch, file: orc.ORCFile, path: str) -> None:
-    """Raises CompactionRefused if the batch has Gregorian days before 15 October 1582.
-
-    The compacted file would not name that calendar, so readers would shift those days.
-    """
-    if any(map(_ancient, batch.columns)) and _is_proleptic(file):
-        raise CompactionRefused(
-            f"{path} counts days before 15 October 1582 in the Gregorian calendar, which this"
-            " compaction would lose; compact the table with Hive"
-        )
-
-
-def _is_proleptic(file: orc.ORCFile) -> bool:
-    return is_proleptic(footer_of(file.reader.serialized_file_tail()))
+    return _mapped(array, to_julian) if has_ancient(array) else array
 
 
 def from_julian(days: np.ndarray) -> np.ndarray:
@@ -104,18 +91,6 @@ def _units_per_day(kind: pa.DataType) -> int:
     return _DAY if pa.types.is_timestamp(kind) and kind.unit == "us" else 0
 
 
-def _ancient(array: pa.Array) -> bool:
-    kind = array.type
-    if per_day := _units_per_day(kind):
-        low = pc.min(array.cast(_integer(kind))).as_py()
-        return low is not None and low < FIRST_GREGORIAN * per_day
-    if pa.types.is_struct(kind):
-        return any(_ancient(array.field(i)) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _ancient(array.keys) or _ancient(array.items)
-    return pa.types.is_list(kind) and _ancient(array.values)
-
-
 def _integer(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(kind) else pa.int64()
 
@@ -123,8 +98,8 @@ def _integer(kind: pa.DataType) -> pa.DataType:
 def _mapped(array: pa.Array, renumbered: Callable[[np.ndarray], np.ndarray]) -> pa.Array:
     def changed(leaf: pa.Array) -> pa.Array:
         kind, per_day = leaf.type, _units_per_day(leaf.type)
-        given = leaf.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
-        days, rest = np.divmod(given.astype(np.int64), per_day)
+        stored = leaf.cast(_integer(kind)).fill_null(0).to_numpy(zero_copy_only=False)
+        days, rest = np.divmod(stored.astype(np.int64), per_day)
         made = renumbered(days) * per_day + rest
         missing = leaf.is_null().to_numpy(zero_copy_only=False)
         return pa.array(made, _integer(kind), mask=missing).cast(kind)

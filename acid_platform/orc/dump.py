@@ -10,9 +10,9 @@ from typing import Any
 import pyorc
 
 from acid_platform.orc.calendars import shown_day
+from acid_platform.orc.orc_file import open_strange_orc, require_shallow_types
 from acid_platform.orc.pyorc_rows import TIMESTAMPS, parsing
-from acid_platform.orc.reader import open_strange_orc, require_shallow_types
-from acid_platform.orc.tail import footer_of, is_proleptic
+from acid_platform.orc.tail import is_proleptic
 from acid_platform.storage.files import Files
 
 
@@ -40,7 +40,7 @@ def events(files: Files, path: str) -> Iterator[dict[str, Any]]:
         pyorc.TypeKind.DATE: _ShownDate,
         **dict.fromkeys(TIMESTAMPS, _ShownTimestamp),
     }
-    if is_proleptic(footer_of(open_strange_orc(files, path).reader.serialized_file_tail())):
+    if is_proleptic(open_strange_orc(files, path).footer):
         julian = {}
     with parsing(path), files.open(path) as stream:
         reader = pyorc.Reader(stream, struct_repr=pyorc.StructRepr.DICT, converters=julian or None)

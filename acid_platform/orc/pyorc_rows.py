@@ -1,4 +1,4 @@
-"""ORC files through pyorc: stripe statistics, and rows that Arrow can't hold in nanoseconds."""
+"""ORC files through pyorc: stripe statistics, types, and times beyond Arrow's nanoseconds."""
 
 from __future__ import annotations
 
@@ -74,18 +74,6 @@ class _Microseconds(pyorc.converters.ORCConverter):
         return value // 1_000_000, value % 1_000_000 * 1000
 
 
-def stripe_rows(files: Files, path: str) -> list[int]:
-    """The number of rows of each stripe, from the footer. Raises CorruptFile."""
-    with parsing(path), files.open(path) as stream:
-        return [len(stripe) for stripe in pyorc.Reader(stream).iter_stripes()]
-
-
-def stripe_zone(content: bytes, path: str, stripe: int) -> str:
-    """The time zone that a stripe names, whatever its compression. Raises CorruptFile."""
-    with parsing(path):
-        return str(pyorc.Reader(io.BytesIO(content)).read_stripe(stripe).writer_timezone)
-
-
 @dataclass(frozen=True, slots=True)
 class KeyRun:
     """A stripe with exactly the row keys (write id, bucket property, first..last)."""
@@ -141,11 +129,11 @@ def wide_timestamps(
     schema; `names` are root columns or `root.field`; `content`: the file of this path. Raises
     CorruptFile.
     """
-    wanted: dict[str, list[str]] = {}
+    fields_of_roots: dict[str, list[str]] = {}
     for name in names:
         root, _, field = name.partition(".")
         whole = root not in schema.names or not field
-        wanted.setdefault(name if whole else root, []).extend([] if whole else [field])
+        fields_of_roots.setdefault(name if whole else root, []).extend([] if whole else [field])
     with parsing(path):
         kinds = {
             root: _in_microseconds(
@@ -153,7 +141,7 @@ def wide_timestamps(
                 if fields
                 else schema.field(root).type
             )
-            for root, fields in wanted.items()
+            for root, fields in fields_of_roots.items()
         }
         reader = pyorc.Reader(
             io.BytesIO(content),
@@ -173,6 +161,29 @@ def wide_timestamps(
                 )
             )
     return pa.concat_batches(parts)
+
+
+def has_nanoseconds(content: bytes, path: str, roots: set[str]) -> bool:
+    """Whether a timestamp in these root columns has digits below the microsecond.
+
+    Decodes row by row, as `wide_timestamps` does. Raises CorruptFile.
+    """
+    finer: list[bool] = []
+
+    class Watch(_Microseconds):
+        @staticmethod
+        def from_orc(_seconds: int, nanoseconds: int, _zone: object) -> int:
+            if nanoseconds % 1000:
+                finer.append(True)
+            return 0
+
+    with parsing(path):
+        reader = pyorc.Reader(
+            io.BytesIO(content),
+            column_names=sorted(roots),
+            converters=dict.fromkeys(TIMESTAMPS, Watch),
+        )
+        return any(finer for _ in reader)
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:

@@ -13,12 +13,12 @@ from decimal import Decimal, InvalidOperation
 from acid_platform.layout import schema
 from acid_platform.layout.value_ranges import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.orc.protobuf import fields, unpacked
-from acid_platform.orc.tail import KIND, SUBTYPES, TYPES
+from acid_platform.orc.tail import KIND, ROWS, STATISTICS, SUBTYPES, TYPES
 
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""
 
-_NAMES, _ROWS, STATISTICS = 3, 6, 7
+_NAMES = 3
 _COUNT, _INTEGERS, _TEXTS, _DECIMALS, _DATES = 1, 2, 4, 6, 7
 _LOW, _HIGH = 1, 2
 _LONG = 4
@@ -77,7 +77,7 @@ def _described(footer: bytes) -> tuple[list[bytes], list[bytes], int]:
             types.append(field.payload)
         elif field.number == STATISTICS:
             statistics.append(field.payload)
-        elif field.number == _ROWS:
+        elif field.number == ROWS:
             rows = field.value
     if len(statistics) != len(types) or _count(statistics[0]) != rows:
         # Hive's minor compaction writes no row index, and then counts no values either.

@@ -1,37 +1,38 @@
-"""Editing the tail of a finished ORC file: adding user metadata, declaring column types (F8).
+"""The tail of an ORC file: its postscript and footer, and another footer for a finished file (F8).
 
-An ORC footer is a protobuf message, so appending serialised `UserMetadataItem`s (field 5) to it as
-one more chunk gives a valid longer footer; the postscript gets the new length. The writers of Spark
-and Arrow have no option for such metadata.
-
-Nor can they write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH LOCAL TIME ZONE. Values of
-these types are stored like STRING, and like TIMESTAMP in UTC; only the footer distinguishes
-them, so a new footer is enough.
+The writers of Spark and Arrow can't write CHAR and VARCHAR, and Spark can't write TIMESTAMP WITH
+LOCAL TIME ZONE. Values of these types are stored like STRING, and like TIMESTAMP in UTC; only the
+footer distinguishes them, so a new footer is enough.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.types import LOCAL_ZONE, MOST_NESTED, Column, HiveType
 from acid_platform.orc import protobuf
-from acid_platform.orc.protobuf import delimited, unpacked
+from acid_platform.orc.protobuf import delimited, read_varint, unpacked
 
 TAIL_BYTES = 1 << 14
 """Bytes to read from the end of a file, more than the postscript's 255."""
 
 _LARGEST_BLOCK = 1 << 23
 """Bytes of a chunk; its head has no room for more."""
-_MAGIC = b"ORC"
+MAGIC = b"ORC"
 _DEFAULT_BLOCK = 1 << 18
-_ZLIB = 1
+_ZLIB, _SNAPPY, _LZ4, _ZSTD = 1, 2, 4, 5
+"""ORC's codecs without LZO, which Arrow does not read."""
 
 # Field numbers of the messages that are edited here.
 _TAIL_FOOTER = 2
-TYPES, _USER_METADATA, _CALENDAR = 4, 5, 11
+STRIPES, TYPES, USER_METADATA, ROWS, STATISTICS = range(3, 8)
+_WRITER, _CALENDAR, _VERSION = 9, 11, 12
+_CPP = 1
 _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH = 1, 2, 4
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
@@ -62,7 +63,7 @@ class Postscript:
         """Parses the postscript of a file whose last bytes are `tail`. Raises CorruptFile."""
         length = tail[-1] if tail else 0
         content = tail[-1 - length : -1]
-        if length < 4 or len(content) < length or not content.endswith(_MAGIC):
+        if length < 4 or len(content) < length or not content.endswith(MAGIC):
             raise CorruptFile(f"{path} does not end in an ORC postscript; was its writer killed?")
         try:
             return cls(tuple(protobuf.fields(content)), length + 1)
@@ -81,14 +82,8 @@ class Postscript:
     def footer_length(self) -> int:
         return self._value(_FOOTER_LENGTH)
 
-    def opened(
-        self, content: bytes, inflate: Callable[[int, bytes, int], bytes], path: str
-    ) -> bytes:
-        """The content of chunks in the file's codec, the reverse of `chunks`.
-
-        `inflate(codec, chunk, most)` opens a chunk of a codec other than zlib, which may have up to
-        `most` bytes. Raises CorruptFile.
-        """
+    def opened(self, content: bytes, path: str) -> bytes:
+        """What chunks in the file's codec hold, the reverse of `chunks`. Raises CorruptFile."""
         if not self.compression:
             return content
         most = self._value(_BLOCK_SIZE) or _DEFAULT_BLOCK
@@ -100,12 +95,7 @@ class Postscript:
                 head = int.from_bytes(content[at : at + 3], "little")
                 chunk = content[at + 3 : at + 3 + (head >> 1)]
                 at += 3 + (head >> 1)
-                if head & 1:
-                    parts.append(chunk)
-                elif self.compression == _ZLIB:
-                    parts.append(zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most))
-                else:
-                    parts.append(inflate(self.compression, chunk, most))
+                parts.append(chunk if head & 1 else _inflated(self.compression, chunk, most))
         except (ValueError, IndexError, OSError, zlib.error) as error:
             raise CorruptFile(f"{path} has an ORC footer that can't be opened: {error}") from error
         return b"".join(parts)
@@ -130,6 +120,43 @@ class Postscript:
             for field in self.fields
         )
         return content + bytes([len(content)])
+
+
+def _inflated(codec: int, chunk: bytes, most: int) -> bytes:
+    """A chunk of up to `most` bytes. Raises ValueError, OSError, IndexError, zlib.error."""
+    if codec == _ZLIB:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(chunk, most)
+    if codec == _ZSTD:
+        with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
+            return bytes(stream.read(most))
+    if codec == _SNAPPY:
+        return bytes(pa.Codec("snappy").decompress(chunk, read_varint(chunk, 0)[0]))
+    if codec == _LZ4:
+        return bytes(pa.Codec("lz4_raw").decompress(chunk, lz4_size(chunk)))
+    raise ValueError(f"codec {codec} is not known")
+
+
+def lz4_size(block: bytes) -> int:
+    """How many bytes a raw block of LZ4 holds. Raises IndexError for one that is cut off."""
+    at = size = 0
+
+    def run(first: int) -> int:
+        nonlocal at
+        count = first
+        while first == 15:
+            more = block[at]
+            at, count = at + 1, count + more
+            first = 15 if more == 255 else 0
+        return count
+
+    while at < len(block):
+        token, at = block[at], at + 1
+        literals = run(token >> 4)
+        at, size = at + literals, size + literals
+        if at < len(block):  # the last sequence has no match
+            at += 2
+            size += 4 + run(token & 15)
+    return size
 
 
 def _chunk(content: bytes, compression: int) -> bytes:
@@ -164,6 +191,40 @@ def require_shallow(footer: bytes, path: str) -> None:
         raise CorruptFile(f"{path} has an ORC footer that can't be read: {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Stripe:
+    """A stripe by its first byte and the lengths of its parts in bytes."""
+
+    offset: int
+    index: int
+    data: int
+    footer: int
+    rows: int
+
+    @property
+    def footer_offset(self) -> int:
+        return self.offset + self.index + self.data
+
+
+def stripes(footer: bytes) -> list[Stripe]:
+    """The stripes that a file's footer names. Raises IndexError, ValueError."""
+    values = [
+        {part.number: part.value for part in protobuf.fields(field.payload)}
+        for field in protobuf.fields(footer)
+        if field.number == STRIPES
+    ]
+    return [Stripe(*(stripe.get(key, 0) for key in range(1, 6))) for stripe in values]
+
+
+def is_ours(footer: bytes) -> bool:
+    """Whether this platform wrote the file: with the id of ORC's C++ writer, but no version of it.
+
+    Its timestamps are in UTC.
+    """
+    values = {field.number: field.value for field in protobuf.fields(footer)}
+    return values.get(_WRITER) == _CPP and _VERSION not in values
+
+
 def footer_of(file_tail: bytes) -> bytes:
     """The Footer message in a decompressed FileTail message."""
     return next(
@@ -191,17 +252,17 @@ def declared_footer(footer: bytes, columns: Sequence[Column], path: str) -> byte
     try:
         footer_fields = list(protobuf.fields(footer))
         types = [field.payload for field in footer_fields if field.number == TYPES]
-        wanted: dict[int, HiveType] = {}
+        declared: dict[int, HiveType] = {}
         for number, column in zip(unpacked(types[0], SUBTYPES), columns, strict=True):
-            wanted.update(_leaves(types, number, column.type))
+            declared.update(_leaves(types, number, column.type))
     except (IndexError, ValueError) as error:
         raise CorruptFile(
             f"{path} does not have the expected columns: {error}; run the statement again"
         ) from error
     numbers = iter(range(len(types)))
     return b"".join(
-        delimited(TYPES, _declaration(wanted[number]))
-        if field.number == TYPES and (number := next(numbers)) in wanted
+        delimited(TYPES, _declaration(declared[number]))
+        if field.number == TYPES and (number := next(numbers)) in declared
         else field.raw
         for field in footer_fields
     )
@@ -229,7 +290,7 @@ def _declaration(hive: HiveType) -> bytes:
 def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
     """User metadata as serialised fields, to append to a footer."""
     return b"".join(
-        delimited(_USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
+        delimited(USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
         for key, value in items.items()
     )
 

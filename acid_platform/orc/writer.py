@@ -17,16 +17,15 @@ from isal import isal_zlib
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc.column_statistics import ColumnStatistics, message
 from acid_platform.orc.encoding import EncodedColumn, StreamKind, encode
 from acid_platform.orc.protobuf import delimited, number, packed
-from acid_platform.orc.reader import ascend
 from acid_platform.orc.tail import user_metadata_fields
 from acid_platform.orc.update_marks import write_updates
 from acid_platform.storage.arrow_numpy import values_of
-from acid_platform.storage.arrow_types import arrow_type
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
@@ -60,8 +59,11 @@ _CODECS: dict[str, tuple[int, Callable[[bytes], bytes] | None]] = {
 }
 """ORC's number of each codec, and how it compresses a block."""
 WRITTEN_CODECS = tuple(_CODECS)
-EMPTY_CODEC = "zlib"
-"""Codec of a file without rows if the table's own codec can't be written here."""
+
+
+def written_codec(codec: str) -> str:
+    """The codec of a small file: the table's own, or zlib if that can't be written here."""
+    return codec if codec in _CODECS else "zlib"
 
 
 def require_codec(codec: str, path: str) -> None:
@@ -345,23 +347,6 @@ class AcidWriter(OrcWriter):
         if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
             raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
         self._ends.append(last)
-
-
-def acid_schema(
-    columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
-) -> pa.Schema:
-    """The Arrow schema of the batches that AcidWriter takes.
-
-    `timestamps` is the unit of timestamps. With `deletes`, `row` has type null, which takes no
-    memory.
-    """
-    row = (
-        pa.null()
-        if deletes
-        else pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
-    )
-    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
-    return pa.schema(list(zip(schema.ACID_COLUMNS, kinds, strict=True)))
 
 
 def _types(root: HiveType) -> Iterator[bytes]:

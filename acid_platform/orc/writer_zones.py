@@ -11,36 +11,43 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-import zlib
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import orc
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.orc.java_zones import JavaZone, fixed_zone, java_zone, zone_rules
-from acid_platform.orc.pyorc_rows import stripe_zone
-from acid_platform.orc.stripes import (
-    UTC,
+from acid_platform.orc.protobuf import delimited, fields, number
+from acid_platform.orc.tail import (
+    MAGIC,
+    ROWS,
+    STATISTICS,
+    STRIPES,
+    TAIL_BYTES,
+    USER_METADATA,
+    Postscript,
     Stripe,
-    alone_in_utc,
-    decompressed,
     is_ours,
     stripes,
-    writer_zone,
 )
-from acid_platform.orc.tail import TAIL_BYTES, Postscript, footer_of
 from acid_platform.storage.arrow_types import with_leaves
-from acid_platform.storage.files import Files
 
+if TYPE_CHECKING:
+    from acid_platform.orc.orc_file import OrcFile
+
+_UTC = "GMT"
+_HEADER_LENGTH, _CONTENT_LENGTH = 1, 2
+_LEFT_OUT = (_HEADER_LENGTH, _CONTENT_LENGTH, STRIPES, USER_METADATA, ROWS, STATISTICS)
+_ZONE = 3
 _BASE = 1_420_070_400
 """2015-01-01 in seconds since 1970: ORC counts timestamps from there, in the writer's zone."""
 _UNITS = {"ns": 1_000_000_000, "us": 1_000_000}
 _FINE = {"ns": 999_999, "us": 999}
 """ORC corrects seconds before 1970 only of timestamps with a larger fraction."""
-_SAME = ("", UTC, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
+_SAME = ("", _UTC, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
 
 
 def has_wall_clocks(kind: pa.DataType) -> bool:
@@ -50,69 +57,59 @@ def has_wall_clocks(kind: pa.DataType) -> bool:
     return any(has_wall_clocks(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def foreign_zones(files: Files, path: str, length: int | None, file: orc.ORCFile) -> bool:
-    """Whether a stripe of the file has wall clock times of another zone than UTC.
-
-    Raises as `stripe_in_utc`.
-    """
-    return any(has_wall_clocks(field.type) for field in file.schema) and any(
-        _zone(files, path, length, file, index) is not None for index in range(file.nstripes)
-    )
-
-
-def stripe_in_utc(
-    files: Files, path: str, length: int | None, file: orc.ORCFile, index: int
-) -> tuple[bytes, str] | None:
+def stripe_in_utc(file: OrcFile, index: int) -> tuple[bytes, str] | None:
     """The stripe alone as a file whose timestamps are taken for UTC, and the zone that they are in.
 
-    None if its timestamps are in UTC anyway. Raises CorruptFile, UnsupportedLayout.
+    None if its timestamps are in UTC anyway. Raises CorruptFile.
     """
-    found = _zone(files, path, length, file, index)
-    if found is None:
+    located = zone_of(file, index)
+    if located is None:
         return None
-    zone, stripe, described, footer = found
-    with files.open(path) as stream:
+    zone, stripe, stripe_footer = located
+    with file.files.open(file.path) as stream:
         stream.seek(stripe.offset)
         body = bytes(stream.read(stripe.index + stripe.data))
-        tail = _tail(stream, length)
-    return alone_in_utc(stripe, body, described, footer, Postscript.of(tail, path)), zone
+        postscript = _postscript(stream, file)
+    described = postscript.chunks(
+        b"".join(field.raw for field in fields(stripe_footer) if field.number != _ZONE)
+        + delimited(_ZONE, _UTC.encode())
+    )
+    start = len(MAGIC)
+    lengths = (start, stripe.index, stripe.data, len(described), stripe.rows)
+    tail = postscript.chunks(
+        number(_HEADER_LENGTH, start)
+        + number(_CONTENT_LENGTH, start + len(body) + len(described))
+        + delimited(STRIPES, b"".join(number(key, one) for key, one in enumerate(lengths, 1)))
+        + b"".join(field.raw for field in fields(file.footer) if field.number not in _LEFT_OUT)
+        + number(ROWS, stripe.rows)
+    )
+    return MAGIC + body + described + tail + postscript.renewed(len(tail), metadata=0), zone
 
 
-def _zone(
-    files: Files, path: str, length: int | None, file: orc.ORCFile, index: int
-) -> tuple[str, Stripe, bytes, bytes] | None:
-    """The zone of a stripe, where it is, its footer and the file's; None if it is in UTC."""
-    footer = footer_of(file.reader.serialized_file_tail())
+def zone_of(file: OrcFile, index: int) -> tuple[str, Stripe, bytes] | None:
+    """The zone of a stripe, where it is, and its footer; None for UTC. Raises CorruptFile."""
+    footer = file.footer
     if is_ours(footer):
         return None
-    with files.open(path) as stream:
-        try:
-            stripe = list(stripes(footer))[index]
-            compression = Postscript.of(_tail(stream, length), path).compression
+    try:
+        stripe = stripes(footer)[index]
+        with file.files.open(file.path) as stream:
+            postscript = _postscript(stream, file)
             stream.seek(stripe.footer_offset)
-            described = decompressed(bytes(stream.read(stripe.footer)), compression)
-            zone = None if described is None else writer_zone(described)
-        except (IndexError, ValueError, zlib.error) as error:
-            raise CorruptFile(
-                f"{path} has an unreadable footer of a stripe: {error}; restore the file"
-            ) from error
-        if zone is None:
-            stream.seek(0)
-            zone = stripe_zone(stream.read(length), path, index)
-    if zone in _SAME:
-        return None
-    if described is None:
-        raise UnsupportedLayout(
-            f"{path} has timestamps of the time zone {zone} in a compression that only Spark reads:"
-            " read it with engine='spark'"
-        )
-    return zone, stripe, described, footer
+            described = postscript.opened(bytes(stream.read(stripe.footer)), file.path)
+        zones = [field.payload for field in fields(described) if field.number == _ZONE]
+        zone = next(filter(None, zones), b"").decode()
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(
+            f"{file.path} has an unreadable footer of a stripe: {error}; restore the file"
+        ) from error
+    return None if zone in _SAME else (zone, stripe, described)
 
 
-def _tail(stream: pa.NativeFile, length: int | None) -> bytes:
-    end = stream.size() if length is None else length
+def _postscript(stream: pa.NativeFile, file: OrcFile) -> Postscript:
+    end = stream.size() if file.length is None else file.length
     stream.seek(max(end - TAIL_BYTES, 0))
-    return bytes(stream.read(min(end, TAIL_BYTES)))
+    return Postscript.of(bytes(stream.read(min(end, TAIL_BYTES))), file.path)
 
 
 def on_the_clock(batch: pa.RecordBatch, zone: str, path: str) -> pa.RecordBatch:

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc.pyorc_rows import key_runs
-from acid_platform.orc.reader import reading
+from acid_platform.orc import key_runs, reading
 from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source

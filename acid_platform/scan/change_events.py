@@ -12,15 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from acid_platform.errors import CorruptFile
-from acid_platform.layout import schema
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.rowids import Bucket
-from acid_platform.orc.reader import acid_columns, read_batches, reading
-from acid_platform.orc.update_marks import read_updates
+from acid_platform.layout.schema import DELETE_EVENT
+from acid_platform.orc import reading
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
-from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 
 _NONE = np.empty(0, np.int64)
@@ -163,25 +161,21 @@ def _statement(source: SourceFile) -> int:
 def _read(files: Files, source: SourceFile, write_id: int) -> tuple[list[np.ndarray], np.ndarray]:
     """The keys of a file of delete events, and which of them belong to updates."""
     path = source.path
-    parts: list[tuple[np.ndarray, ...]] = []
+    parts = []
     with reading(path):
         file = open_source(files, source)
-        text = (file.metadata or {}).get(schema.UPDATES.encode())
-        for batch in read_batches(files, path, source.length, acid_columns(file, path)[:5]):
-            if any(column.null_count for column in batch.columns):
-                raise CorruptFile(f"{path} has an event without a row key; restore the file")
-            columns = [values_of(each).astype(np.int64, copy=False) for each in batch.columns]
-            require_operation(columns[0], schema.DELETE_EVENT, path)
-            parts.append(tuple(columns))
+        for operation, *columns in file.event_ids():
+            require_operation(operation, DELETE_EVENT, path)
+            parts.append(columns)
     if not parts:
         return [_NONE, _NONE, _NONE], np.empty(0, bool)
-    _, *keys, current = (np.concatenate(each) for each in zip(*parts, strict=True))
+    *keys, current = (np.concatenate(each) for each in zip(*parts, strict=True))
     if (current != write_id).any():
         raise CorruptFile(
             f"{path} has events of other write ids than {write_id}, which its name tells; restore"
             " the file"
         )
-    return keys, read_updates(text, len(current), path)
+    return keys, file.updates(len(current))
 
 
 def _last_row(files: Files, source: SourceFile | None, count: int, deletes: SourceFile) -> int:
@@ -196,16 +190,8 @@ def _last_row(files: Files, source: SourceFile | None, count: int, deletes: Sour
         rows = source.rows
     else:
         with reading(source.path):
-            file = open_source(files, source)
-            name = acid_columns(file, source.path)[3]
             ids = np.concatenate(
-                [
-                    _NONE,
-                    *(
-                        values_of(batch.column(0))
-                        for batch in read_batches(files, source.path, source.length, [name])
-                    ),
-                ]
+                [_NONE, *(batch[3] for batch in open_source(files, source).event_ids())]
             )
         first, last, rows = int(ids.min()), int(ids.max()), len(ids)
     if rows is None or last - first + 1 != rows or rows < count:

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import orc, parquet
+from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
-from acid_platform.orc.calendars import as_written
-from acid_platform.orc.pyorc_rows import stripe_rows
-from acid_platform.orc.reader import acid_columns, read_stripe, reading
+from acid_platform.orc import OrcFile, reading
 from acid_platform.scan.column_shares import shares
 from acid_platform.scan.deletes import require_operation, valid_ids
-from acid_platform.scan.footers import is_positional, open_source
+from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
@@ -85,7 +83,7 @@ class FileRead:
 
         return work
 
-    def _open(self) -> orc.ORCFile | parquet.ParquetFile:
+    def _open(self) -> OrcFile | parquet.ParquetFile:
         """A file of an insert-only table is recognized by its magic bytes."""
         source, files = self.source, self.read.scan.files
         if source.kind is not SourceKind.PLAIN:
@@ -114,16 +112,16 @@ class FileRead:
 
     # --- decoding ------------------------------------------------------------------------------
 
-    def _piece(self, file: orc.ORCFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
+    def _piece(self, file: OrcFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
         if isinstance(file, parquet.ParquetFile):
             return self._row_group(file, index)
         if self.source.kind is SourceKind.ACID:
             return self._acid(file, index)
         return self._raw(file, index)
 
-    def _acid(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+    def _acid(self, file: OrcFile, index: int) -> pa.RecordBatch:
         source, path = self.source, self.source.path
-        roots = acid_columns(file, path)
+        roots = file.acid_columns()
         row = roots[5]
         row_type = file.schema.field(row).type
         if not pa.types.is_struct(row_type):
@@ -164,7 +162,7 @@ class FileRead:
             values |= self._conformed(fields(late)[1], len(keep), late)
         return self._result(values, keep, identity)
 
-    def _raw(self, file: orc.ORCFile, index: int) -> pa.RecordBatch:
+    def _raw(self, file: OrcFile, index: int) -> pa.RecordBatch:
         source = self.source
         names = list(file.schema.names)
         stored_names = self._find(names)
@@ -187,7 +185,7 @@ class FileRead:
         if self.deleted is not None or self.read.row_id:
             first = source.first_row_id
             if index:
-                first += sum(stripe_rows(self.read.scan.files, source.path)[:index])
+                first += sum(file.stripe_rows[:index])
             identity = (
                 np.full(rows, source.write_id),
                 np.full(rows, source.bucket),
@@ -200,7 +198,7 @@ class FileRead:
             values |= self._conformed(fields(late)[1], rows, late)
         return self._result(values, keep, identity)
 
-    def _decode(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+    def _decode(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         """These columns (`root` or `root.field`) of one stripe."""
         first, *others = shares(names, file.schema, self.threads)
         if not others:
@@ -217,12 +215,8 @@ class FileRead:
                 arrays |= part.result()
         return arrays
 
-    def _decoded(self, file: orc.ORCFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        batch = read_stripe(
-            self.read.scan.files, self.source.path, self.source.length, file, index, names
-        )
-        if not self.read.as_stored:
-            batch = as_written(batch, file)
+    def _decoded(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
+        batch = file.stripe(index, names, self.read.as_stored)
         return {name: _column(batch, name) for name in names}
 
     def _row_group(self, file: parquet.ParquetFile, index: int) -> pa.RecordBatch:
@@ -256,7 +250,7 @@ class FileRead:
 
         Columns match by name, ignoring case, or by position if an old writer stored no names.
         """
-        if is_positional(list(stored)):
+        if schema.is_positional(stored):
             names = dict(
                 zip((column.name for column in self.read.scan.columns), stored, strict=False)
             )
@@ -332,7 +326,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pc.struct_field(inner, [inner.type.get_field_index(field)])
 
 
-def _pieces(file: orc.ORCFile | parquet.ParquetFile) -> int:
+def _pieces(file: OrcFile | parquet.ParquetFile) -> int:
     return int(file.num_row_groups if isinstance(file, parquet.ParquetFile) else file.nstripes)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from acid_platform.errors import AcidError, CorruptFile, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import codec_versions, decode_bucket
-from acid_platform.orc.reader import BATCH_ROWS, acid_columns, read_batches, reading
+from acid_platform.orc import reading
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile
-from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
 
@@ -147,20 +146,7 @@ def _events(
     path = source.path
     parts = []
     with reading(path):
-        file = open_source(files, source)
-        columns = acid_columns(file, path)[:5]
-        # A small file is read at once: there may be hundreds.
-        tables = (
-            [file.read(columns=columns)]
-            if file.nrows <= BATCH_ROWS
-            else read_batches(files, path, source.length, columns)
-        )
-        for table in tables:
-            if any(column.null_count for column in table.columns):
-                raise CorruptFile(f"{path} has an event without a row key; restore the file")
-            operation, *keys = (
-                values_of(column).astype(np.int64, copy=False) for column in table.columns
-            )
+        for operation, *keys in open_source(files, source).event_ids():
             require_operation(operation, schema.DELETE_EVENT, path)
             parts.append(_counted(keys, path, write_ids, own, buckets))
     return (

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import ascending_steps
 from acid_platform.layout.schema import RowKey
-from acid_platform.orc.pyorc_rows import stripe_rows
-from acid_platform.orc.reader import acid_columns, ascending_steps, open_orc, reading
+from acid_platform.orc import open_orc, reading
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.storage.files import Files
@@ -63,13 +62,11 @@ def read_events(files: Files, source: SourceFile, rows: bool = True) -> EventKey
     """
     with reading(source.path):
         file = open_source(files, source)
-        columns = acid_columns(file, source.path)[:5]
+        file.acid_columns()  # raises without them
         if not rows:
             return EventKeys(int(file.nrows), *[_NOTHING] * 5)
-        table = file.read(columns=columns)
-        if any(table.column(name).null_count for name in columns):
-            raise CorruptFile(f"{source.path} has an event without a row key; restore the file")
-        ids = [table.column(name).to_numpy().astype(np.int64, copy=False) for name in columns]
+        batches = [[_NOTHING] * 5, *file.event_ids()]
+    ids = [np.concatenate(column) for column in zip(*batches, strict=True)]
     return EventKeys(len(ids[0]), *ids)
 
 
@@ -79,7 +76,9 @@ def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, boo
     Hive 4 copes with a missing index, not with a wrong one. None if the index lists the last key of
     every stripe. Raises CorruptFile.
     """
-    text = _user_metadata(files, path).get(schema.KEY_INDEX.encode(), b"").decode()
+    with reading(path):
+        file = open_orc(files, path)
+        text = (file.metadata or {}).get(schema.KEY_INDEX.encode(), b"").decode()
     if not text:
         return f"no {schema.KEY_INDEX} in the footer", False
     try:
@@ -88,7 +87,7 @@ def key_index_flaw(files: Files, path: str, events: EventKeys) -> tuple[str, boo
         ]
     except ValueError:
         return f"{schema.KEY_INDEX} is {text[:60]!r}, which is not a list of row keys", True
-    ends = np.cumsum(stripe_rows(files, path)) - 1
+    ends = np.cumsum(file.stripe_rows) - 1
     expected = [events.key(int(at)) for at in ends]
     if len(index) != len(expected):
         return f"{schema.KEY_INDEX} has {len(index)} keys for {len(expected)} stripes", False
@@ -108,10 +107,5 @@ def has_key_index(files: Files, path: str) -> bool:
 
     Raises CorruptFile.
     """
-
-    return schema.KEY_INDEX.encode() in _user_metadata(files, path)
-
-
-def _user_metadata(files: Files, path: str) -> dict[bytes, bytes]:
     with reading(path):
-        return dict(open_orc(files, path).metadata or {})
+        return schema.KEY_INDEX.encode() in (open_orc(files, path).metadata or {})

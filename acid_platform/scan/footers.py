@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pyarrow import orc
-
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import Footer
-from acid_platform.orc.reader import open_orc, open_strange_orc, reading
+from acid_platform.orc import OrcFile, open_orc, open_strange_orc, reading
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.source_files import (
     EntitySources,
@@ -17,8 +14,6 @@ from acid_platform.scan.source_files import (
     side_files,
 )
 from acid_platform.storage.files import Files, in_threads
-
-_POSITIONAL = "_col"
 
 
 def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
@@ -40,23 +35,9 @@ def resolve(files: Files, directory: AcidDirectory) -> EntitySources:
 def read_footer(files: Files, path: str) -> Footer:
     """The footer of an ORC file. Raises CorruptFile."""
     with reading(path):
-        file = open_strange_orc(files, path)
-    names = list(file.schema.names)
-    return Footer(int(file.nrows), is_acid(names), is_positional(names))
+        return open_strange_orc(files, path).summary
 
 
-def is_acid(names: list[str]) -> bool:
-    """Whether these are the six ACID columns; some writers use lower case."""
-    return [name.lower() for name in names] == [name.lower() for name in schema.ACID_COLUMNS]
-
-
-def is_positional(names: list[str]) -> bool:
-    """Whether all columns are named `_col0`, `_col1`, …, as old writers named them."""
-    return bool(names) and all(
-        name.startswith(_POSITIONAL) and name[len(_POSITIONAL) :].isdigit() for name in names
-    )
-
-
-def open_source(files: Files, source: SourceFile) -> orc.ORCFile:
+def open_source(files: Files, source: SourceFile) -> OrcFile:
     """The ORC file of a source, up to its flush length. Raises as `open_orc`."""
     return open_orc(files, source.path, source.length)

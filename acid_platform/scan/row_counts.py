@@ -7,7 +7,7 @@ from pyarrow import csv, parquet
 
 from acid_platform.errors import CorruptFile, UnsupportedLayout
 from acid_platform.layout.formats import FileFormat
-from acid_platform.orc.reader import open_strange_orc
+from acid_platform.orc import open_strange_orc
 from acid_platform.storage.files import Files
 
 _BLOCK = 1 << 20

@@ -16,7 +16,7 @@ from pyarrow import fs
 from acid_platform.errors import AcidError, UnsupportedLayout
 from acid_platform.layout import names, schema
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.orc.reader import acid_columns, open_orc, read_stripe, reading
+from acid_platform.orc import open_orc, reading
 from acid_platform.predicates.analysis import may_match
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
 from acid_platform.scan.arrow_scan import ArrowScan
@@ -163,17 +163,12 @@ class _Search:
         """
         with reading(path):
             file = open_orc(self.table.files, path)
-            operation, *_, row = acid_columns(file, path)
+            operation, *_, row = file.acid_columns()
             kinds = pc.unique(file.read(columns=[operation]).column(0)).to_pylist()
             if kinds != [schema.DELETE_EVENT]:
                 return False
-            if any(
-                read_stripe(self.table.files, path, None, file, index, [row])
-                .column(0)
-                .is_valid()
-                .true_count
-                for index in range(file.nstripes)
-            ):
+            rows = (file.stripe(index, [row]).column(0) for index in range(file.nstripes))
+            if any(row.null_count < len(row) for row in rows):
                 raise UnsupportedLayout(
                     f"{path} holds delete events with values, which no writer of ACID version 2"
                     " writes; restore the file"

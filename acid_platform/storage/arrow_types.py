@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
+from acid_platform.layout.schema import ACID_COLUMNS
 from acid_platform.layout.types import Column, HiveType, parse_type, struct_of
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
@@ -265,3 +266,35 @@ def with_leaves(
             offsets_of(array), with_leaves(array.values, chosen, changed), mask=nulls_of(array)
         )
     return array
+
+
+def timestamp_leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The timestamp arrays inside a possibly nested array."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        yield array
+    elif pa.types.is_struct(kind):
+        for field in array.flatten():
+            yield from timestamp_leaves(field)
+    elif pa.types.is_map(kind):
+        yield from timestamp_leaves(array.keys)
+        yield from timestamp_leaves(array.items)
+    elif pa.types.is_list(kind):
+        yield from timestamp_leaves(array.flatten())
+
+
+def acid_schema(
+    columns: Sequence[Column], timestamps: str = "ns", deletes: bool = False
+) -> pa.Schema:
+    """The schema of batches of insert events or, with `deletes`, of delete events.
+
+    `columns` are the fields of `row`, `timestamps` is the unit of timestamps. The `row` of delete
+    events has type null, which takes no memory.
+    """
+    row = (
+        pa.null()
+        if deletes
+        else pa.struct([(column.name, arrow_type(column.type, timestamps)) for column in columns])
+    )
+    kinds = (pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64(), row)
+    return pa.schema(list(zip(ACID_COLUMNS, kinds, strict=True)))

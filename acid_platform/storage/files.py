@@ -21,13 +21,7 @@ from urllib.parse import quote, urlparse
 import pyarrow as pa
 from pyarrow import fs
 
-from acid_platform.base.object_store import (
-    LARGEST_COPY,
-    SCHEMES,
-    is_object_store,
-    open_s3,
-    store_fault,
-)
+from acid_platform.base.object_store import BY_SCHEME, store_fault, store_of
 from acid_platform.errors import (
     CorruptFile,
     UnsupportedLayout,
@@ -66,8 +60,9 @@ class Files:
         if "://" not in location and not location.startswith("file:"):
             return cls(fs.LocalFileSystem()), location.rstrip("/") or "/"
         scheme = location.partition("://")[0]
-        if scheme in SCHEMES:
-            system, path = open_s3(location)
+        store = BY_SCHEME.get(scheme)
+        if store and store.open:
+            system, path = store.open(location)
             return cls(system, scheme), path
         # Spark takes paths verbatim; Arrow wants special characters, as in `p=a b`, escaped.
         uri = quote(_NO_ESCAPE.sub("%25", location), safe="%/:?&=@,;+~!$'()*")
@@ -82,7 +77,7 @@ class Files:
     @property
     def object_store(self) -> bool:
         """Whether it has keys instead of directories: then nothing can be renamed."""
-        return is_object_store(self.system)
+        return store_of(self.system) is not None
 
     def uri(self, path: str) -> str:
         """The URI to give to Spark; local paths get a scheme, so that no default applies."""
@@ -268,9 +263,10 @@ class Files:
         An object store copies it: remove its directory later. One that is too large for that goes
         through this process.
         """
-        if not self.object_store:
+        store = store_of(self.system)
+        if store is None:
             self.system.move(path, final)
-        elif size <= LARGEST_COPY:
+        elif size <= store.largest_copy:
             self.system.copy_file(path, final)
         else:
             with (

@@ -14,10 +14,10 @@ from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import parse_partition
+from acid_platform.layout.schema import is_acid
 from acid_platform.layout.types import Column, HiveType, parse_type
 from acid_platform.metastore.operations.tables import AdoptTable
 from acid_platform.metastore.records import TableRecord, WriteReport
-from acid_platform.scan.footers import is_acid
 from acid_platform.scan.selection import select
 from acid_platform.scan.source_files import SourceKind, entity_sources
 from acid_platform.storage.files import Files
@@ -249,7 +249,7 @@ def columns_of_file(files: Files, path: str, table: str) -> tuple[Column, ...]:
 
 def _fields(files: Files, path: str) -> Sequence[tuple[str, HiveType]]:
     """The names and types in an ORC file, without the ACID columns."""
-    from acid_platform.orc.pyorc_rows import orc_schema
+    from acid_platform.orc import orc_schema
 
     fields = parse_type(orc_schema(files, path)).children
     return fields[5][1].children if is_acid([name for name, _ in fields]) else fields

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from acid_platform.base.object_store import SCHEMES
+from acid_platform.base.location import REMOTE
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
 _ARCHIVE = "acid.metastore.archive"
-_REMOTE = (*SCHEMES, "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
 def create(
@@ -124,7 +123,7 @@ def _spelt(table: str, address: str) -> str:
         return where
     scheme, _, rest = where.partition("://")
     host, *parts = rest.split("/")
-    if scheme not in _REMOTE or not host:
+    if scheme not in REMOTE or not host:
         raise InvalidDefinition(
             f"{table}: {address} is in no file system that is known; write a path, or s3://bucket/…"
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from acid_platform.layout import schema
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.orc.reader import read_batches, reading
+from acid_platform.orc import open_orc, reading
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet
@@ -131,7 +131,7 @@ def deleted_rows(files: Files, directory: str, contents: RecordedFiles) -> Chang
 
 def _read(files: Files, path: str) -> Iterator[ChangedRows]:
     with reading(path):
-        for batch in read_batches(files, path, None, schema.ACID_COLUMNS[1:4]):
+        for batch in open_orc(files, path).batches(schema.ACID_COLUMNS[1:4]):
             yield ChangedRows.of(*(values_of(column) for column in batch.columns))
 
 

@@ -15,8 +15,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.types import Column
-from acid_platform.orc.reader import finish_plain_file
-from acid_platform.orc.writer import EMPTY_CODEC, WRITTEN_CODECS, AcidWriter
+from acid_platform.orc import AcidWriter, finish_plain_file, written_codec
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
@@ -42,10 +41,8 @@ def write_empty_file(
     fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     match plain.name if plain else "acid":
         case "acid":
-            codec = compression if compression in WRITTEN_CODECS else EMPTY_CODEC
-            AcidWriter(
-                partial(files.system.open_output_stream, path), path, columns, codec, always=True
-            ).close()
+            opened = partial(files.system.open_output_stream, path)
+            AcidWriter(opened, path, columns, written_codec(compression), always=True).close()
         case "orc":
             with files.system.open_output_stream(path) as stream:
                 orc.write_table(fields.empty_table(), stream)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from acid_platform.layout.file_entries import FileEntry, Footer
 from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.orc.ranges import column_ranges, key_ranges
-from acid_platform.orc.reader import open_strange_orc, reading
-from acid_platform.orc.tail import footer_of
-from acid_platform.orc.writer import AcidWriter, OrcWriter
-from acid_platform.scan.footers import is_acid, is_positional
+from acid_platform.orc import (
+    AcidWriter,
+    OrcWriter,
+    column_ranges,
+    key_ranges,
+    open_strange_orc,
+    reading,
+)
 from acid_platform.scan.row_counts import count_rows
 from acid_platform.storage.files import Files
 
@@ -36,14 +39,12 @@ def recorded_file(
             counted = count_rows(files, path, stored) if rows is None else rows
             return FileEntry(name, size, Footer(counted, False))
         file = open_strange_orc(files, path, length)
-        names = list(file.schema.names)
-        acid = is_acid(names)
-        footer = Footer(int(file.nrows), acid, is_positional(names))
+        footer = file.summary
         if deletes or footer.positional:
             return FileEntry(name, size, footer, length)
-        described = footer_of(file.reader.serialized_file_tail())
-        keys = key_ranges(described) if acid else None
-        return FileEntry(name, size, footer, length, column_ranges(described, acid), keys)
+        keys = key_ranges(file.footer) if footer.acid else None
+        ranges = column_ranges(file.footer, footer.acid)
+        return FileEntry(name, size, footer, length, ranges, keys)
 
 
 def record_as_written(writer: OrcWriter, name: str, deletes: bool = False) -> FileEntry:

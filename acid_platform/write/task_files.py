@@ -31,10 +31,9 @@ from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_na
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
-from acid_platform.orc.calendars import to_be_stored
-from acid_platform.orc.writer import AcidWriter, OrcWriter, acid_schema
+from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import record_as_written
 

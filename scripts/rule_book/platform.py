@@ -559,6 +559,7 @@ GROUP = Group(
             " damaged file, and a write that fails shows nothing.",
             (
                 "base.object_store",
+                "base.s3",
                 "write.publishing",
                 "compaction.execution",
             ),

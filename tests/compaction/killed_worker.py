@@ -19,7 +19,7 @@ from acid_platform.engine.local import compact
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import CompactionTransaction
 from acid_platform.metastore.operations.compaction import TakeCompaction
-from acid_platform.orc.writer import AcidWriter
+from acid_platform.orc import AcidWriter
 from acid_platform.services.worker import CompactionRun, work_once
 from acid_platform.storage import durability
 

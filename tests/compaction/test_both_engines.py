@@ -27,8 +27,9 @@ from acid_platform.compaction.validation import compare
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.layout.types import parse_columns
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter
 from acid_platform.scan.selection import select
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import B1, AcidTable, P
 from tests.full_disk import full_outputs

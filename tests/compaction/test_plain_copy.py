@@ -12,8 +12,7 @@ from pyarrow import parquet
 from acid_platform import CompactionFailed, CompactionRefused, Table, Warehouse
 from acid_platform.engine import compaction_choice
 from acid_platform.engine.local import plain_copy
-from acid_platform.orc.pyorc_rows import orc_schema
-from acid_platform.orc.writer import OrcWriter
+from acid_platform.orc import OrcWriter, orc_schema
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
 from acid_platform.write.parquet_writer import ParquetWriter

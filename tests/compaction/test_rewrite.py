@@ -21,12 +21,10 @@ from acid_platform.compaction.key_merge import Input
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
 from acid_platform.layout.types import parse_columns
+from acid_platform.orc import finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.orc.dump import events, metadata
-from acid_platform.orc.pyorc_rows import orc_schema
-from acid_platform.orc.reader import finish_plain_file, open_orc
 from acid_platform.orc.tail import declared_footer, footer_of, with_footer
-from acid_platform.orc.writer import acid_schema
-from acid_platform.scan import deletes
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from tests.acid_files import AcidTable, read_keys
@@ -346,7 +344,7 @@ def test_a_large_delete_file_is_read_in_batches(
     table.deletes("D2", [(1, P, i) for i in range(0, 50, 3)], current=2)
     before = table.values("2:M::")
     whole: list[object] = []
-    monkeypatch.setattr(deletes, "BATCH_ROWS", 0)
+    monkeypatch.setattr(orc_file, "BATCH_ROWS", 1)
     monkeypatch.setattr(orc.ORCFile, "read", lambda *_, **__: whole.append(1))
     assert table.values("2:M::") == before == ["x"] * 33
     assert not whole

@@ -24,8 +24,9 @@ import pyarrow as pa
 from acid_platform import AcidError, Warehouse
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import LockRequest, WriteReport
-from acid_platform.orc.writer import AcidWriter, acid_schema
+from acid_platform.orc import AcidWriter
 from acid_platform.services import cleaner
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 from tests.acid_files import contents_of

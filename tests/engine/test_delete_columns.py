@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import orc
 
-from acid_platform.scan import deletes
+from acid_platform.orc import OrcFile
 from tests.acid_files import AcidTable, P
 from tests.readers import all_readers as all_readers
 
@@ -22,17 +21,13 @@ def test_only_the_row_keys_of_delete_files_are_decoded(
     table.inserts("d1", [(1, P, i, *["x"] * 250) for i in range(3)])
     table.deletes("D2", [(1, P, 1)], current=2).deletes("D3", [(1, P, 2)], current=3)
     asked: list[list[str]] = []
-    keep = deletes.open_source
+    keep = OrcFile.read
 
-    class Watched:
-        def __init__(self, file: orc.ORCFile) -> None:
-            self.file, self.schema, self.nrows = file, file.schema, file.nrows
+    def watched(file: OrcFile, columns: list[str]) -> Any:
+        asked.append(columns)
+        return keep(file, columns)
 
-        def read(self, columns: list[str]) -> Any:
-            asked.append(columns)
-            return self.file.read(columns=columns)
-
-    monkeypatch.setattr(deletes, "open_source", lambda *args: Watched(keep(*args)))
+    monkeypatch.setattr(OrcFile, "read", watched)
     assert table.values(columns=["c0"]) == ["x"]
     assert (
         asked == [["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]] * 2

@@ -170,10 +170,10 @@ def test_P26_the_number_of_rows_needs_no_file_to_be_opened(
                 )
             ]
         )
-    from acid_platform.orc import reader as orc
+    from acid_platform.orc import orc_file
 
     def refuse(*_: object) -> None:
         raise AssertionError("a file was opened")
 
-    monkeypatch.setattr(orc, "_content", refuse)
+    monkeypatch.setattr(orc_file, "_content", refuse)
     assert table.count() == 5

@@ -22,7 +22,7 @@ from acid_platform.engine.spark import cache, delete_bitmap, spark_readers, writ
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
 from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
 from acid_platform.engine.spark.session import check_session
-from acid_platform.orc.reader import open_orc
+from acid_platform.orc import open_orc
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.open import DELETE_KEYS
 from acid_platform.storage import durability

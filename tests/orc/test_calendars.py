@@ -14,17 +14,17 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform import CompactionRefused
+from acid_platform.orc import open_orc
 from acid_platform.orc.calendars import (
     FIRST_GREGORIAN,
     as_written,
     from_julian,
-    refuse_gregorian,
     to_be_stored,
     to_julian,
 )
 from acid_platform.orc.dump import events
-from acid_platform.orc.reader import replace_footer
-from acid_platform.orc.tail import footer_of, is_proleptic
+from acid_platform.orc.orc_file import replace_footer
+from acid_platform.orc.tail import is_proleptic
 from acid_platform.storage.files import Files
 from tests.acid_files import AcidTable, P
 
@@ -92,7 +92,7 @@ KINDS: dict[str, tuple[pa.DataType, int, datetime.date]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
+def test_nested_values_and_nulls(kind: str) -> None:
     arrow, stored, shown = KINDS[kind]
     leaf = pa.array([stored, None, 0], pa.int32() if kind == "date" else pa.int64()).cast(arrow)
     lists = pa.ListArray.from_arrays([0, 1, 1, 3], leaf, mask=pa.array([False, True, False]))
@@ -101,33 +101,31 @@ def test_nested_values_and_nulls(tmp_path: Path, kind: str) -> None:
         [leaf, lists, maps], names=["v", "l", "m"], mask=pa.array([False, False, True])
     )
     batch = pa.RecordBatch.from_arrays([row], ["row"])
-    orc.write_table(pa.table({"v": pa.array([0])}), str(tmp_path / "f"))
-    assert as_written(batch, orc.ORCFile(str(tmp_path / "f"))).column(0).to_pylist() == [
+    shown_batch = as_written(batch)
+    assert shown_batch.column(0).to_pylist() == [
         {"v": shown, "l": [shown], "m": [("a", shown)]},
         {"v": None, "l": None, "m": [("b", None)]},
         None,
     ]
-    shown_again = as_written(batch, orc.ORCFile(str(tmp_path / "f"))).column(0)
-    assert to_be_stored(shown_again).equals(row)
+    assert to_be_stored(shown_batch.column(0)).equals(row)
 
 
 def test_a_file_that_says_gregorian_is_left_as_it_is(tmp_path: Path) -> None:
     column = pa.array([days(1, 1, 1)], pa.int32()).cast(pa.date32())
     orc.write_table(pa.table({"d": column}), str(tmp_path / "f"))
-    file = orc.ORCFile(str(tmp_path / "f"))
-    footer = footer_of(file.reader.serialized_file_tail())
+    files, path = Files.of(str(tmp_path / "f"))
+    footer = open_orc(files, path).footer
     assert not is_proleptic(footer)
-    assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [datetime.date(1, 1, 3)]
+    assert open_orc(files, path).stripe(0, ["d"]).column(0).to_pylist() == [datetime.date(1, 1, 3)]
     # Field 11 of the footer, the calendar: 1 is the Julian one, 2 the Gregorian one.
     for value, shown in ((1, datetime.date(1, 1, 3)), (2, FIRST)):
-        files, _ = Files.of(str(tmp_path))
-        replace_footer(files, str(tmp_path / "f"), footer + bytes([11 << 3, value]))
-        file = orc.ORCFile(str(tmp_path / "f"))
-        assert as_written(file.read_stripe(0), file).column(0).to_pylist() == [shown]
+        replace_footer(files, path, footer + bytes([11 << 3, value]))
+        file = open_orc(files, path)
+        assert file.stripe(0, ["d"]).column(0).to_pylist() == [shown]
         if shown == FIRST:
-            assert list(events(files, str(tmp_path / "f"))) == [{"d": "0001-01-01"}]
+            assert list(events(files, path)) == [{"d": "0001-01-01"}]
             with pytest.raises(CompactionRefused, match=r"f counts days .* compact .* with Hive"):
-                refuse_gregorian(file.read_stripe(0), file, "f")
+                file.refuse_gregorian(file.read_stripe(0))
 
 
 def test_predicates_see_the_days_that_are_shown(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import Column, parse_columns
+from acid_platform.orc import AcidWriter
 from acid_platform.orc.dump import metadata
-from acid_platform.orc.writer import AcidWriter, acid_schema
-from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")

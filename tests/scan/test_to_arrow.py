@@ -17,11 +17,9 @@ from pyarrow import orc, parquet
 
 from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
-from acid_platform.orc.pyorc_rows import key_runs
-from acid_platform.orc.reader import read_stripe
+from acid_platform.orc import OrcFile, key_runs
 from acid_platform.scan import arrow_scan as module
 from acid_platform.scan import column_shares
-from acid_platform.scan import decode as source_read
 from acid_platform.scan import deletes as deletes_module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.scan.open import arrow_scan
@@ -228,13 +226,13 @@ def test_column_selection_order_and_case(tmp_path: Path) -> None:
 
 def test_only_wanted_columns_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[list[str]] = []
-    keep = source_read.read_stripe
+    keep = OrcFile.stripe
 
-    def watched(*args: Any) -> pa.RecordBatch:
-        decoded.append(args[5])
-        return keep(*args)
+    def watched(file: OrcFile, index: int, names: list[str], *args: Any) -> pa.RecordBatch:
+        decoded.append(names)
+        return keep(file, index, names, *args)
 
-    monkeypatch.setattr(source_read, "read_stripe", watched)
+    monkeypatch.setattr(OrcFile, "stripe", watched)
     table = AcidTable(tmp_path, "a int, b string, c int").inserts("d1", [(1, P, 0, 1, "x", 2)])
     table.read(columns=["b"])
     assert decoded.pop() == ["operation", "row.b"]
@@ -304,13 +302,13 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     stripes = orc.ORCFile(str(table.file("d1"))).nstripes
     assert stripes > 4
     started: list[int] = []
-    keep = source_read.read_stripe
+    keep = OrcFile.stripe
 
-    def watched(*args: Any) -> pa.RecordBatch:
-        started.append(args[4])
-        return keep(*args)
+    def watched(file: OrcFile, index: int, *args: Any) -> pa.RecordBatch:
+        started.append(index)
+        return keep(file, index, *args)
 
-    monkeypatch.setattr(source_read, "read_stripe", watched)
+    monkeypatch.setattr(OrcFile, "stripe", watched)
     scan = arrow_scan(table.layout, write_ids("9:M::"), txns())
     batches = scan.batches(threads=1)
     first = next(batches)
@@ -427,8 +425,9 @@ def test_P15_deleted_rows_are_counted_without_decoding_where_statistics_tell_all
     table = AcidTable(tmp_path).inserts("b2", [(*key, "x") for key in keys])
     table.deletes("D3", deleted, current=3)
     stripes = []
+    keep = OrcFile.stripe
     monkeypatch.setattr(
-        source_read, "read_stripe", lambda *args: stripes.append(args[1]) or read_stripe(*args)
+        OrcFile, "stripe", lambda file, *args: stripes.append(file.path) or keep(file, *args)
     )
     assert table.count() == len(set(keys) - set(deleted))
     assert bool(stripes) is decoded

@@ -21,7 +21,7 @@ from acid_platform import (
     TxnAborted,
     Warehouse,
 )
-from acid_platform.base import object_store
+from acid_platform.base import s3
 from acid_platform.cli.main import main
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
@@ -36,10 +36,10 @@ _FEW = 2
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that give up soon, so that the tests are short."""
-    monkeypatch.setattr(object_store, "_RETRIES", _FEW)
-    monkeypatch.setattr(object_store, "_SECONDS", 3.0)
-    monkeypatch.setattr(object_store, "_CONNECT_SECONDS", 1.0)
-    object_store._connected.cache_clear()
+    monkeypatch.setattr(s3, "_RETRIES", _FEW)
+    monkeypatch.setattr(s3, "_SECONDS", 3.0)
+    monkeypatch.setattr(s3, "_CONNECT_SECONDS", 1.0)
+    s3._connected.cache_clear()
 
 
 def rows(count: int = 3) -> pa.Table:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from acid_platform import AcidError, CompactionRefused, Table, Warehouse
-from acid_platform.base import object_store
+from acid_platform.base import s3
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from tests.stores.conftest import Bucket
@@ -64,9 +64,9 @@ def step(dice: random.Random, table: Table, model: Model) -> tuple[Callable[[], 
 def test_P41_any_history_on_a_store_that_fails_keeps_exactly_what_succeeded(
     warehouse: Warehouse, bucket: Bucket, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_store, "_RETRIES", 2)
-    monkeypatch.setattr(object_store, "_SECONDS", 3.0)
-    object_store._connected.cache_clear()
+    monkeypatch.setattr(s3, "_RETRIES", 2)
+    monkeypatch.setattr(s3, "_SECONDS", 3.0)
+    s3._connected.cache_clear()
     dice = random.Random(seed)
     table = warehouse.create_table("db.t", "id bigint, v string")
     warehouse.metastore.set("hive.compactor.aborted.txn.time.threshold", "1ms")

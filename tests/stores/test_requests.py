@@ -7,11 +7,13 @@ has the same.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from acid_platform import Warehouse
+from acid_platform.base.object_store import STORES
 from acid_platform.services import cleaner
 from acid_platform.storage import files as storage
 from tests.stores.conftest import Bucket
@@ -80,7 +82,9 @@ def test_P41_a_file_that_s3_does_not_copy_goes_through_the_process(
     files, content = warehouse.files, bytes(range(256)) * 1000
     files.write(f"{warehouse.path}/written", content)
     for limit, operation in ((len(content), "COPY"), (len(content) - 1, "PUT")):
-        monkeypatch.setattr(storage, "LARGEST_COPY", limit)
+        monkeypatch.setattr(
+            storage, "store_of", lambda _, most=limit: replace(STORES[0], largest_copy=most)
+        )
         with bucket.server.counted() as counter:
             files.place(f"{warehouse.path}/written", f"{warehouse.path}/placed", len(content))
         assert counter[operation] == 1

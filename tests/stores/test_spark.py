@@ -18,9 +18,10 @@ from acid_platform import (
     StoreRefused,
     StoreUnavailable,
 )
+from acid_platform.base.s3 import HADOOP, PACKAGES
 from acid_platform.engine.spark import jvm, session
 from acid_platform.engine.spark.failures import of_files
-from acid_platform.engine.spark.store_settings import HADOOP, S3_PACKAGES, store_settings
+from acid_platform.engine.spark.store_settings import store_settings
 from scripts import spark_connect
 from tests.stores.conftest import Bucket
 
@@ -38,7 +39,7 @@ def test_the_settings_follow_the_environment() -> None:
     told = store_settings(
         {"ACID_SPARK_PACKAGES": "s3, a:b:1", "AWS_ENDPOINT_URL": "http://store:9000"}
     )
-    assert told["spark.jars.packages"] == ",".join((*S3_PACKAGES, "a:b:1"))
+    assert told["spark.jars.packages"] == ",".join((*PACKAGES, "a:b:1"))
     excluded = told["spark.jars.excludes"].split(",")
     assert excluded == [
         "software.amazon.awssdk:bundle",
@@ -133,7 +134,7 @@ def test_P41_spark_writes_reads_and_compacts_on_s3(bucket: Bucket) -> None:
         text=True,
     )
     if _UNRESOLVED in done.stdout + done.stderr:
-        pytest.skip(f"{', '.join(S3_PACKAGES)} can't be fetched from Maven Central")
+        pytest.skip(f"{', '.join(PACKAGES)} can't be fetched from Maven Central")
     assert done.returncode == 0, done.stderr[-6000:]
     told = json.loads(done.stdout.splitlines()[-1])
     print(told["requests"])

@@ -26,8 +26,9 @@ from acid_platform.layout.types import parse_type
 from acid_platform.metastore import Metastore, wire
 from acid_platform.metastore.endpoint import Home
 from acid_platform.metastore.log.segment import segment_name
+from acid_platform.orc import open_strange_orc
 from acid_platform.orc.protobuf import delimited, number, packed
-from acid_platform.orc.reader import lz4_size, open_strange_orc
+from acid_platform.orc.tail import lz4_size
 from acid_platform.predicates.analysis import parse
 from acid_platform.storage.files import Files
 

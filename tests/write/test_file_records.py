@@ -23,10 +23,10 @@ from acid_platform.layout.value_ranges import (
     RangeKind,
     text_range,
 )
+from acid_platform.orc import column_ranges, key_ranges, open_orc
 from acid_platform.orc.protobuf import delimited, fields, number
-from acid_platform.orc.ranges import MOST_COLUMNS, STATISTICS, column_ranges, key_ranges
-from acid_platform.orc.reader import open_orc
-from acid_platform.orc.tail import footer_of
+from acid_platform.orc.ranges import MOST_COLUMNS
+from acid_platform.orc.tail import STATISTICS, footer_of
 from acid_platform.scan.entities import require_recorded
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files

@@ -21,8 +21,8 @@ from acid_platform import (
 )
 from acid_platform.layout.rowids import Bucket
 from acid_platform.layout.types import parse_columns
+from acid_platform.orc import AcidWriter, OrcWriter
 from acid_platform.orc.dump import events
-from acid_platform.orc.writer import AcidWriter, OrcWriter
 from acid_platform.storage.files import Files
 from acid_platform.write import task_files
 from acid_platform.write.file_records import recorded_file

@@ -23,8 +23,9 @@ from acid_platform.layout.formats import ORC
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
-from acid_platform.orc.writer import WRITTEN_CODECS, AcidWriter, OrcWriter, acid_schema
+from acid_platform.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.parquet_writer import ParquetWriter

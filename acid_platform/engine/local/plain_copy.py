@@ -14,8 +14,7 @@ from acid_platform.compaction.opening import (
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
-from acid_platform.orc.calendars import has_ancient
-from acid_platform.orc.writer import WRITTEN_CODECS, OrcWriter
+from acid_platform.orc import WRITTEN_CODECS, OrcWriter, has_ancient
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile

@@ -27,7 +27,7 @@ from acid_platform.layout.types import (
     HiveType,
     parse_type,
 )
-from acid_platform.orc.calendars import has_ancient
+from acid_platform.orc import has_ancient
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage import arrow_types
 from acid_platform.storage.arrow_numpy import scalar_of

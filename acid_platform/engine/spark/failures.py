@@ -14,7 +14,7 @@ from pyspark.errors.exceptions import captured
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import errors
-from acid_platform.base.object_store import hadoop_fault
+from acid_platform.base.object_store import hadoop_fault, without_connector
 from acid_platform.engine.refusals import (
     refuse_early_day,
     refuse_other_partition,
@@ -62,7 +62,6 @@ _UNREADABLE = re.compile(
 _UNWRITTEN = re.compile(r"\[TASK_WRITE_FAILED\] [^\n]* (\S+?)\.\s")
 _OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): ([^\n]*)", re.MULTILINE)
 
-_NO_CONNECTOR = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+")
 _NO_MODULE = re.compile(
     r"No module named '((?:acid_platform|pyarrow|numpy|isal|pyorc)[\w.]*)'"
     r"|(PYTHON_VERSION_MISMATCH|Cannot run program \"[^\"]*python[^\"]*\")"
@@ -106,10 +105,10 @@ def of_files(error: BaseException) -> AcidError | None:
     """The error if a Spark exception means that a data file is gone, unreadable or no ACID file, or
     that the store of the files is to blame."""
     text = _said(error)
-    if _NO_CONNECTOR.search(text):
+    if store := without_connector(text):
         return SparkMisconfigured(
-            "this Spark session can't read from S3: it lacks Hadoop's connector; set"
-            " ACID_SPARK_PACKAGES=s3 before the session starts"
+            f"this Spark session can't read from {store.name}: it lacks Hadoop's connector; set"
+            f" ACID_SPARK_PACKAGES={store.schemes[0]} before the session starts"
         )
     if isinstance(error, AnalysisException):  # before any row was read
         return _gone(text)

@@ -15,7 +15,7 @@ from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import Column
-from acid_platform.orc.reader import finish_plain_file
+from acid_platform.orc import finish_plain_file
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WriteTarget

@@ -26,7 +26,7 @@ from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import number_in_sql
 from acid_platform.layout.sql_text import quoted
-from acid_platform.orc.writer import WRITTEN_CODECS, require_codec
+from acid_platform.orc import WRITTEN_CODECS, require_codec
 from acid_platform.storage.files import in_threads
 from acid_platform.write.publishing import (
     Staging,

@@ -1,6 +1,6 @@
 """Objects below a prefix of a store, through obstore: S3, Google's, Azure's.
 
-The settings of S3 are those of every AWS tool, from the environment, as in base/object_store.py.
+The settings of S3 are those of every AWS tool, from the environment, as in base/s3.py.
 Google's and Azure's are read by obstore (GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and
 AZURE_STORAGE_ACCOUNT_KEY, …).
 """
@@ -21,6 +21,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import from_url
 
+from acid_platform.base import s3
 from acid_platform.errors import StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -160,9 +161,7 @@ def _first_line(error: BaseException) -> str:
 
 def _s3_settings(bucket: str) -> tuple[dict[str, Any], str]:
     """What obstore does not take from the environment as other AWS tools do; and the endpoint."""
-    environment = os.environ
-    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
-    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+    endpoint, region = s3.address()
     settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
     if not region and not endpoint:
         from pyarrow import fs

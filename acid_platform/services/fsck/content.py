@@ -19,7 +19,7 @@ from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import FLUSH_LENGTH_SUFFIX, parse_bucket_file
 from acid_platform.layout.rowids import decode_bucket
 from acid_platform.metastore.records import EntityDirectory
-from acid_platform.orc.reader import open_strange_orc
+from acid_platform.orc import open_strange_orc
 from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, valid_ids
 from acid_platform.scan.entities import open_entity

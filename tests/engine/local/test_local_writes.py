@@ -35,8 +35,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.formats import ORC
 from acid_platform.layout.types import parse_columns, parse_type
 from acid_platform.metastore.operations.transactions import AbortMany
-from acid_platform.orc.reader import open_orc
-from acid_platform.orc.writer import AcidWriter
+from acid_platform.orc import AcidWriter, open_orc
 from acid_platform.services.fsck import examine
 from acid_platform.storage import durability
 from acid_platform.storage.arrow_types import arrow_type

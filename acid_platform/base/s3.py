@@ -1,0 +1,189 @@
+"""S3, and stores that speak its protocol: opening them, their errors, and Hadoop's connector (P41).
+
+The settings are those of every AWS tool: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
+AWS_DEFAULT_REGION, and whatever AWS's chain of credentials finds (AWS_ACCESS_KEY_ID, a profile, the
+role of the machine). URIs carry none of them, since the metastore stores URIs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from acid_platform.errors import AcidError, InvalidDefinition, StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+_SECONDS = 30.0
+"""How long a connection may be silent."""
+_CONNECT_SECONDS = 5.0
+_RETRIES = 8
+"""With Arrow's pauses of 25 ms, 50 ms, 100 ms, …, a store may fail for about 6 seconds."""
+LARGEST_COPY = 5 << 30
+"""The most bytes that S3 copies by one COPY, and Arrow sends no other."""
+
+PLACES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION")
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_CREDENTIALS = (*KEYS, "AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+
+_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during (\w+)")
+_REFUSED = re.compile(
+    "ACCESS_DENIED|ACCESS_KEY|SIGNATURE|CREDENTIAL|TOKEN|UNRECOGNIZED_CLIENT|EXPIRED|NOT_SIGNED_UP"
+    "|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|RequestTimeTooSkewed"
+)
+_HADOOP_ERROR = re.compile(
+    r"(?:(?:software\.amazon\.awssdk|org\.apache\.hadoop\.fs\.s3a)\.[\w.]+Exception: "
+    r"|java\.nio\.file\.AccessDeniedException: s3a?://)[^\n]*"
+)
+_STATUS = re.compile(r"Status Code: (\d+)")
+
+HADOOP = "3.5.0"
+"""The version of the Hadoop client in PySpark: the connector must have the same."""
+_SDK = "2.35.4"
+"""The version of Amazon's SDK that this connector was made for."""
+PACKAGES = (
+    f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+    *(f"software.amazon.awssdk:{name}:{_SDK}" for name in ("s3", "s3-transfer-manager", "sts")),
+)
+"""20 MB instead of 700: the connector asks for the SDK's bundle, which has every service of AWS."""
+LEFT_OUT = ("software.amazon.awssdk:bundle",)
+CONNECTOR = "org.apache.hadoop.fs.s3a"
+
+
+def address(environment: Mapping[str, str] = os.environ) -> tuple[str, str]:
+    """The endpoint and the region that the environment names; empty if it names none."""
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
+    return endpoint, environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or ""
+
+
+def open_s3(location: str) -> tuple[fs.FileSystem, str]:
+    """The file system and the path `bucket/key` of a URI.
+
+    Connects only to learn the bucket's region, if nothing says it. Raises InvalidDefinition,
+    StoreRefused, StoreUnavailable.
+    """
+    parts = urlsplit(location)
+    if not parts.netloc:
+        raise InvalidDefinition(f"{location} names no bucket: write s3://bucket/path")
+    if parts.query or "@" in parts.netloc:
+        raise InvalidDefinition(
+            f"{location}: write s3://bucket/path alone, and set AWS_ENDPOINT_URL, AWS_REGION and"
+            " the credentials in the environment"
+        )
+    who = tuple(os.environ.get(name, "") for name in _CREDENTIALS)
+    try:
+        system = _connected(os.getpid(), parts.netloc, *address(), who)
+    except OSError as error:
+        fault = arrow_fault(str(error), location)
+        if fault is None:
+            raise
+        raise fault from error
+    return system, location.split("://", 1)[1].rstrip("/")
+
+
+@lru_cache(maxsize=64)
+def _connected(
+    _process: int, bucket: str, endpoint: str, region: str, _credentials: tuple[str, ...]
+) -> fs.S3FileSystem:
+    """One for all files of a process that have the same settings: it keeps connections open."""
+    from pyarrow import fs
+
+    parts = urlsplit(endpoint)
+    if endpoint and (parts.scheme not in ("http", "https") or not parts.netloc):
+        raise InvalidDefinition(
+            f"AWS_ENDPOINT_URL is {endpoint!r}; write https://host or http://host:port"
+        )
+    if not region:
+        region = "us-east-1" if endpoint else str(fs.resolve_s3_region(bucket))
+    return fs.S3FileSystem(
+        region=region,
+        scheme=parts.scheme or "https",
+        endpoint_override=f"{parts.netloc}{parts.path}".rstrip("/") or None,
+        request_timeout=_SECONDS,
+        connect_timeout=_CONNECT_SECONDS,
+        allow_delayed_open=True,  # a small file is one PUT
+        retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=_RETRIES),
+    )
+
+
+def arrow_fault(text: str, where: str) -> AcidError | None:
+    """What an error of Arrow says about the store; None if it says nothing of S3 or of a file.
+
+    A missing file is no fault of the store; a missing bucket is.
+    """
+    match = _ERROR.search(text)
+    if match is None:
+        if "not found" in text and "Bucket" in text:
+            return StoreRefused(f"{where}: {text}; make the bucket, or choose another one")
+        return None
+    code, status, operation = match[1], int(match[2] or 0), match[3]
+    if status == 400 and operation.startswith("Head"):  # its answer has no text: an expired token
+        status = 401
+    if code == "NO_SUCH_BUCKET" or "NoSuchBucket" in text:
+        return StoreRefused(
+            f"{where}: there is no such bucket: {text}; make it, or set ACID_WAREHOUSE and"
+            " AWS_ENDPOINT_URL to those that have it"
+        )
+    if status in (401, 403) or _REFUSED.search(code) or _REFUSED.search(text):
+        return _refused(where, text)
+    if status == 404 or code in ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND"):
+        return None
+    return _failed(where, text)
+
+
+def hadoop_fault(text: str) -> AcidError | None:
+    """What an exception of Hadoop's connector, as Spark prints it, says about the store."""
+    match = _HADOOP_ERROR.search(text)
+    if match is None:
+        return None
+    exception, where = match[0], "Spark"
+    status = int(code[1]) if (code := _STATUS.search(exception)) else 0
+    if status == 404 and "NoSuchBucket" not in exception:
+        return None
+    refused = (
+        status in (400, 401, 403, 404)
+        or "NoAuthWithAWS" in exception
+        or "UnknownStore" in exception
+    )
+    if refused or "AccessDenied" in exception:
+        return _refused(where, exception)
+    return _failed(where, exception)
+
+
+def hadoop_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings for the connector, and for the server of the environment."""
+    settings = {
+        # The warehouse's URIs begin with s3, whatever Hadoop calls its connector.
+        "spark.hadoop.fs.s3.impl": f"{CONNECTOR}.S3AFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.s3.impl": f"{CONNECTOR}.S3A",
+    }
+    endpoint, region = address(environment)
+    if endpoint:
+        settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        settings["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        ssl = str(urlsplit(endpoint).scheme == "https").lower()
+        settings["spark.hadoop.fs.s3a.connection.ssl.enabled"] = ssl
+        region = region or "us-east-1"
+    if region:
+        settings["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return settings
+
+
+def _refused(where: str, text: str) -> StoreRefused:
+    return StoreRefused(
+        f"{where}: the object store refuses it: {text}; renew or correct the credentials"
+        " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE), or"
+        " grant them access to the bucket"
+    )
+
+
+def _failed(where: str, text: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{where}: the object store failed again and again: {text}; try again later, and check the"
+        " network and AWS_ENDPOINT_URL if it stays so"
+    )

@@ -1,0 +1,341 @@
+"""An ORC file, opened through Arrow: its rows, row keys and statistics, and its declared types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import orc
+
+from acid_platform.base.object_store import store_fault
+from acid_platform.errors import CompactionRefused, CorruptFile
+from acid_platform.layout import schema
+from acid_platform.layout.file_entries import Footer
+from acid_platform.layout.types import Column
+from acid_platform.orc.calendars import as_written, has_ancient
+from acid_platform.orc.pyorc_rows import (
+    beyond_nanoseconds,
+    has_nanoseconds,
+    in_microseconds,
+    wide_timestamps,
+)
+from acid_platform.orc.ranges import column_ranges
+from acid_platform.orc.tail import (
+    TAIL_BYTES,
+    Postscript,
+    declared_footer,
+    footer_of,
+    has_declared,
+    is_proleptic,
+    require_shallow,
+    stripes,
+    with_footer,
+)
+from acid_platform.orc.update_marks import read_updates
+from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc, zone_of
+from acid_platform.storage.arrow_numpy import filled, values_of
+from acid_platform.storage.arrow_types import timestamp_leaves
+from acid_platform.storage.files import Files
+
+_LARGEST_FOOTER = 256 << 20
+BATCH_ROWS = 1 << 17
+"""Rows to decode at a time; a stripe may have millions."""
+
+
+class WideTimestamps(Exception):
+    """A file holds timestamps that do not fit nanoseconds: read it again with unit `us`."""
+
+
+class OrcFile(orc.ORCFile):  # type: ignore[misc]
+    """The file at `path`, or its first `length` bytes, if a streaming writer committed those.
+
+    Arrow's class has `nrows`, `nstripes`, `schema`, `metadata` and `read`. What is named here
+    raises Arrow's errors: call it inside of `reading`.
+    """
+
+    def __init__(self, files: Files, path: str, length: int | None) -> None:
+        super().__init__(_content(files, path, length))
+        self.files, self.path, self.length = files, path, length
+
+    @property
+    def footer(self) -> bytes:
+        """The footer as ORC defines it, before compression."""
+        return footer_of(self.reader.serialized_file_tail())
+
+    @property
+    def summary(self) -> Footer:
+        """What a record says of the file."""
+        names = self.schema.names
+        return Footer(int(self.nrows), schema.is_acid(names), schema.is_positional(names))
+
+    @property
+    def stripe_rows(self) -> list[int]:
+        """The number of rows of each stripe."""
+        return [stripe.rows for stripe in stripes(self.footer)]
+
+    def acid_columns(self) -> list[str]:
+        """The names of the six ACID columns as this file spells them; some writers use lower case.
+
+        Raises CorruptFile if the file does not have the ACID schema.
+        """
+        names = list(self.schema.names)
+        if not schema.is_acid(names):
+            raise CorruptFile(
+                f"{self.path} does not have the six ACID columns but {', '.join(names)}; restore it"
+                " or drop its transaction"
+            )
+        return names
+
+    def bounds(self, name: str) -> tuple[int, int]:
+        """The lowest and the highest id in a root column; read if no statistics tell them.
+
+        Raises CorruptFile for a row without it.
+        """
+        bounds = column_ranges(self.footer, acid=False).get(name.lower())
+        if bounds is not None and isinstance(bounds.low, int) and isinstance(bounds.high, int):
+            return bounds.low, bounds.high
+        (values,) = self._ids(self.read(columns=[name]))
+        return int(values.min()), int(values.max())
+
+    def updates(self, events: int) -> np.ndarray:
+        """Mask (events,): which of its delete events belong to updates. Raises CorruptFile."""
+        return read_updates((self.metadata or {}).get(schema.UPDATES.encode()), events, self.path)
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def event_ids(self) -> Iterator[list[np.ndarray]]:
+        """The five id columns of all events, int64 (n,) each, in batches in file order.
+
+        Raises CorruptFile, also for an event without a row key.
+        """
+        names = self.acid_columns()[:5]
+        # A small file is read at once: there may be hundreds.
+        small = self.nrows <= BATCH_ROWS
+        yield from map(self._ids, [self.read(columns=names)] if small else self.batches(names))
+
+    def _ids(self, rows: pa.Table | pa.RecordBatch) -> list[np.ndarray]:
+        if any(column.null_count for column in rows.columns):
+            raise CorruptFile(f"{self.path} has an event without a row key; restore the file")
+        return [values_of(column).astype(np.int64, copy=False) for column in rows.columns]
+
+    def stripe(self, index: int, names: Sequence[str], as_stored: bool = False) -> pa.RecordBatch:
+        """These columns (`root` or `root.field`) of one stripe.
+
+        Timestamps are in nanoseconds if all of them fit, else in microseconds, and wall clock times
+        are those of the writer's time zone. Days before 15 October 1582 are those that the writer
+        meant, unless `as_stored`. Raises CorruptFile, UnsupportedLayout.
+        """
+        batch = self._decoded(index, names)
+        if as_stored or not any(map(has_ancient, batch.columns)) or is_proleptic(self.footer):
+            return batch
+        return as_written(batch)
+
+    def _decoded(self, index: int, names: Sequence[str]) -> pa.RecordBatch:
+        file, content, zone = self, None, ""
+        place = index
+        if self._with_wall_clocks(names) and (in_utc := stripe_in_utc(self, index)) is not None:
+            content, zone = in_utc
+            file, place = orc.ORCFile(pa.BufferReader(content)), 0
+        try:
+            batch = file.read_stripe(place, columns=list(names))
+            return on_the_clock(batch, zone, self.path) if zone else batch
+        except (pa.ArrowInvalid, OverflowError) as error:
+            if isinstance(error, pa.ArrowInvalid) and not beyond_nanoseconds(error):
+                raise
+        # Arrow reads ORC timestamps in nanoseconds, which end in 2262: decode row by row instead.
+        batch = wide_timestamps(content or self._bytes(), self.path, place, self.schema, names)
+        return on_the_clock(batch, zone, self.path) if zone else batch
+
+    def batches(self, names: Sequence[str], timestamps: str = "ns") -> Iterator[pa.RecordBatch]:
+        """These root columns of all rows, as they are stored, at most BATCH_ROWS rows at a time.
+
+        `timestamps` `us` decodes by whole stripes, and also years after 2262, for which `ns` raises
+        WideTimestamps.
+        """
+        if timestamps == "us" or (self._with_wall_clocks(names) and self._has_zones()):
+            for index in range(self.nstripes):
+                batch = self._decoded(index, names)
+                if timestamps == "ns" and any(map(in_microseconds, batch.schema.types)):
+                    raise WideTimestamps
+                yield batch
+            return
+        from pyarrow import dataset  # imports pandas, which takes long
+
+        content = _content(self.files, self.path, self.length)
+        try:
+            yield from (
+                dataset.OrcFileFormat()
+                .make_fragment(content)
+                .to_batches(
+                    columns=list(names),
+                    batch_size=BATCH_ROWS,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                    use_threads=False,
+                )
+            )
+        except pa.ArrowInvalid as error:
+            if beyond_nanoseconds(error):
+                raise WideTimestamps from error
+            raise
+
+    def has_nanoseconds(self, names: Sequence[str]) -> bool:
+        """Whether a timestamp in these columns (`root` or `root.field`) has digits below the
+        microsecond. Raises CorruptFile, UnsupportedLayout."""
+        return any(self._stripe_has_nanoseconds(index, names) for index in range(self.nstripes))
+
+    def _stripe_has_nanoseconds(self, index: int, names: Sequence[str]) -> bool:
+        in_utc = stripe_in_utc(self, index)
+        content = None if in_utc is None else in_utc[0]
+        file = self if content is None else orc.ORCFile(pa.BufferReader(content))
+        try:
+            batch = file.read_stripe(index if content is None else 0, columns=list(names))
+        except pa.ArrowInvalid as error:
+            if not beyond_nanoseconds(error):
+                raise
+            roots = {name.partition(".")[0] for name in names}
+            return has_nanoseconds(content or self._bytes(), self.path, roots)
+        return any(
+            (filled(leaf, 0) % 1000 != 0).any()
+            for column in batch.columns
+            for leaf in timestamp_leaves(column)
+        )
+
+    def refuse_gregorian(self, batch: pa.RecordBatch) -> None:
+        """Raises CompactionRefused if the batch has Gregorian days before 15 October 1582.
+
+        The compacted file would not name that calendar, so readers would shift those days.
+        """
+        if any(map(has_ancient, batch.columns)) and is_proleptic(self.footer):
+            raise CompactionRefused(
+                f"{self.path} counts days before 15 October 1582 in the Gregorian calendar, which"
+                " this compaction would lose; compact the table with Hive"
+            )
+
+    def _bytes(self) -> bytes:
+        with self.files.open(self.path) as stream:
+            return bytes(stream.read(self.length))
+
+    def _has_zones(self) -> bool:
+        return any(zone_of(self, index) is not None for index in range(self.nstripes))
+
+    def _with_wall_clocks(self, names: Sequence[str]) -> bool:
+        kinds = self.schema
+        for name in names:
+            root, _, field = name.partition(".")
+            kind = kinds.field(name if name in kinds.names else root).type
+            if name not in kinds.names and field:
+                kind = kind.field(field).type
+            if has_wall_clocks(kind):
+                return True
+        return False
+
+
+def _content(files: Files, path: str, length: int | None) -> pa.NativeFile:
+    """The file, or its first `length` bytes. Raises CorruptFile if the file is shorter."""
+    if length is None:
+        return files.open(path)
+    with files.open(path) as stream:
+        content = stream.read_buffer(length)
+    if content.size < length:
+        raise CorruptFile(
+            f"{path} has fewer than the {length} bytes that were committed; restore the file"
+        )
+    return pa.BufferReader(content)
+
+
+def open_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
+    """Open the file, or its first `length` bytes, if a streaming writer committed those.
+
+    Raises CorruptFile if they do not end in an ORC tail, FileNotFoundError if there is no file,
+    StoreRefused, StoreUnavailable.
+    """
+    try:
+        file = OrcFile(files, path, length)
+        _ = file.schema  # column names that are not UTF-8 fail here, not later
+        return file
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        if fault := store_fault(error, path):
+            raise fault from error
+        raise _unopened(path, length, error) from error
+
+
+def _unopened(path: str, length: int | None, error: Exception) -> CorruptFile:
+    where = "" if length is None else f" up to byte {length}, its length in the side file"
+    return CorruptFile(
+        f"{path} can't be opened as ORC{where}: {error}; was its writer killed?"
+        " Restore it or drop its transaction"
+    )
+
+
+def open_strange_orc(files: Files, path: str, length: int | None = None) -> OrcFile:
+    """As `open_orc`, for a file that another program wrote and that was not recorded yet."""
+    require_shallow_types(files, path, length)
+    return open_orc(files, path, length)
+
+
+def require_shallow_types(files: Files, path: str, length: int | None = None) -> None:
+    """Raises CorruptFile for an ORC file whose types would crash Arrow and pyorc, before they see
+    them; also for a footer that can't be opened. Raises StoreRefused, StoreUnavailable."""
+    with reading(path), files.open(path) as stream:
+        size = stream.size() if length is None else length
+        stream.seek(max(0, size - TAIL_BYTES))
+        tail = bytes(stream.read(min(size, TAIL_BYTES)))
+        try:
+            postscript = Postscript.of(tail, path)
+        except CorruptFile as error:
+            raise _unopened(path, length, error) from error
+        whole = postscript.footer_length + postscript.size
+        if whole > min(size, _LARGEST_FOOTER):
+            raise CorruptFile(f"{path} has an ORC footer of {whole:,} bytes")
+        if whole > len(tail):
+            stream.seek(size - whole)
+            tail = bytes(stream.read(whole))
+    footer = tail[len(tail) - whole : len(tail) - postscript.size]
+    require_shallow(postscript.opened(footer, path), path)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Arrow's errors inside the block become CorruptFile with the file and the next step, or
+    StoreRefused and StoreUnavailable if the store is to blame."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptFile(
+            f"{path} was listed but is gone; read again if the Cleaner removed it, else restore it"
+        ) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if fault := store_fault(error, path):
+            raise fault from error
+        raise CorruptFile(
+            f"{path} can't be read: {error}; restore it or drop its transaction"
+        ) from error
+
+
+def finish_plain_file(files: Files, path: str, columns: Sequence[Column]) -> None:
+    """Declare the column types in a file of an insert-only table that Spark or Arrow wrote.
+
+    Raises CorruptFile.
+    """
+    if has_declared(columns):
+        replace_footer(files, path, declared_footer(open_orc(files, path).footer, columns, path))
+
+
+def replace_footer(files: Files, path: str, footer: bytes) -> None:
+    """Give another footer to a finished ORC file that nobody reads yet. Raises CorruptFile."""
+    size = files.system.get_file_info(path).size
+    with files.system.open_input_file(path) as stream:
+        stream.seek(max(0, size - TAIL_BYTES))
+        change = with_footer(bytes(stream.read()), footer, path)
+    if files.local:
+        with open(path, "r+b") as handle:
+            handle.truncate(size - change.drop)
+            handle.seek(0, 2)
+            handle.write(change.append)
+    else:  # only a local file can be truncated: rewrite it
+        files.write(path, files.read(path)[: size - change.drop] + change.append)
