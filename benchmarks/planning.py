@@ -102,7 +102,7 @@ def commit(
                 shutil.copyfile(made, path)
             else:
                 made = path
-                writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib")
+                writer = AcidWriter(*Files.of(path), columns, "zlib")
                 writer.write(batch(w, number * rows, rows, acid_schema(columns)))
                 writer.close()
             contents = RecordedFiles((recorded_file(Files.of(path)[0], path, "bucket_00000"),))

@@ -118,9 +118,7 @@ class AcidTable:
         columns, file = parse_columns(self.columns), self.file(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         target = acid_schema(columns)
-        writer = AcidWriter(
-            lambda: pa.OSFile(str(file), "wb"), str(file), columns, "zlib", stripe_bytes=1
-        )
+        writer = AcidWriter(*Files.of(str(file)), columns, "zlib", stripe_bytes=1)
         for rows in stripes:
             w, b, r = ([row[i] for row in rows] for i in range(3))
             names = [column.name for column in columns]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +23,7 @@ def finish(files: Files, path: str, columns: Sequence[Column], deletes: bool) ->
     if deletes:
         table = table.set_column(5, "row", pa.nulls(table.num_rows))
     kind = acid_schema(columns, deletes=deletes)
-    opened = partial(files.system.open_output_stream, path)
-    writer = AcidWriter(opened, path, columns, "zlib", deletes)
+    writer = AcidWriter(files, path, columns, "zlib", deletes)
     for batch in table.combine_chunks().to_batches():
         writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=kind))
     writer.close()

@@ -17,7 +17,7 @@ from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.schema import ROW
 from acid_platform.orc import open_orc, reading
 from acid_platform.storage.arrow_numpy import filled
-from acid_platform.storage.arrow_types import timestamp_leaves
+from acid_platform.storage.arrow_types import has_leaf, leaves
 from acid_platform.storage.files import Files
 
 _BLOCK = 1 << 20
@@ -63,8 +63,8 @@ def _finer_parquet(files: Files, path: str) -> bool:
         nanos, micros = (
             parquet.ParquetFile(stream, coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")
         )
-        leaves = (nanos.schema.column(i) for i in range(len(nanos.schema)))
-        names = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        columns = (nanos.schema.column(i) for i in range(len(nanos.schema)))
+        names = [column.path for column in columns if column.physical_type == "INT96"]
         if not names:
             return False
         pairs = zip(
@@ -73,8 +73,9 @@ def _finer_parquet(files: Files, path: str) -> bool:
         return any(
             _lost(fine, cut)
             for fine_batch, cut_batch in pairs
-            for columns in zip(fine_batch.columns, cut_batch.columns, strict=True)
-            for fine, cut in zip(*map(timestamp_leaves, columns), strict=True)
+            for pair in zip(fine_batch.columns, cut_batch.columns, strict=True)
+            for fine, cut in zip(*map(leaves, pair), strict=True)
+            if pa.types.is_timestamp(fine.type)
         )
 
 
@@ -97,19 +98,11 @@ def _finer_text(files: Files, path: str) -> bool:
 def _timestamps(schema: pa.Schema) -> Iterator[str]:
     """Columns that contain a timestamp; of an ACID file, fields of `row`."""
     for field in schema:
-        if not _holds(field.type):
-            continue
-        if field.name != ROW or any("." in inner.name for inner in _fields(field.type)):
-            yield field.name
+        inside = list(field.type) if pa.types.is_struct(field.type) else []
+        if field.name != ROW or not inside or any("." in inner.name for inner in inside):
+            if has_leaf(field.type, pa.types.is_timestamp):
+                yield field.name
         else:
-            yield from (
-                f"{ROW}.{inner.name}" for inner in _fields(field.type) if _holds(inner.type)
-            )
-
-
-def _fields(kind: pa.DataType) -> list[pa.Field]:
-    return [kind.field(i) for i in range(kind.num_fields)]
-
-
-def _holds(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or any(_holds(field.type) for field in _fields(kind))
+            for inner in inside:
+                if has_leaf(inner.type, pa.types.is_timestamp):
+                    yield f"{ROW}.{inner.name}"

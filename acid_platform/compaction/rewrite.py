@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -204,7 +203,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
     values = ValueSums([] if rewrite.delete_events else [column.name for column in rewrite.columns])
     writer = AcidWriter(
-        partial(files.system.open_output_stream, rewrite.output),
+        files,
         rewrite.output,
         rewrite.columns,
         rewrite.compression,

@@ -8,7 +8,6 @@ go on showing the deleted rows of all other buckets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from uuid import uuid4
 
 import numpy as np
@@ -58,9 +57,7 @@ def distribute(
             files.delete_file(path)
             continue
         written = path if files.object_store else f"{directory}/{temporary_name(0, uuid4().hex)}"
-        writer = AcidWriter(
-            partial(files.system.open_output_stream, written), path, columns, codec, deletes=True
-        )
+        writer = AcidWriter(files, written, columns, codec, deletes=True)
         with asking(path):
             _write(writer, keys, chosen, write_id)
         if written != path:

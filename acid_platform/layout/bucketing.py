@@ -117,7 +117,8 @@ def _hash1(array: pa.Array, kind: HiveType) -> np.ndarray:
         return _nulled(_folded(_bits(array, name)), array)
     if name in _TEXT:
         start = 0 if name == "string" else 1
-        return _nulled(_polynomial(*_bytes(array, name == "char"), start), array)
+        content, starts, lengths = _bytes(array, name == "char")
+        return _nulled(_polynomial(content.view(np.int8), starts, lengths, start), array)
     return _common(array, kind, _hash1)
 
 
@@ -137,7 +138,8 @@ def _common(array: pa.Array, kind: HiveType, child_hash: Hash) -> np.ndarray:
             return _nulled(total, array)
         case "array":
             elements = child_hash(array.flatten(), kind.children[0][1])
-            return _nulled(_rolled(elements, _lengths(array)), array)
+            lengths = _lengths(array)
+            return _nulled(_polynomial(elements, np.cumsum(lengths) - lengths, lengths), array)
         case _:
             pairs = _pairs(array)
             entries = pairs.flatten()
@@ -197,19 +199,6 @@ def _lengths(array: pa.Array) -> np.ndarray:
     return np.asarray(lengths.to_numpy(zero_copy_only=False))
 
 
-def _rolled(elements: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """r = 31 r + element for each list; `lengths` are the lengths of the lists."""
-    total = np.zeros(len(lengths), np.int32)
-    starts = np.cumsum(lengths) - lengths
-    rows = np.flatnonzero(lengths)
-    position = 0
-    while len(rows):
-        total[rows] = total[rows] * np.int32(31) + elements[starts[rows] + position]
-        position += 1
-        rows = rows[lengths[rows] > position]
-    return total
-
-
 def _summed(elements: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     sums = np.concatenate([[0], np.cumsum(elements.astype(np.int64))])
     ends = np.cumsum(lengths)
@@ -235,15 +224,14 @@ def _bytes(array: pa.Array, stripped: bool) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _polynomial(
-    content: np.ndarray, starts: np.ndarray, lengths: np.ndarray, start: int
+    values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, start: int = 0
 ) -> np.ndarray:
-    """r = 31 r + signed byte, from `start`, for each value."""
+    """r = 31 r + value, from `start`, for each run of values."""
     total = np.full(len(starts), start, np.int32)
-    signed = content.view(np.int8)
     rows = np.flatnonzero(lengths)
     position = 0
     while len(rows):
-        total[rows] = total[rows] * np.int32(31) + signed[starts[rows] + position]
+        total[rows] = total[rows] * np.int32(31) + values[starts[rows] + position]
         position += 1
         rows = rows[lengths[rows] > position]
     return total

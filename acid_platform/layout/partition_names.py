@@ -86,11 +86,11 @@ def partition_values(
     partition: Mapping[str, Any] | str,
     columns: Sequence[Column],
     table: str,
-    known: Collection[str] = (),
+    existing: Collection[str] = (),
 ) -> dict[str, str | None]:
     """The values of `"month=3"` or `{"month": 3}` by column, in order.
 
-    A name in `known` is taken as it is, even if another engine spelled its values in another way
+    A name in `existing` is taken as it is, even if another engine spelled its values in another way
     than `as_written`. Raises NoSuchPartition.
     """
     names = [column.name for column in columns]
@@ -98,7 +98,7 @@ def partition_values(
     if isinstance(partition, str):
         values = parse_partition(partition, names)
         values_by_name = dict(zip(names, values or (), strict=False))
-        if partition in known and set(values_by_name) == set(names):
+        if partition in existing and set(values_by_name) == set(names):
             return values_by_name
     else:
         values_by_name = {str(key).lower(): value for key, value in partition.items()}

@@ -65,16 +65,15 @@ def _packed(entry: FileEntry) -> list[Any]:
     flags = _ACID * footer.acid + _POSITIONAL * footer.positional
     ranges = {
         name: [
-            known.kind.value,
-            _plain(known.low),
-            _plain(known.high),
-            known.nulls,
-            int(known.values),
+            bounds.kind.value,
+            _plain(bounds.low),
+            _plain(bounds.high),
+            bounds.nulls,
+            int(bounds.values),
         ]
-        for name, known in entry.ranges.items()
+        for name, bounds in entry.ranges.items()
     }
-    known_keys = entry.keys
-    keys = known_keys and [*known_keys.write_ids, *known_keys.buckets, *known_keys.row_ids]
+    keys = entry.keys and [*entry.keys.write_ids, *entry.keys.buckets, *entry.keys.row_ids]
     whole: list[Any] = [entry.path, entry.size, footer.rows, flags, entry.length, ranges, keys]
     defaults: tuple[Any, ...] = (None, {}, None, _ACID)
     for default in defaults:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from acid_platform.layout.types import HiveType
-from acid_platform.orc.protobuf import delimited, number, packed, varint
+from acid_platform.orc.protobuf import delimited, number, packed, varint, zigzag
 
 _COUNT, _HAS_NULL = 1, 10
 _NANOS_OF_MILLI = 1_000_000
@@ -60,8 +60,8 @@ def message(of: ColumnStatistics, kind: HiveType) -> bytes:
     body = b""
     if kind.kind == "decimal":
         body = delimited(6, _decimals(of, kind.sizes[1]))
-    elif kind.kind in _SAID:
-        field, write = _SAID[kind.kind]
+    elif kind.kind in _MESSAGES:
+        field, write = _MESSAGES[kind.kind]
         body = delimited(field, write(of))
     return number(_COUNT, of.count) + body + number(_HAS_NULL, int(of.has_null))
 
@@ -74,7 +74,7 @@ def float_bounds(low: float, high: float) -> tuple[float, float]:
 
 
 def _signed(field: int, value: int) -> bytes:
-    return number(field, value << 1 if value >= 0 else (-value << 1) - 1)
+    return number(field, zigzag(value))
 
 
 def _integers(of: ColumnStatistics) -> bytes:
@@ -141,7 +141,7 @@ def _instants(of: ColumnStatistics) -> bytes:
 
 
 _INTEGERS, _TEXT, _MOMENTS = (2, _integers), (4, _strings), (9, _instants)
-_SAID: dict[str, tuple[int, Callable[[ColumnStatistics], bytes]]] = {
+_MESSAGES: dict[str, tuple[int, Callable[[ColumnStatistics], bytes]]] = {
     "tinyint": _INTEGERS,
     "smallint": _INTEGERS,
     "int": _INTEGERS,

@@ -100,14 +100,7 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
     inner = bounds
     if array.null_count:
         valid = values_of(array.is_valid())
-        present = bits(valid)
-        streams.append(
-            Stream(
-                StreamKind.PRESENT,
-                present.content,
-                tuple(seek_bit(present, int(at)) for at in bounds[:-1]),
-            )
-        )
+        streams.append(_of_bits(StreamKind.PRESENT, valid, bounds))
         inner = np.concatenate(([0], np.cumsum(valid, dtype=np.int64)))[bounds]
         array = (
             array.filter(from_numpy(valid))
@@ -139,8 +132,13 @@ def _starts(inner: np.ndarray) -> np.ndarray:
     return inner[:-1][np.diff(inner) > 0]
 
 
-def _seeks(runs: Runs, inner: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    return tuple(runs.seek(at) for at in inner[:-1].tolist())
+def _positioned(kind: StreamKind, runs: Runs, inner: np.ndarray) -> Stream:
+    return Stream(kind, runs.content, tuple(runs.seek(at) for at in inner[:-1].tolist()))
+
+
+def _of_bits(kind: StreamKind, values: np.ndarray, inner: np.ndarray) -> Stream:
+    runs = bits(values)
+    return Stream(kind, runs.content, tuple(seek_bit(runs, at) for at in inner[:-1].tolist()))
 
 
 def _bytes_at(ends: np.ndarray, inner: np.ndarray) -> tuple[tuple[int, ...], ...]:
@@ -179,23 +177,10 @@ def _integral(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     values = _int64(array)
     low, high = _extremes(values, inner)
     total = _sums(values, inner, low, high)
-    if kind.kind == "tinyint":
-        runs = octets(values.astype(np.uint8))
-        return _Values(
-            [Stream(StreamKind.DATA, runs.content, _seeks(runs, inner))],
-            Encoding.DIRECT,
-            low,
-            high,
-            total,
-        )
-    runs = integers(values)
-    return _Values(
-        [Stream(StreamKind.DATA, runs.content, _seeks(runs, inner))],
-        Encoding.DIRECT_V2,
-        low,
-        high,
-        total,
-    )
+    small = kind.kind == "tinyint"
+    runs = octets(values.astype(np.uint8)) if small else integers(values)
+    encoding = Encoding.DIRECT if small else Encoding.DIRECT_V2
+    return _Values([_positioned(StreamKind.DATA, runs, inner)], encoding, low, high, total)
 
 
 def _date(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
@@ -204,10 +189,8 @@ def _date(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
 
 def _boolean(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     values = values_of(array)
-    runs = bits(values)
-    seeks = tuple(seek_bit(runs, at) for at in inner[:-1].tolist())
     trues = _sums(values.astype(np.int64), inner, [0], [1])
-    return _Values([Stream(StreamKind.DATA, runs.content, seeks)], total=trues)
+    return _Values([_of_bits(StreamKind.DATA, values, inner)], total=trues)
 
 
 def _floating(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
@@ -249,7 +232,7 @@ def _decimal(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _Values(
         [
             Stream(StreamKind.DATA, content, _bytes_at(ends, inner)),
-            Stream(StreamKind.SECONDARY, scales.content, _seeks(scales, inner)),
+            _positioned(StreamKind.SECONDARY, scales, inner),
         ],
         Encoding.DIRECT_V2,
         low,
@@ -291,8 +274,8 @@ def _timestamp(array: pa.Array, _kind: HiveType, inner: np.ndarray) -> _Values:
     data, rest = integers(seconds - _EPOCH), integers(_shortened(nanos), signed=False)
     return _Values(
         [
-            Stream(StreamKind.DATA, data.content, _seeks(data, inner)),
-            Stream(StreamKind.SECONDARY, rest.content, _seeks(rest, inner)),
+            _positioned(StreamKind.DATA, data, inner),
+            _positioned(StreamKind.SECONDARY, rest, inner),
         ],
         Encoding.DIRECT_V2,
         [value * factor for value in low],
@@ -322,7 +305,7 @@ def _bytes(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     sizes = integers(lengths, signed=False)
     streams = [
         Stream(StreamKind.DATA, content, _bytes_at(ends, inner)),
-        Stream(StreamKind.LENGTH, sizes.content, _seeks(sizes, inner)),
+        _positioned(StreamKind.LENGTH, sizes, inner),
     ]
     total = _sums(lengths, inner, [0], [int(lengths.max(initial=0))])
     if kind.kind == "binary":
@@ -370,7 +353,7 @@ def _dictionary(array: pa.Array, inner: np.ndarray) -> _Values | None:
     texts = words.to_pylist()
     return _Values(
         [
-            Stream(StreamKind.DATA, data.content, _seeks(data, inner)),
+            _positioned(StreamKind.DATA, data, inner),
             Stream(StreamKind.LENGTH, sizes.content),
             Stream(StreamKind.DICTIONARY_DATA, content),
         ],
@@ -409,7 +392,7 @@ def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
         for column in encode(content.slice(first, last - first), child, places[inner] - first)
     )
     return _Values(
-        [Stream(StreamKind.LENGTH, runs.content, _seeks(runs, inner))],
+        [_positioned(StreamKind.LENGTH, runs, inner)],
         Encoding.DIRECT_V2,
         below=below,
     )

@@ -53,8 +53,7 @@ class JavaZone:
         if self.repeats is not None:
             since = np.maximum(seconds - self.repeats, 0)
             seconds = seconds - since // _CYCLE * _CYCLE
-        found: np.ndarray = self.offsets[np.searchsorted(self.starts, seconds, side="right")]
-        return found
+        return np.asarray(self.offsets[np.searchsorted(self.starts, seconds, side="right")])
 
     def instant(self, wall: int) -> int:
         """The instant of a wall clock time that is far from any change."""
@@ -71,7 +70,7 @@ def fixed_zone(name: str) -> JavaZone | None:
         return None
     sign, hours, minutes = match.groups()
     offset = int(hours or 0) * 3600 + int(minutes or 0) * 60
-    return _constant(-offset if sign == "-" else offset)
+    return _of(-offset if sign == "-" else offset)
 
 
 def zone_rules(table: bytes) -> dict[str, bytes]:
@@ -82,15 +81,15 @@ def zone_rules(table: bytes) -> dict[str, bytes]:
     versions = [data.text() for _ in range(data.short())]
     regions = [data.text() for _ in range(data.short())]
     rules = [data.take(data.short()) for _ in range(data.short())]
-    known: dict[str, bytes] = {}
+    rules_of: dict[str, bytes] = {}
     for _ in versions:
         for _ in range(data.short()):
             region, rule = data.short(), data.short()
-            known[regions[region]] = rules[rule]
+            rules_of[regions[region]] = rules[rule]
     for _ in range(data.short()):
         alias, region = data.short(), data.short()
-        known[regions[alias]] = known[regions[region]]
-    return known
+        rules_of[regions[alias]] = rules_of[regions[region]]
+    return rules_of
 
 
 def java_zone(rules: bytes) -> JavaZone:
@@ -112,11 +111,11 @@ def java_zone(rules: bytes) -> JavaZone:
         if _FIRST <= start <= _LAST
     ]
     if not listed:
-        return _constant(raw)
+        return _of(raw)
     before = offsets[changes.index(listed[0][0])]
     table = [(_FIRST, before), *listed]
     cut = changes[-1] > _LAST
-    last = _LAST_YEAR if cut else _year(changes[-1] + offsets[-1])
+    last = _LAST_YEAR if cut else (_EPOCH + timedelta(seconds=changes[-1] + offsets[-1])).year
     if cut:  # Java guesses rules from the last two changes of its table
         return _of(raw, table, ends=_LAST + 1 - 365 * _DAY)
     if len(yearly) > 1:
@@ -126,13 +125,9 @@ def java_zone(rules: bytes) -> JavaZone:
     return _of(raw, [*table, (end, raw)])
 
 
-def _constant(offset: int) -> JavaZone:
-    return _of(offset, [])
-
-
 def _of(
     first: int,
-    changes: Sequence[tuple[int, int]],
+    changes: Sequence[tuple[int, int]] = (),
     repeats: int | None = None,
     ends: int | None = None,
 ) -> JavaZone:
@@ -142,10 +137,6 @@ def _of(
         repeats,
         ends,
     )
-
-
-def _year(wall: int) -> int:
-    return (_EPOCH + timedelta(seconds=wall)).year
 
 
 @dataclass(frozen=True, slots=True)

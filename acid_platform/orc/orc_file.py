@@ -36,7 +36,7 @@ from acid_platform.orc.tail import (
 from acid_platform.orc.update_marks import read_updates
 from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc, zone_of
 from acid_platform.storage.arrow_numpy import filled, values_of
-from acid_platform.storage.arrow_types import timestamp_leaves
+from acid_platform.storage.arrow_types import leaves
 from acid_platform.storage.files import Files
 
 _LARGEST_FOOTER = 256 << 20
@@ -200,7 +200,8 @@ class OrcFile(orc.ORCFile):  # type: ignore[misc]
         return any(
             (filled(leaf, 0) % 1000 != 0).any()
             for column in batch.columns
-            for leaf in timestamp_leaves(column)
+            for leaf in leaves(column)
+            if pa.types.is_timestamp(leaf.type)
         )
 
     def refuse_gregorian(self, batch: pa.RecordBatch) -> None:

@@ -32,6 +32,11 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+def zigzag(value: int) -> int:
+    """Zigzag encoding: numbers near 0 become small."""
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The number at byte `at`, and the byte after it. Raises IndexError if the data ends first."""
     shift = value = 0

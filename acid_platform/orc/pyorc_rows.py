@@ -15,6 +15,7 @@ import pyorc
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
+from acid_platform.storage.arrow_types import has_leaf
 from acid_platform.storage.files import Files
 
 _ROWS_AT_ONCE = 10_000
@@ -200,9 +201,7 @@ def _in_microseconds(kind: pa.DataType) -> pa.DataType:
 
 def in_microseconds(kind: pa.DataType) -> bool:
     """Whether the type is or contains a timestamp in microseconds."""
-    if pa.types.is_timestamp(kind):
-        return bool(kind.unit == "us")
-    return any(in_microseconds(kind.field(i).type) for i in range(kind.num_fields))
+    return has_leaf(kind, lambda leaf: pa.types.is_timestamp(leaf) and leaf.unit == "us")
 
 
 def _for_arrow(value: Any, kind: pa.DataType) -> Any:

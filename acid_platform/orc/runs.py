@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from acid_platform.orc.protobuf import varint
+from acid_platform.orc.protobuf import varint, zigzag
 
 _VALUES = 512
 _BYTES = 128
@@ -72,7 +72,7 @@ def _runs(rows: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     """
     count = rows.shape[1]
     low, high = rows.min(axis=1), rows.max(axis=1)
-    extremes = np.maximum(zigzag(low), zigzag(high)) if signed else high.view(np.uint64)
+    extremes = np.maximum(_zigzags(low), _zigzags(high)) if signed else high.view(np.uint64)
     direct = np.searchsorted(_LARGEST, extremes)
     if count < 3:
         return _direct(rows, direct, signed)
@@ -108,7 +108,7 @@ def _whole(parts: list[bytes], sizes: list[int]) -> Iterator[bytes]:
 
 def _direct(rows: np.ndarray, widths: np.ndarray, signed: bool) -> tuple[list[bytes], list[int]]:
     """Direct encoding of each row; `widths` (k,) are indexes into _WIDTHS."""
-    coded = zigzag(rows) if signed else rows.view(np.uint64)
+    coded = _zigzags(rows) if signed else rows.view(np.uint64)
     if len(set(widths.tolist())) == 1:
         packed = _headed(_DIRECT, rows.shape[1], coded, int(widths[0]))
         return [packed.tobytes()], [packed.shape[1]] * len(rows)
@@ -149,7 +149,7 @@ def _fixed(count: int) -> bytes:
 
 
 def _based(first: int, step: int, signed: bool) -> bytes:
-    return varint(_zigzag(first) if signed else first) + varint(_zigzag(step))
+    return varint(zigzag(first) if signed else first) + varint(zigzag(step))
 
 
 def _headed(encoding: int, count: int, values: np.ndarray, width: int) -> np.ndarray:
@@ -164,12 +164,8 @@ def _headed(encoding: int, count: int, values: np.ndarray, width: int) -> np.nda
     return headed
 
 
-def _zigzag(value: int) -> int:
-    return value << 1 if value >= 0 else (-value << 1) - 1
-
-
-def zigzag(values: np.ndarray) -> np.ndarray:
-    """Zigzag encoding, int64 → uint64: numbers near 0 become small."""
+def _zigzags(values: np.ndarray) -> np.ndarray:
+    """Zigzag encoding, int64 → uint64."""
     encoded: np.ndarray = ((values << 1) ^ (values >> 63)).view(np.uint64)
     return encoded
 
@@ -238,7 +234,7 @@ def varints(low: np.ndarray, high: np.ndarray | None = None) -> tuple[bytes, np.
 def _groups_of_7(low: np.ndarray, high: np.ndarray | None) -> list[np.ndarray]:
     """The zigzag values in groups of 7 bits, lowest first; as many as the largest value needs."""
     if high is None:
-        values = zigzag(low)
+        values = _zigzags(low)
         bits_needed = int(values.max(initial=0)).bit_length()
         return [
             (values >> np.uint64(at)).astype(np.uint8) & 127

@@ -26,6 +26,7 @@ from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.tail import user_metadata_fields
 from acid_platform.orc.update_marks import write_updates
 from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.files import Files
 
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
@@ -126,36 +127,30 @@ class OrcWriter:
 
     def __init__(
         self,
-        open_stream: Callable[[], pa.NativeFile],
+        files: Files,
         path: str,
         columns: Sequence[Column],
         compression: str,
         stripe_bytes: int = STRIPE_BYTES,
         always: bool = False,
     ) -> None:
-        self.rows = 0
+        require_codec(compression, path)
+        self.rows, self.size = 0, 0
+        """Rows and bytes written so far."""
         self.footer = b""
         """The footer of the finished file, as ORC defines it, before compression."""
         self._always = always
-        self._open = open_stream
-        self.path = path
-        require_codec(compression, path)
+        self._files, self.path = files, path
         self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
         self._type = self._root(columns)
         self._names = [name for name, _ in self._type.children]
         self._stream: pa.NativeFile | None = None
-        self._at = 0
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._stripes: list[bytes] = []
         self._statistics: list[list[ColumnStatistics]] = []
         """Statistics by stripe, then by column."""
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._at
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch."""
@@ -183,11 +178,11 @@ class OrcWriter:
 
     def _put(self, content: bytes) -> None:
         if self._stream is None:
-            self._stream = self._open()
+            self._stream = self._files.system.open_output_stream(self.path)
             self._stream.write(_MAGIC)
-            self._at = len(_MAGIC)
+            self.size = len(_MAGIC)
         self._stream.write(content)
-        self._at += len(content)
+        self.size += len(content)
 
     def _write_stripes(self) -> None:
         """Write one stripe; several if its texts exceed the size limit of an Arrow array."""
@@ -220,7 +215,7 @@ class OrcWriter:
         footer = self._blocks(
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
         ).content
-        start = self._at or len(_MAGIC)
+        start = self.size or len(_MAGIC)
         parts = (*indexes, *bodies, footer)
         # A small file is one write instead of dozens; large parts are not copied once more.
         small = sum(map(len, parts)) < _JOINED
@@ -275,7 +270,7 @@ class OrcWriter:
         self.footer = b"".join(
             (
                 number(1, len(_MAGIC)),
-                number(2, self._at),
+                number(2, self.size),
                 *(delimited(3, stripe) for stripe in self._stripes),
                 *_types(self._type),
                 number(6, self.rows),
@@ -312,7 +307,7 @@ class AcidWriter(OrcWriter):
 
     def __init__(
         self,
-        open_stream: Callable[[], pa.NativeFile],
+        files: Files,
         path: str,
         columns: Sequence[Column],
         compression: str,
@@ -323,7 +318,7 @@ class AcidWriter(OrcWriter):
         self._deletes = deletes
         self._updated: list[np.ndarray] = []
         self._ends: list[RowKey] = []
-        super().__init__(open_stream, path, columns, compression, stripe_bytes, always)
+        super().__init__(files, path, columns, compression, stripe_bytes, always)
 
     def _root(self, columns: Sequence[Column]) -> HiveType:
         kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]

@@ -33,7 +33,7 @@ from acid_platform.orc.tail import (
     is_ours,
     stripes,
 )
-from acid_platform.storage.arrow_types import with_leaves
+from acid_platform.storage.arrow_types import has_leaf, with_leaves
 
 if TYPE_CHECKING:
     from acid_platform.orc.orc_file import OrcFile
@@ -52,9 +52,7 @@ _SAME = ("", _UTC, "UTC", "Etc/UTC", "Etc/GMT", "Etc/UCT", "UCT", "Zulu")
 
 def has_wall_clocks(kind: pa.DataType) -> bool:
     """Whether the type is or contains a timestamp that is a wall clock time, not an instant."""
-    if pa.types.is_timestamp(kind):
-        return kind.tz is None
-    return any(has_wall_clocks(kind.field(i).type) for i in range(kind.num_fields))
+    return has_leaf(kind, lambda leaf: pa.types.is_timestamp(leaf) and leaf.tz is None)
 
 
 def stripe_in_utc(file: OrcFile, index: int) -> tuple[bytes, str] | None:

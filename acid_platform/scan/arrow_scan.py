@@ -33,17 +33,16 @@ SMALL_BYTES = 16 << 20
 SPLIT_BYTES = 1 << 20
 """From this size on, several threads may decode the columns of a piece."""
 
-
 ENTITY = Column("__entity", HiveType("int"))
 """The place of a row's partition among the entities of its scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowScan:
-    """A scan, and what is wanted of its rows."""
+    """A scan, and what to return of its rows."""
 
     scan: Scan
-    wanted: tuple[str, ...]
+    names: tuple[str, ...]
     """Columns of the result, in order: existing ones, in lower case, or ENTITY."""
     predicate: Predicate | None = None
     row_id: bool = False
@@ -56,7 +55,7 @@ class ArrowScan:
     def schema(self) -> pa.Schema:
         columns = (*self.scan.columns, *self.scan.partition_columns, ENTITY)
         types = {column.name: arrow_type(column.type) for column in columns}
-        fields = [(name, types[name]) for name in self.wanted]
+        fields = [(name, types[name]) for name in self.names]
         return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -95,7 +94,7 @@ class ArrowScan:
                 sources = replace(entity.sources, inserts=tuple(uncounted))
                 tested.append(replace(entity, sources=sources))
         rest = replace(self.scan, entities=tuple(tested))
-        left = replace(self, scan=rest, wanted=(), row_id=False)
+        left = replace(self, scan=rest, names=(), row_id=False)
         return counted + sum(int(batch.num_rows) for batch in left.batches(threads))
 
     def _live_rows(self, entity: EntityScan, source: SourceFile) -> int | None:
@@ -109,13 +108,10 @@ class ArrowScan:
             return None
         with reading(source.path):
             runs = key_runs(self.scan.files, source.path)
-        return (
-            None
-            if runs is None
-            else sum(
-                run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last)
-                for run in runs
-            )
+        if runs is None:
+            return None
+        return sum(
+            run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last) for run in runs
         )
 
     def _rows(self, source: SourceFile) -> int:
@@ -135,7 +131,7 @@ class ArrowScan:
 
         for place, entity in enumerate(self.scan.entities):
             values = partition_scalars(self.scan.partition_columns, entity.values)
-            if ENTITY.name in self.wanted:
+            if ENTITY.name in self.names:
                 values[ENTITY.name] = scalar_of(place, pa.int32())
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:

@@ -149,8 +149,7 @@ class _Only:
     keys: DeleteKeys
 
     def survivors(self, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.ndarray:
-        kept: np.ndarray = ~DeletedRows(self.keys).survivors(w, b, r)
-        return kept
+        return np.asarray(~DeletedRows(self.keys).survivors(w, b, r))
 
 
 class _Late:
@@ -164,21 +163,21 @@ class _Late:
 
 @dataclass(frozen=True, slots=True)
 class ChangeReader:
-    """Reads the parts of one table. `wanted`: names of columns, in the order of the result; the
+    """Reads the parts of one table. `names`: the columns, in the order of the result; the
     partition columns and those of CHANGE_COLUMNS are among them if they are asked for."""
 
     files: Files
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
     stamps: tuple[Stamp, ...]
-    wanted: tuple[str, ...]
+    names: tuple[str, ...]
     format: FileFormat = ORC
 
     @property
     def schema(self) -> pa.Schema:
         every = (*self.columns, *self.partition_columns, *CHANGE_COLUMNS)
         types = {column.name: arrow_type(column.type) for column in every}
-        return pa.schema([(name, types[name]) for name in self.wanted])
+        return pa.schema([(name, types[name]) for name in self.names])
 
     def work(
         self, part: FileChanges, partition: Mapping[str, pa.Scalar]
@@ -190,7 +189,7 @@ class ChangeReader:
         """
         with_keys = part.source.kind is not SourceKind.PLAIN
         stored = tuple(
-            name for name in self.wanted if name not in {column.name for column in CHANGE_COLUMNS}
+            name for name in self.names if name not in {column.name for column in CHANGE_COLUMNS}
         )
         scan = ArrowScan(
             Scan(
@@ -230,7 +229,7 @@ class ChangeReader:
             TXN_ID: lambda: from_numpy(self._of_stamps("txn_id")[stamps]),
             COMMITTED: lambda: pa.array(self._of_stamps("at")[stamps]).cast(pa.timestamp("us")),
         }
-        arrays = [added[name]() if name in added else batch.column(name) for name in self.wanted]
+        arrays = [added[name]() if name in added else batch.column(name) for name in self.names]
         if not arrays:
             nothing = pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
             return pa.RecordBatch.from_struct_array(nothing)

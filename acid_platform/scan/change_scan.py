@@ -65,7 +65,7 @@ class ChangeScan:
         names = [column.name for column in self.columns]
         column_names = tuple(names if columns is None else (name.lower() for name in columns))
         require_columns(column_names, self.columns, self.table)
-        return replace(self, reader=replace(self.reader, wanted=column_names))
+        return replace(self, reader=replace(self.reader, names=column_names))
 
     @property
     def schema(self) -> pa.Schema:

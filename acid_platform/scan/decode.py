@@ -115,88 +115,76 @@ class FileRead:
     def _piece(self, file: OrcFile | parquet.ParquetFile, index: int) -> pa.RecordBatch:
         if isinstance(file, parquet.ParquetFile):
             return self._row_group(file, index)
-        if self.source.kind is SourceKind.ACID:
-            return self._acid(file, index)
-        return self._raw(file, index)
-
-    def _acid(self, file: OrcFile, index: int) -> pa.RecordBatch:
-        source, path = self.source, self.source.path
-        roots = file.acid_columns()
-        row = roots[5]
-        row_type = file.schema.field(row).type
-        if not pa.types.is_struct(row_type):
-            raise CorruptFile(
-                f"{path}: the column row is {row_type} instead of a struct; restore the file"
-            )
-        stored_names = self._find([row_type.field(i).name for i in range(row_type.num_fields)])
-        tested = [0]
-        if self.deleted is not None or self.read.row_id:
-            tested += [1, 2, 3]
-        if source.test_rows or source.above >= 0:
-            tested.append(4)
+        source = self.source
+        names, prefix, tested = list(file.schema.names), "", dict[int, str]()
+        if source.kind is SourceKind.ACID:
+            names, prefix, tested = self._acid_columns(file)
+        stored_names = self._find(names)
 
         def fields(columns: Sequence[Column], *keys: str) -> tuple[_Arrays, _Arrays]:
             """The key columns by their names in the file, and the table's columns."""
             there = {
-                column.name: f"{row}.{stored_names[column.name]}"
+                column.name: prefix + stored_names[column.name]
                 for column in columns
                 if column.name in stored_names
             }
-            arrays = self._decode(file, index, [*keys, *there.values()])
+            arrays = self._decode(file, index, [*keys, *there.values()] or names[:1])
             return arrays, {name: arrays[inside] for name, inside in there.items()}
 
         early, late = self._phases()
-        found, stored = fields(early, *(roots[i] for i in tested))
-        ids = {i: _numbers(found[roots[i]], path) for i in tested}
-        require_operation(ids[0], schema.INSERT_EVENT, path)
+        arrays, stored = fields(early, *tested.values())
+        rows = len(next(iter(arrays.values())))
+        if tested:
+            ids = {place: _numbers(arrays[name], source.path) for place, name in tested.items()}
+            keep, identity = self._tested(ids)
+        else:
+            keep, identity = np.ones(rows, bool), self._positions(file, index, rows)
+        if self.deleted is not None:
+            keep &= self.deleted.survivors(*identity)
+        keep, values = self._accepted(keep, stored, early)
+        if late and keep.any():
+            values |= self._conformed(fields(late)[1], rows, late)
+        return self._result(values, keep, identity)
+
+    def _acid_columns(self, file: OrcFile) -> tuple[list[str], str, dict[int, str]]:
+        """The names of the table's columns in the file, what stands before them in the names of
+        the fields of `row`, and the ACID columns that are tested, by their places."""
+        roots = file.acid_columns()
+        row = file.schema.field(roots[5]).type
+        if not pa.types.is_struct(row):
+            raise CorruptFile(
+                f"{self.source.path}: the column row is {row} instead of a struct; restore the file"
+            )
+        tested = [0]
+        if self.deleted is not None or self.read.row_id:
+            tested += [1, 2, 3]
+        if self.source.test_rows or self.source.above >= 0:
+            tested.append(4)
+        names = [row.field(i).name for i in range(row.num_fields)]
+        return names, f"{roots[5]}.", {place: roots[place] for place in tested}
+
+    def _tested(self, ids: Mapping[int, np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Which events the snapshot sees, and the keys of all if they are needed."""
+        source = self.source
+        require_operation(ids[0], schema.INSERT_EVENT, source.path)
         keep = np.ones(len(ids[0]), bool)
         if source.test_rows:
             keep &= valid_ids(ids[4], self.read.scan.write_ids)
         if source.above >= 0:
             keep &= ids[4] > source.above
-        identity = tuple(ids[i] for i in (1, 2, 3) if i in ids)
-        if self.deleted is not None:
-            keep &= self.deleted.survivors(*identity)
-        keep, values = self._accepted(keep, stored, early)
-        if late and keep.any():
-            values |= self._conformed(fields(late)[1], len(keep), late)
-        return self._result(values, keep, identity)
+        return keep, tuple(ids[place] for place in (1, 2, 3) if place in ids)
 
-    def _raw(self, file: OrcFile, index: int) -> pa.RecordBatch:
+    def _positions(self, file: OrcFile, index: int, rows: int) -> tuple[np.ndarray, ...]:
+        """The keys of the rows of a stripe without ACID columns if they are needed."""
         source = self.source
-        names = list(file.schema.names)
-        stored_names = self._find(names)
-
-        def fields(columns: Sequence[Column]) -> tuple[int, _Arrays]:
-            """The number of rows, and the table's columns."""
-            there = {
-                column.name: stored_names[column.name]
-                for column in columns
-                if column.name in stored_names
-            }
-            arrays = self._decode(file, index, list(there.values()) or names[:1])
-            rows = len(next(iter(arrays.values())))
-            return rows, {name: arrays[inside] for name, inside in there.items()}
-
-        early, late = self._phases()
-        rows, stored = fields(early)
-        keep = np.ones(rows, bool)
-        identity: tuple[np.ndarray, ...] = ()
-        if self.deleted is not None or self.read.row_id:
-            first = source.first_row_id
-            if index:
-                first += sum(file.stripe_rows[:index])
-            identity = (
-                np.full(rows, source.write_id),
-                np.full(rows, source.bucket),
-                np.arange(first, first + rows),
-            )
-            if self.deleted is not None:
-                keep = self.deleted.survivors(*identity)
-        keep, values = self._accepted(keep, stored, early)
-        if late and keep.any():
-            values |= self._conformed(fields(late)[1], rows, late)
-        return self._result(values, keep, identity)
+        if self.deleted is None and not self.read.row_id:
+            return ()
+        first = source.first_row_id + (sum(file.stripe_rows[:index]) if index else 0)
+        return (
+            np.full(rows, source.write_id),
+            np.full(rows, source.bucket),
+            np.arange(first, first + rows),
+        )
 
     def _decode(self, file: OrcFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
         """These columns (`root` or `root.field`) of one stripe."""
@@ -232,7 +220,7 @@ class FileRead:
     def _needed(self) -> tuple[Column, ...]:
         """The stored columns that the result or the predicate needs."""
         predicate = self.read.predicate
-        names = {*self.read.wanted, *(predicate.columns if predicate else ())}
+        names = {*self.read.names, *(predicate.columns if predicate else ())}
         return tuple(column for column in self.read.scan.columns if column.name in names)
 
     def _phases(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
@@ -300,7 +288,7 @@ class FileRead:
             )
         arrays = [
             value if isinstance(value := values[name], pa.Array) else pa.repeat(value, len(keep))
-            for name in self.read.wanted
+            for name in self.read.names
         ]
         if self.read.row_id:
             w, b, r = identity

@@ -43,7 +43,7 @@ class DirectoryLine:
 
 
 def timeline(
-    listing: EntityListing, seen: AcidDirectory, partition: str = ""
+    listing: EntityListing, directory: AcidDirectory, partition: str = ""
 ) -> tuple[DirectoryLine, ...]:
     """The directories by their highest write id, a base after deltas; hidden files do not count."""
     sizes: dict[str, list[int]] = {}
@@ -51,7 +51,7 @@ def timeline(
         sizes.setdefault(entry.path.partition("/")[0], []).append(entry.size)
         sizes.setdefault(entry.path, []).append(entry.size)
     lines = []
-    for path, sight, reason in _with_sight(seen):
+    for path, sight, reason in _with_sight(directory):
         kind, low, high = _span(parse_directory(path))
         file_sizes = sizes.get(path, [])
         if kind is DirectoryKind.ORIGINAL:
@@ -69,16 +69,16 @@ def timeline(
     )
 
 
-def _with_sight(seen: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:
-    for source in seen.sources:
+def _with_sight(directory: AcidDirectory) -> Iterator[tuple[str, Sight, str]]:
+    for source in directory.sources:
         yield source.directory, Sight.READ, ""
-    for entry in seen.originals:
+    for entry in directory.originals:
         yield entry.path, Sight.READ, "original file"
-    for removable in seen.obsolete:
+    for removable in directory.obsolete:
         yield removable.path, Sight.OBSOLETE, removable.reason
-    for removable in seen.aborted:
+    for removable in directory.aborted:
         yield removable.path, Sight.ABORTED, removable.reason
-    for hidden in seen.invisible:
+    for hidden in directory.invisible:
         yield hidden.path, Sight.INVISIBLE, hidden.reason
 
 

@@ -62,18 +62,18 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
 class _Ranges:
     """The column ranges of one file, and the declared kinds of the columns."""
 
-    def __init__(self, known: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
+    def __init__(self, recorded: Mapping[str, ColumnRange], kinds: Mapping[str, str]) -> None:
         # A record without any value may come from a footer without statistics: earlier versions
         # took those for columns of nothing but NULL.
-        counted = any(column.values for column in known.values())
-        self._known, self._kinds = known if counted else {}, kinds
+        counted = any(column.values for column in recorded.values())
+        self._ranges, self._kinds = recorded if counted else {}, kinds
 
     def any(self, node: exp.Expr) -> ColumnRange | None:
         """The range of a column. Whatever the declared type, its NULL count can be used."""
         # `s.a` is a field of a struct, even if there is a column `a`.
         if not isinstance(node, exp.Column) or node.table or (node.name.lower() not in self._kinds):
             return None
-        return self._known.get(node.name.lower())
+        return self._ranges.get(node.name.lower())
 
     def comparable(self, node: exp.Expr) -> ColumnRange | None:
         """The range of a column whose declared type compares like the range's type."""
@@ -124,8 +124,7 @@ def _compared(kind: type[exp.Expr], column: exp.Expr, literal: exp.Expr, ranges:
     if value is None:
         return True
     low, high = (
-        _trusted(column_range.low, column_range.kind),
-        _trusted(column_range.high, column_range.kind),
+        _trusted(bound, column_range.kind) for bound in (column_range.low, column_range.high)
     )
     above_low = low is None or _at_most(low, value)
     below_high = high is None or _at_most(value, high)

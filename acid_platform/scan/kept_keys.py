@@ -1,4 +1,5 @@
-"""The deleted keys of recent snapshots, kept for the next read of the same files.
+"""Deleted keys that need not be read: those of recent snapshots, which are kept for the next read
+of the same files, and those that are too many for one process, which Spark's tasks read instead.
 
 Every delete makes another small file, and opening these is much of a short read. The bytes of a
 recorded path never change, so what was decoded stays true.
@@ -6,7 +7,10 @@ recorded path never change, so what was decoded stays true.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
+
+import numpy as np
 
 from acid_platform.base.recent import Recent
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, load_keys
@@ -39,3 +43,66 @@ def kept_keys(
             array.flags.writeable = False
         _kept.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
+
+
+class UnreadKeys(DeleteKeys):
+    """The deleted keys of an entity, which are loaded when one is looked at.
+
+    Spark's scan looks at none: its tasks read the files. The local engine loads them.
+    """
+
+    def __init__(self, events: int, newest: int, load: Callable[[], DeleteKeys]) -> None:
+        """`events`: the number of delete events; `newest`: the highest write id that has one."""
+        for name, value in (("_events", events), ("newest", newest), ("_load", load)):
+            object.__setattr__(self, name, value)
+
+    _events: int
+    newest: int
+    _load: Callable[[], DeleteKeys]
+
+    @cached_property
+    def _loaded(self) -> DeleteKeys:
+        return self._load()
+
+    @property
+    def write_ids(self) -> np.ndarray:
+        return self._loaded.write_ids
+
+    @property
+    def buckets(self) -> np.ndarray:
+        return self._loaded.buckets
+
+    @property
+    def row_ids(self) -> np.ndarray:
+        return self._loaded.row_ids
+
+    @property
+    def own(self) -> np.ndarray | None:
+        return self._loaded.own
+
+    def __len__(self) -> int:
+        """The number of delete events, which is at least that of the keys."""
+        return self._events
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def keys_up_to(
+    most: int, files: Files, sources: Sequence[SourceFile], write_ids: ValidWriteIdList
+) -> DeleteKeys:
+    """The deleted keys; UnreadKeys if the files record more than `most` events.
+
+    Files that end at a flush length are always loaded, since Spark can't read them. Raises as
+    `load_keys`.
+    """
+    load = partial(kept_keys, files, sources, write_ids)
+    counts = [source.rows for source in sources]
+    counted = [count for count in counts if count is not None]
+    if len(counted) < len(counts) or any(source.length is not None for source in sources):
+        return load()
+    if sum(counted) <= most:
+        return load()
+    return UnreadKeys(sum(counted), max(source.high for source in sources), load)

@@ -10,10 +10,9 @@ from acid_platform.base.config import Settings
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.entities import open_entity, require_recorded
-from acid_platform.scan.kept_keys import kept_keys
+from acid_platform.scan.kept_keys import kept_keys, keys_up_to
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.table_layout import TableLayout, select_entities
-from acid_platform.scan.unread_keys import keys_up_to
 from acid_platform.storage.files import in_threads
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 

@@ -47,11 +47,10 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The result of a search: the number of `files` read, and in `found` those with
-    matching rows."""
+    """The result of a search: the number of `files` read, and those with matching rows."""
 
     files: int
-    found: tuple[FoundFile, ...]
+    matches: tuple[FoundFile, ...]
 
 
 def search_files(

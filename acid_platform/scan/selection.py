@@ -65,17 +65,16 @@ def select(
     Raises MalformedName; UnsupportedLayout and CorruptFile for files that can't be read correctly;
     NotEnoughHistory if all compacted bases are newer than the snapshot (unless `cleaning`).
     """
-    children = _children(listing)
+    bases, deltas, originals = _children(listing)
     work = _Selection(
         listing, write_ids, txns, highest_floor(write_ids, floor), cleaning, insert_only
     )
-    base = work.choose_base(children.bases)
-    originals = work.choose_originals(children.originals, base)
-    deltas = work.choose_deltas(children.deltas, base)
+    base = work.choose_base(bases)
+    originals = work.choose_originals(originals, base)
     return AcidDirectory(
         listing.location,
         base,
-        deltas,
+        work.choose_deltas(deltas, base),
         originals,
         tuple(work.obsolete),
         tuple(work.aborted),
@@ -103,15 +102,10 @@ class _Directory(Generic[_Name]):
     files: tuple[FileEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Children:
-    bases: tuple[_Directory[BaseName], ...]
-    deltas: tuple[_Directory[DeltaName], ...]
-    originals: tuple[FileEntry, ...]
-
-
-def _children(listing: EntityListing) -> _Children:
-    """The direct children by kind, without hidden ones. Raises MalformedName."""
+def _children(
+    listing: EntityListing,
+) -> tuple[list[_Directory[BaseName]], list[_Directory[DeltaName]], tuple[FileEntry, ...]]:
+    """The bases, deltas and original files, without hidden ones. Raises MalformedName."""
     inside: dict[str, list[FileEntry]] = defaultdict(list)
     originals: list[FileEntry] = []
     for entry in listing.files:
@@ -136,13 +130,13 @@ def _children(listing: EntityListing) -> _Children:
         elif isinstance(name, DeltaName):
             deltas.append(_Directory(child, name, tuple(inside[child])))
         else:
-            originals += [entry for entry in inside[child] if not _hidden_below(entry.path)]
+            originals += [
+                entry
+                for entry in inside[child]
+                if not any(is_hidden(part) for part in entry.path.split("/"))
+            ]
     full = sorted((entry for entry in originals if entry.size > 0), key=lambda entry: entry.path)
-    return _Children(tuple(bases), tuple(deltas), tuple(full))
-
-
-def _hidden_below(path: str) -> bool:
-    return any(is_hidden(part) for part in path.split("/"))
+    return bases, deltas, tuple(full)
 
 
 @dataclass(slots=True)
@@ -319,16 +313,15 @@ class _Selection:
 
     def _require_whole(self, delta: _Directory[DeltaName]) -> None:
         """Raises unless the whole delta is visible: insert-only rows have no write ids to test."""
-
         name = delta.name
         if name.deletes:
             raise UnsupportedLayout(
                 f"{self.listing.location}/{delta.path} is a delete_delta, but the table is"
                 " insert-only; move it out of the table"
             )
-        seen = self.write_ids
-        unseen = name.high > seen.high_watermark or seen.open_between(name.low, name.high)
-        if not self.cleaning and unseen:
+        write_ids = self.write_ids
+        partly = name.high > write_ids.high_watermark or write_ids.open_between(name.low, name.high)
+        if not self.cleaning and partly:
             raise NotEnoughHistory(
                 f"{self.listing.location}/{delta.path} merges write ids that {self.write_ids} does"
                 " not see; read a newer snapshot"

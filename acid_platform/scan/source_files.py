@@ -113,8 +113,8 @@ def flush_length(content: bytes) -> int:
     return int.from_bytes(content[whole - 8 : whole], "big") if whole else 0
 
 
-def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tuple[str, ...]:
-    """Paths of the files whose footer is needed but neither recorded nor in `known`.
+def missing_footers(directory: AcidDirectory, footers: Mapping[str, Footer]) -> tuple[str, ...]:
+    """Paths of the files whose footer is needed but neither recorded nor in `footers`.
 
     These are one file of each directory that LOAD DATA may have made, all files of a directory that
     it did make, and all original files. None are needed for insert-only tables or for directories
@@ -127,14 +127,18 @@ def missing_footers(directory: AcidDirectory, known: Mapping[str, Footer]) -> tu
         if _undecided(source):
             first, *others = source.files
             needed.append(first)
-            footer = _footer(first, known)
+            footer = _footer(first, footers)
             if footer is not None and not footer.acid:
                 needed += others
-    return tuple(entry.path for entry in needed if _footer(entry, known) is None)
+    return tuple(entry.path for entry in needed if _footer(entry, footers) is None)
 
 
 def _footer(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer | None:
     return entry.footer or footers.get(entry.path)
+
+
+def _required(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
+    return entry.footer or footers[entry.path]
 
 
 def entity_sources(
@@ -152,7 +156,7 @@ def entity_sources(
     for source in _inserts(directory):
         if directory.insert_only:
             inserts += _plain(directory, source)
-        elif _undecided(source) and not _known(source.files[0], footers).acid:
+        elif _undecided(source) and not _required(source.files[0], footers).acid:
             inserts += _loaded(directory, source, footers)
         else:
             inserts += _acid(directory, source, lengths)
@@ -164,10 +168,6 @@ def entity_sources(
 
 def _rows(entry: FileEntry) -> int | None:
     return entry.footer.rows if entry.footer and entry.footer.rows >= 0 else None
-
-
-def _known(entry: FileEntry, footers: Mapping[str, Footer]) -> Footer:
-    return entry.footer or footers[entry.path]
 
 
 def _inserts(directory: AcidDirectory) -> Iterator[VisibleBase | VisibleDelta]:
@@ -239,18 +239,24 @@ def _acid(
 
 
 def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iterator[SourceFile]:
-    low, high = _span(source)
     if source.above >= 0:
         raise CorruptFile(
             f"{directory.location}/{source.directory} holds rows that an earlier base or delta also"
             " holds, and rows of an insert-only table have no keys to tell; remove one of the two"
         )
-    for entry in source.files:
+    yield from _without_keys(directory, source.directory, source.files, *_span(source))
+
+
+def _without_keys(
+    directory: AcidDirectory, where: str, files: Sequence[FileEntry], low: int, high: int
+) -> Iterator[SourceFile]:
+    """PLAIN sources."""
+    for entry in files:
         yield SourceFile(
             f"{directory.location}/{entry.path}",
             SourceKind.PLAIN,
             entry.size,
-            source.directory,
+            where,
             low,
             high,
             write_id=high,
@@ -261,19 +267,8 @@ def _plain(directory: AcidDirectory, source: VisibleBase | VisibleDelta) -> Iter
 
 def _originals(directory: AcidDirectory, footers: Mapping[str, Footer]) -> Iterator[SourceFile]:
     if directory.insert_only:
-        for entry in directory.originals:
-            yield SourceFile(
-                f"{directory.location}/{entry.path}",
-                SourceKind.PLAIN,
-                entry.size,
-                "",
-                0,
-                0,
-                rows=_rows(entry),
-                ranges=entry.ranges,
-            )
-    else:
-        yield from _numbered(directory, "", directory.originals, footers, 0, 0)
+        return _without_keys(directory, "", directory.originals, 0, 0)
+    return _numbered(directory, "", directory.originals, footers, 0, 0)
 
 
 def _loaded(
@@ -305,7 +300,7 @@ def _numbered(
     for entry in files:
         path = f"{directory.location}/{entry.path}"
         number = _number(entry)
-        footer = _known(entry, footers)
+        footer = _required(entry, footers)
         if number is None or footer.acid:
             raise CorruptFile(
                 f"{path} has ACID columns, but is among files without them; restore"

@@ -22,7 +22,7 @@ from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 Listings = Callable[[Sequence[str]], list[EntityListing]]
-"""Returns the files of the given partitions, in order; '' is an unpartitioned table."""
+"""Returns the files of these partitions, in order; '' is an unpartitioned table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
     )
     wanted = {
         file.partition if file.partition in known else None
-        for file in _search(metastore, request).found
+        for file in _search(metastore, request).matches
         if file.writer is None and not _explained(file.path, going)
     }
     for partition in sorted(wanted, key=str):
@@ -263,7 +263,7 @@ def prove(
     Raises CorruptFile if a file can't be read, since nothing is proven then.
     """
     searched = _search(metastore, request)
-    unreadable = [file for file in searched.found if file.error]
+    unreadable = [file for file in searched.matches if file.error]
     if unreadable:
         raise CorruptFile(
             f"{request.table}: it can't be proven that the rows are gone, since {len(unreadable)}"
@@ -274,7 +274,7 @@ def prove(
         for outcome in outcomes
         for output in outcome.outputs
     )
-    remaining = _explain(metastore, request, searched.found, outcomes) if searched.found else ()
+    remaining = _explain(metastore, request, searched.matches, outcomes) if searched.matches else ()
     return Erasure(request, deleted, rewritten, removed, searched.files, remaining)
 
 

@@ -255,7 +255,7 @@ def _grouped(scan: ChangeScan, only_inserts: bool) -> Iterator[ChangePart]:
         reader.columns,
         reader.partition_columns,
         reader.stamps,
-        reader.wanted,
+        reader.names,
         reader.format,
         (),
         only_inserts,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from acid_platform.storage.arrow_types import leaves
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,18 +33,5 @@ def _rounds(column: pa.ChunkedArray) -> bool:
         and part.null_count > 0
         and any(abs(end) > _EXACT for end in pc.min_max(part).as_py().values() if end is not None)
         for chunk in column.chunks
-        for part in _parts(chunk)
+        for part in leaves(chunk)
     )
-
-
-def _parts(array: pa.Array) -> Iterator[pa.Array]:
-    """The array, and those of all values nested in it."""
-    yield array
-    if pa.types.is_struct(array.type):
-        for child in array.flatten():
-            yield from _parts(child)
-    elif pa.types.is_map(array.type):
-        yield from _parts(array.keys)
-        yield from _parts(array.items)
-    elif pa.types.is_nested(array.type):
-        yield from _parts(array.flatten())

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from acid_platform.errors import InvalidDefinition, UnsupportedLayout
 from acid_platform.layout.schema import ACID_COLUMNS
-from acid_platform.layout.types import Column, HiveType, parse_type, struct_of
+from acid_platform.layout.types import TIMESTAMPS, Column, HiveType, parse_type, struct_of
 from acid_platform.storage.arrow_numpy import from_numpy, scalar_of, values_of
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -121,7 +121,6 @@ _TEXT = ("string", "char", "varchar")
 def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") -> pa.Array:
     """File values converted to the column's declared type, or an error (F18).
 
-
     Struct fields match by name, ignoring case; missing fields become NULL. Numbers widen, whole
     numbers become text, char is padded to its length and varchar is cut to it. `timestamps` is the
     unit of the result; `us` truncates digits below a microsecond. Raises UnsupportedLayout, naming
@@ -147,9 +146,7 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
                 conform(array.items, item, path, timestamps),
                 mask=nulls_of(array),
             )
-        case "timestamp" if pa.types.is_timestamp(stored):
-            return _microseconds(array, target)
-        case "timestamp with local time zone" if pa.types.is_timestamp(stored):
+        case kind if kind in TIMESTAMPS and pa.types.is_timestamp(stored):
             return _microseconds(array, target)
         case "char" if pa.types.is_string(stored):
             stripped = pc.utf8_slice_codeunits(pc.utf8_rtrim(array, " "), 0, hive.sizes[0])
@@ -268,19 +265,25 @@ def with_leaves(
     return array
 
 
-def timestamp_leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """The timestamp arrays inside a possibly nested array."""
-    kind = array.type
-    if pa.types.is_timestamp(kind):
+def leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays without parts in a possibly nested array."""
+    if pa.types.is_struct(array.type):
+        parts = array.flatten()
+    elif pa.types.is_map(array.type):
+        parts = [array.keys, array.items]
+    elif pa.types.is_nested(array.type):
+        parts = [array.flatten()]
+    else:
         yield array
-    elif pa.types.is_struct(kind):
-        for field in array.flatten():
-            yield from timestamp_leaves(field)
-    elif pa.types.is_map(kind):
-        yield from timestamp_leaves(array.keys)
-        yield from timestamp_leaves(array.items)
-    elif pa.types.is_list(kind):
-        yield from timestamp_leaves(array.flatten())
+        return
+    for part in parts:
+        yield from leaves(part)
+
+
+def has_leaf(kind: pa.DataType, chosen: Callable[[pa.DataType], bool]) -> bool:
+    """Whether the type, or one inside of it, is a chosen one."""
+    parts = (kind.field(i).type for i in range(kind.num_fields))
+    return chosen(kind) or any(has_leaf(part, chosen) for part in parts)
 
 
 def acid_schema(

@@ -34,14 +34,14 @@ def publish(
     above = {path for _, final in moves for path in _up_to(root, final)}
     if moves and files.local and not os.path.isdir(root):
         above |= {*_up_to(disk.nearest(root), root)}
-    done: list[str] = []
+    renamed: list[str] = []
     try:
         for staged, final in moves:
             _rename(files, staged, final)
-            done.append(final)
+            renamed.append(final)
         sync(files, above)
     except BaseException:
-        for final in done if all_or_none else ():
+        for final in renamed if all_or_none else ():
             files.delete_directory(final)
         raise
 

@@ -32,14 +32,12 @@ from acid_platform.layout.file_entries import EntityListing, FileEntry
 from acid_platform.layout.partition_names import partition_segment
 
 _Item = TypeVar("_Item")
-_Done = TypeVar("_Done")
+_Result = TypeVar("_Result")
 _THREADS = 8
 """How many calls wait for a file system at a time."""
 _AT_ONCE = 8 << 20
 """The largest file, in bytes, that is fetched from an object store by one request."""
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
-
-
 _COPIED_BYTES = 16 << 20
 """What a copy through this process holds in memory."""
 
@@ -288,7 +286,7 @@ def asking(where: str) -> Iterator[None]:
         raise fault from error
 
 
-def in_threads(work: Callable[[_Item], _Done], items: Collection[_Item]) -> list[_Done]:
+def in_threads(work: Callable[[_Item], _Result], items: Collection[_Item]) -> list[_Result]:
     """What `work` returns for each item, in order; several wait for the file system at a time."""
     if len(items) < 2:
         return [work(item) for item in items]

@@ -49,7 +49,7 @@ class Ours:
             return True
         if len(inside) == 2 and self._acid(inside[0]) and names.is_written(inside[1]):
             return True
-        return bool(inside) and "/".join(inside) in self._known(path)[0]
+        return bool(inside) and "/".join(inside) in self._recorded_in(path)[0]
 
     def directory(self, path: Sequence[str]) -> bool:
         """Whether there may be such files in a directory, which goes once it is empty."""
@@ -60,7 +60,7 @@ class Ours:
             return True
         if len(inside) == 1 and self._acid(inside[0]):
             return True
-        return "/".join(inside) in self._known(path)[1]
+        return "/".join(inside) in self._recorded_in(path)[1]
 
     def _acid(self, name: str) -> bool:
         try:
@@ -72,26 +72,19 @@ class Ours:
         high = parsed.write_id if isinstance(parsed, BaseName) else parsed.high
         return high <= self._write_id
 
-    def _known(self, path: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
+    def _recorded_in(self, path: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
         """The recorded files of the path's partition, and the directories above them."""
         partition = "/".join(_entity(path)[0])
         if partition not in self._recorded:
             recorded = self._ask(partition)
-            above = {"/".join(parts[:end]) for parts in _split(recorded) for end in _ends(parts)}
+            paths = [name.split("/") for name in recorded]
+            above = {"/".join(parts[:end]) for parts in paths for end in range(1, len(parts))}
             self._recorded[partition] = recorded, frozenset(above)
         return self._recorded[partition]
 
 
 def _hidden_by_us(name: str) -> bool:
     return name == names.STATISTICS_DIRECTORY or names.temporary_owner(name) is not None
-
-
-def _split(paths: frozenset[str]) -> Iterator[list[str]]:
-    return (path.split("/") for path in paths)
-
-
-def _ends(parts: Sequence[str]) -> range:
-    return range(1, len(parts))
 
 
 def _entity(path: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -199,8 +192,8 @@ def _remove_local(where: str, parts: tuple[str, ...], ours: Ours) -> list[str]:
 def _clear(opened: int, parts: tuple[str, ...], ours: Ours) -> list[str]:
     """Empties an open directory. Below it, a path can't be led elsewhere by a symbolic link."""
     left: list[str] = []
-    with os.scandir(opened) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(opened) as listed:
+        entries = sorted(listed, key=lambda entry: entry.name)
     for entry in entries:
         inside = (*parts, entry.name)
         if entry.is_dir(follow_symlinks=False) and ours.directory(inside):

@@ -6,16 +6,15 @@ Trino ignores a base without a data file and would show the rows that the base r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import pyarrow as pa
-from pyarrow import orc, parquet
+from pyarrow import parquet
 
 from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
 from acid_platform.layout.types import Column
-from acid_platform.orc import AcidWriter, finish_plain_file, written_codec
+from acid_platform.orc import AcidWriter, OrcWriter, written_codec
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
@@ -38,16 +37,13 @@ def write_empty_file(
     """
     name = str(BucketFile(0)) if plain is None else FIRST_PLAIN
     path = f"{directory}/{name}"
-    fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
     match plain.name if plain else "acid":
         case "acid":
-            opened = partial(files.system.open_output_stream, path)
-            AcidWriter(opened, path, columns, written_codec(compression), always=True).close()
+            AcidWriter(files, path, columns, written_codec(compression), always=True).close()
         case "orc":
-            with files.system.open_output_stream(path) as stream:
-                orc.write_table(fields.empty_table(), stream)
-            finish_plain_file(files, path, columns)
+            OrcWriter(files, path, columns, written_codec(compression), always=True).close()
         case "parquet":
+            fields = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
             with files.system.open_output_stream(path) as stream:
                 parquet.write_table(fields.empty_table(), stream)
         case _:

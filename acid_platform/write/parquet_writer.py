@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from acid_platform.layout.types import Column
 from acid_platform.storage.arrow_types import arrow_type
+from acid_platform.storage.files import Files
 
 ROW_GROUP_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a row group is written."""
@@ -21,9 +22,9 @@ class ParquetWriter:
     returned.
     """
 
-    def __init__(self, open_stream: Callable[[], pa.NativeFile], columns: Sequence[Column]) -> None:
+    def __init__(self, files: Files, path: str, columns: Sequence[Column]) -> None:
         self.rows = 0
-        self._open = open_stream
+        self._files, self._path = files, path
         self._schema = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
         self._stream: pa.NativeFile | None = None
         self._writer: parquet.ParquetWriter | None = None
@@ -57,7 +58,7 @@ class ParquetWriter:
         if not self._waiting:
             return
         if self._writer is None:
-            self._stream = self._open()
+            self._stream = self._files.system.open_output_stream(self._path)
             self._writer = parquet.ParquetWriter(
                 self._stream, self._schema, store_schema=False, store_decimal_as_integer=True
             )

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -270,10 +269,9 @@ class TaskFiles:
         target = self._target
         path = f"{target.directory}/{self._bucket:05d}-{self._attempt}-{self._count}"
         self._count += 1
-        opened = partial(self._files.system.open_output_stream, path)
         if target.acid:
-            return AcidWriter(opened, path, target.columns, target.compression, deletes)
-        return OrcWriter(opened, path, target.columns, target.compression)
+            return AcidWriter(self._files, path, target.columns, target.compression, deletes)
+        return OrcWriter(self._files, path, target.columns, target.compression)
 
     def _insert_events(self, values: Sequence[pa.Array]) -> pa.RecordBatch:
         target = self._target

@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from acid_platform.layout.types import parse_columns
 from acid_platform.orc import AcidWriter
 from acid_platform.scan.selection import select
 from acid_platform.storage.arrow_types import acid_schema
+from acid_platform.storage.files import Files
 from acid_platform.transactions import ValidTxnList
 from tests.acid_files import B1, AcidTable, P
 from tests.full_disk import full_outputs
@@ -103,7 +103,7 @@ def far_and_long_ago(table: AcidTable) -> None:
         rows = [(0, write_id, bucket, row, write_id, moment) for row in range(2)]
         path = table.file(f"d{write_id}/bucket_0000{int(bucket == B1)}")
         path.parent.mkdir(parents=True)
-        writer = AcidWriter(partial(pa.OSFile, str(path), "wb"), str(path), columns, "zlib")
+        writer = AcidWriter(*Files.of(str(path)), columns, "zlib")
         arrays = [
             pa.array(values, field.type)
             for values, field in zip(zip(*rows, strict=True), target, strict=True)

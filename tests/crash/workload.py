@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def put(
     files, columns = warehouse.files, parse_columns(COLUMNS)
     files.make_directory(staged)
     path = f"{staged}/bucket_00000"
-    writer = AcidWriter(partial(files.system.open_output_stream, path), path, columns, "zlib")
+    writer = AcidWriter(files, path, columns, "zlib")
     writer.write(
         pa.RecordBatch.from_arrays(
             [

@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +58,7 @@ def write(
     pieces: int = 1,
 ) -> str:
     path = str(where / "bucket_00000")
-    writer = AcidWriter(
-        partial(pa.OSFile, path, "wb"), path, columns, codec, stripe_bytes=stripe_bytes
-    )
+    writer = AcidWriter(*Files.of(path), columns, codec, stripe_bytes=stripe_bytes)
     whole, size = batch(columns, row), -(-len(row) // pieces)
     for at in range(0, len(row), size):
         writer.write(whole.slice(at, size))
@@ -338,7 +335,7 @@ def test_F6_delete_events_have_no_row(tmp_path: Path) -> None:
     columns = parse_columns("a int, tags array<string>")
     path = str(tmp_path / "bucket_00000")
     kind = acid_schema(columns, deletes=True)
-    writer = AcidWriter(partial(pa.OSFile, path, "wb"), path, columns, "zlib", deletes=True)
+    writer = AcidWriter(*Files.of(path), columns, "zlib", deletes=True)
     ids = [
         np.full(3, 2, np.int32),
         np.full(3, 7),
@@ -359,7 +356,7 @@ def test_F7_keys_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
     row = struct(columns, [pa.array([1, 2, 3], pa.int32())])
     for again in (1, 2):
         writer = AcidWriter(
-            partial(pa.OSFile, path, "wb"), path, columns, "zlib", stripe_bytes=again
+            *Files.of(path), columns, "zlib", stripe_bytes=again
         )  # within a stripe, and from one to the next
         writer.write(batch(columns, row))
         with pytest.raises(CorruptFile, match="do not ascend"):
@@ -370,7 +367,7 @@ def test_F7_keys_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedLayout, match=r"lzo can't be written.*none, zlib, snappy"):
-        AcidWriter(partial(pa.OSFile, "x", "wb"), "x", parse_columns("a int"), "lzo")
+        AcidWriter(*Files.of("x"), parse_columns("a int"), "lzo")
 
 
 @pytest.mark.spark

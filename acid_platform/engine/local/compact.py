@@ -93,7 +93,7 @@ def profile(plain: FileFormat | None, scan: Scan) -> Profile:
 
 
 def _plain_profile(scan: ArrowScan) -> Profile:
-    rows, values = 0, ValueSums(scan.wanted)
+    rows, values = 0, ValueSums(scan.names)
     for batch in scan.batches():
         values.add(batch.to_struct_array())
         rows += batch.num_rows

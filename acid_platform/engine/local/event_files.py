@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -197,14 +196,14 @@ class EventFiles:
             self._entries[deletes, partition] = []
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
         path = f"{self._ready[deletes, partition]}/{name}"
-        opened = partial(target.files.system.open_output_stream, path)
+        files, columns = target.files, target.columns
         writer: OrcWriter | ParquetWriter
         if plain is None:
-            writer = AcidWriter(opened, path, target.columns, target.compression, deletes)
+            writer = AcidWriter(files, path, columns, target.compression, deletes)
         elif plain.name == "orc":
-            writer = OrcWriter(opened, path, target.columns, target.compression)
+            writer = OrcWriter(files, path, columns, target.compression)
         else:
-            writer = ParquetWriter(opened, target.columns)
+            writer = ParquetWriter(files, path, columns)
         try:
             yield writer
             if not writer.close():

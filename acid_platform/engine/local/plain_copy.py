@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.opening import (
@@ -55,12 +54,11 @@ def copy_files(plan: CompactionPlan, work: CompactionWork, inputs: Scan, staging
             refuse_finer(work.files, source.path, stored)
     for number, group in enumerate(_groups(sources)):
         path = f"{staging}/{output}/{plain_name(number)}"
-        opened = partial(work.files.system.open_output_stream, path)
         writer: OrcWriter | ParquetWriter
         if stored.name == "orc":
-            writer = OrcWriter(opened, path, work.columns, work.compression)
+            writer = OrcWriter(work.files, path, work.columns, work.compression)
         else:
-            writer = ParquetWriter(opened, work.columns)
+            writer = ParquetWriter(work.files, path, work.columns)
         try:
             group_of_files = replace(entity, sources=replace(entity.sources, inserts=group))
             for batch in ArrowScan(replace(inputs, entities=(group_of_files,)), columns).batches():

@@ -34,13 +34,13 @@ _Piece = tuple[FileChanges, tuple[str | None, ...]]
 def change_frame(spark: SparkSession, scan: ChangeScan) -> DataFrame:
     """A lazy frame of the changes, with a Spark task for each file at most."""
     every = {column.name: column for column in scan.columns}
-    wanted = [every[name] for name in scan.reader.wanted]
+    wanted = [every[name] for name in scan.reader.names]
     pieces = [(part, entity.values) for entity in scan.entities for part in entity.parts]
     fields = spark_schema(wanted)
     if not pieces:
         return marked(spark.createDataFrame([], fields), wanted)
     reader, location = scan.reader, scan.reader.files.uri(pieces[0][0].source.path)
-    plain = (reader.columns, reader.partition_columns, reader.stamps, reader.wanted, reader.format)
+    plain = (reader.columns, reader.partition_columns, reader.stamps, reader.names, reader.format)
 
     def opened() -> ChangeReader:
         files, _ = Files.of(location)

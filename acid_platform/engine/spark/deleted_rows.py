@@ -14,9 +14,9 @@ from acid_platform.engine.spark.source_frames import never_pushed
 from acid_platform.engine.spark.unread_deletes import deleted_in_files
 from acid_platform.layout import schema
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
+from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile
-from acid_platform.scan.unread_keys import UnreadKeys
 from acid_platform.transactions import ValidWriteIdList
 
 

@@ -27,9 +27,9 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.scan.deletes import DeleteKeys
+from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.scan.unread_keys import UnreadKeys
 
 PROVEN, TEST_ROWS, TEST_DELETES, CONTIGUOUS, RAW = 1, 2, 4, 8, 16
 """Flags of a file, as in `AcidFile.java`."""

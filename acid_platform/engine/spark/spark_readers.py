@@ -29,9 +29,9 @@ from acid_platform.engine.spark.sarg import search_argument
 from acid_platform.engine.spark.source_frames import Entity, Found, SourceFrames, never_pushed
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
+from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
-from acid_platform.scan.unread_keys import UnreadKeys
 
 UNION_LIMIT = 16
 UNION_BYTES = 8 << 20
