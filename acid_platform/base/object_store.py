@@ -22,7 +22,7 @@ class ObjectStore:
     arrow: str
     """What Arrow calls its file systems."""
     schemes: tuple[str, ...]
-    """The schemes of its URIs."""
+    """The schemes of its URIs; all name the same places."""
     open: Callable[[str], tuple[fs.FileSystem, str]] | None = None
     """The file system of a URI, and the path in it; None: Arrow opens it."""
     largest_copy: int = sys.maxsize
@@ -71,6 +71,13 @@ BY_SCHEME = {scheme: store for store in STORES for scheme in store.schemes}
 def store_of(system: fs.FileSystem) -> ObjectStore | None:
     """The kind of store of a file system; None if it has directories."""
     return _BY_ARROW.get(system.type_name)
+
+
+def one_spelling(uri: str) -> str:
+    """The URI with the first of the schemes that its store has."""
+    scheme, separator, rest = uri.partition("://")
+    store = BY_SCHEME.get(scheme)
+    return f"{store.schemes[0]}{separator}{rest}" if store else uri
 
 
 def store_fault(error: BaseException, where: str) -> AcidError | None:

@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from acid_platform.base.location import REMOTE
+from acid_platform.base.object_store import one_spelling
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.declarable import refuse_names
 from acid_platform.layout.names import is_hidden, original_bucket
@@ -203,7 +204,7 @@ class _Place:
     def __init__(self, location: str) -> None:
         where = absolute(location)
         self.remote = is_uri(where)
-        self.text = where.replace("s3a://", "s3://", 1) if self.remote else os.path.realpath(where)
+        self.text = one_spelling(where) if self.remote else os.path.realpath(where)
         self._above: list[tuple[tuple[int, int] | None, str]] | None = None
 
     @property
