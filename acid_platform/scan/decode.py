@@ -116,7 +116,8 @@ class FileRead:
         if isinstance(file, parquet.ParquetFile):
             return self._row_group(file, index)
         source = self.source
-        names, prefix, tested = list(file.schema.names), "", dict[int, str]()
+        roots = list(file.schema.names)
+        names, prefix, tested = roots, "", dict[int, str]()
         if source.kind is SourceKind.ACID:
             names, prefix, tested = self._acid_columns(file)
         stored_names = self._find(names)
@@ -128,7 +129,7 @@ class FileRead:
                 for column in columns
                 if column.name in stored_names
             }
-            arrays = self._decode(file, index, [*keys, *there.values()] or names[:1])
+            arrays = self._decode(file, index, [*keys, *there.values()] or roots[:1])
             return arrays, {name: arrays[inside] for name, inside in there.items()}
 
         early, late = self._phases()

@@ -21,7 +21,7 @@ from acid_platform.transactions import ValidWriteIdList
 MAX_BYTES = 32 << 20
 """The limit for all kept keys together."""
 
-_kept: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
+_recent: Recent[Hashable, DeleteKeys] = Recent(10_000, MAX_BYTES)
 
 
 def kept_keys(
@@ -34,14 +34,14 @@ def kept_keys(
     if not sources:
         return NO_DELETES
     key = (tuple((files.uri(source.path), source) for source in sources), write_ids)
-    keys = _kept.get(key)
+    keys = _recent.get(key)
     if keys is None:
         keys = load_keys(files, sources, write_ids)
         arrays = [keys.write_ids, keys.buckets, keys.row_ids]
         arrays += [] if keys.own is None else [keys.own]
         for array in arrays:
             array.flags.writeable = False
-        _kept.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
+        _recent.put(key, keys, sum(array.nbytes for array in arrays) + 1000)
     return keys
 
 

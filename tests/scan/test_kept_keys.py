@@ -35,7 +35,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return load_keys(files, sources, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "load_keys", counting)
-    monkeypatch.setattr(module, "_kept", Recent(100, module.MAX_BYTES))
+    monkeypatch.setattr(module, "_recent", Recent(100, module.MAX_BYTES))
     return calls
 
 
@@ -82,11 +82,11 @@ def test_kept_keys_are_bounded_and_can_not_be_changed(
     arrays = (keys.write_ids, keys.buckets, keys.row_ids, keys.own)
     size = sum(array.nbytes for array in arrays) + 1000
     recent: Recent[object, DeleteKeys] = Recent(100, 2 * size)
-    monkeypatch.setattr(module, "_kept", recent)
+    monkeypatch.setattr(module, "_recent", recent)
     for write_id in range(10, 20):
         assert rows(table, f"{write_id}:M::") == [2, 3, 4]
         assert len(recent._values) <= 2 and recent._bytes == size * len(recent._values)
-    monkeypatch.setattr(module, "_kept", Recent(100, 10))
+    monkeypatch.setattr(module, "_recent", Recent(100, 10))
     before = len(loaded)
     assert rows(table, "30:M::") == rows(table, "30:M::") == [2, 3, 4]
     assert len(loaded) == before + 2
