@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 
 from acid_platform.layout import schema
+from acid_platform.layout.types import INTEGRAL
 from acid_platform.layout.value_ranges import ColumnRange, KeyRanges, RangeKind, text_range
 from acid_platform.orc.protobuf import fields, unpacked
-from acid_platform.orc.tail import KIND, ROWS, STATISTICS, SUBTYPES, TYPES
+from acid_platform.orc.tail import KIND, KINDS, ROWS, STATISTICS, SUBTYPES, TYPES
 
 MOST_COLUMNS = 64
 """Only this many first columns of a table have ranges, to keep the records small."""
@@ -21,9 +22,8 @@ MOST_COLUMNS = 64
 _NAMES = 3
 _COUNT, _INTEGERS, _TEXTS, _DECIMALS, _DATES = 1, 2, 4, 6, 7
 _LOW, _HIGH = 1, 2
-_LONG = 4
-_INTEGER_KINDS, _DECIMAL_KIND, _DATE_KIND, _TEXT_KINDS = (1, 2, 3, 4), 14, 15, (7, 16)
-"""ORC's numbers of BYTE, SHORT, INT, LONG; DECIMAL; DATE; STRING, VARCHAR."""
+_INTEGER_KINDS = [KINDS[name] for name in INTEGRAL]
+_TEXT_KINDS = (KINDS["string"], KINDS["varchar"])
 
 
 def column_ranges(footer: bytes, acid: bool) -> dict[str, ColumnRange]:
@@ -48,7 +48,7 @@ def key_ranges(footer: bytes) -> KeyRanges | None:
         columns = unpacked(types[0], SUBTYPES) if types else []
         if len(columns) != len(schema.ACID_COLUMNS) or not rows:
             return None
-        of_keys = [_range(statistics[column], _LONG, rows) for column in columns[:5]]
+        of_keys = [_range(statistics[column], KINDS["bigint"], rows) for column in columns[:5]]
     except (IndexError, ValueError):
         return None
     bounds = [
@@ -121,10 +121,10 @@ def _range(statistics: bytes, kind: int, rows: int) -> ColumnRange | None:
     if kind in _INTEGER_KINDS and _INTEGERS in parts:
         low, high = _numbers(parts[_INTEGERS])
         return ColumnRange(RangeKind.INTEGER, low, high, nulls)
-    if kind == _DATE_KIND and _DATES in parts:
+    if kind == KINDS["date"] and _DATES in parts:
         low, high = _numbers(parts[_DATES])
         return ColumnRange(RangeKind.DATE, low, high, nulls)
-    if kind == _DECIMAL_KIND and _DECIMALS in parts:
+    if kind == KINDS["decimal"] and _DECIMALS in parts:
         texts = _texts(parts[_DECIMALS])
         if texts is not None:
             return ColumnRange(RangeKind.DECIMAL, Decimal(texts[0]), Decimal(texts[1]), nulls)

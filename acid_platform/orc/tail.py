@@ -37,9 +37,34 @@ _PROLEPTIC = 2
 KIND, SUBTYPES, _LENGTH = 1, 2, 4
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
 
-_DECLARED = {"varchar": 16, "char": 17, LOCAL_ZONE: 18}
-_WRITTEN = {7: ("varchar", "char"), 9: (LOCAL_ZONE,), 18: (LOCAL_ZONE,)}
-"""ORC's kinds STRING, TIMESTAMP and TIMESTAMP_INSTANT, and the types each may be declared as."""
+KINDS = {
+    "boolean": 0,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 3,
+    "bigint": 4,
+    "float": 5,
+    "double": 6,
+    "string": 7,
+    "binary": 8,
+    "timestamp": 9,
+    "array": 10,
+    "map": 11,
+    "struct": 12,
+    "decimal": 14,
+    "date": 15,
+    "varchar": 16,
+    "char": 17,
+    LOCAL_ZONE: 18,
+}
+"""ORC's number of each kind of type."""
+_DECLARED = ("varchar", "char", LOCAL_ZONE)
+_WRITTEN = {
+    KINDS["string"]: ("varchar", "char"),
+    KINDS["timestamp"]: (LOCAL_ZONE,),
+    KINDS[LOCAL_ZONE]: (LOCAL_ZONE,),
+}
+"""The types that a column of each kind may be declared as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +308,7 @@ def _leaves(types: Sequence[bytes], number: int, hive: HiveType) -> Iterator[tup
 
 
 def _declaration(hive: HiveType) -> bytes:
-    kind = protobuf.number(KIND, _DECLARED[hive.kind])
+    kind = protobuf.number(KIND, KINDS[hive.kind])
     return kind + b"".join(protobuf.number(_LENGTH, size) for size in hive.sizes)
 
 

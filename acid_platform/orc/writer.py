@@ -23,7 +23,7 @@ from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc.column_statistics import ColumnStatistics, message
 from acid_platform.orc.encoding import EncodedColumn, StreamKind, encode
 from acid_platform.orc.protobuf import delimited, number, packed
-from acid_platform.orc.tail import user_metadata_fields
+from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields
 from acid_platform.orc.update_marks import write_updates
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.files import Files
@@ -31,7 +31,6 @@ from acid_platform.storage.files import Files
 STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
 
-_MAGIC = b"ORC"
 _GROUP = 10_000
 _BLOCK = 1 << 16
 """Compression block size: the most that a reader inflates in vain when it seeks a row group."""
@@ -75,28 +74,6 @@ def require_codec(codec: str, path: str) -> None:
             f"{path}: the codec {codec} can't be written; set the table's"
             f" orc.compress to none, {compressed}"
         )
-
-
-_KINDS = {
-    "boolean": 0,
-    "tinyint": 1,
-    "smallint": 2,
-    "int": 3,
-    "bigint": 4,
-    "float": 5,
-    "double": 6,
-    "string": 7,
-    "binary": 8,
-    "timestamp": 9,
-    "array": 10,
-    "map": 11,
-    "struct": 12,
-    "decimal": 14,
-    "date": 15,
-    "varchar": 16,
-    "char": 17,
-    "timestamp with local time zone": 18,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +156,8 @@ class OrcWriter:
     def _put(self, content: bytes) -> None:
         if self._stream is None:
             self._stream = self._files.system.open_output_stream(self.path)
-            self._stream.write(_MAGIC)
-            self.size = len(_MAGIC)
+            self._stream.write(MAGIC)
+            self.size = len(MAGIC)
         self._stream.write(content)
         self.size += len(content)
 
@@ -215,7 +192,7 @@ class OrcWriter:
         footer = self._blocks(
             b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
         ).content
-        start = self.size or len(_MAGIC)
+        start = self.size or len(MAGIC)
         parts = (*indexes, *bodies, footer)
         # A small file is one write instead of dozens; large parts are not copied once more.
         small = sum(map(len, parts)) < _JOINED
@@ -269,7 +246,7 @@ class OrcWriter:
         ).content
         self.footer = b"".join(
             (
-                number(1, len(_MAGIC)),
+                number(1, len(MAGIC)),
                 number(2, self.size),
                 *(delimited(3, stripe) for stripe in self._stripes),
                 *_types(self._type),
@@ -292,7 +269,7 @@ class OrcWriter:
                 packed(4, _VERSION),
                 number(5, len(metadata)),
                 number(6, _WRITER_VERSION),
-                delimited(8000, _MAGIC),
+                delimited(8000, MAGIC),
             )
         )
         return metadata + footer + postscript + bytes([len(postscript)])
@@ -351,7 +328,7 @@ def _types(root: HiveType) -> Iterator[bytes]:
         for _, child in kind.children:
             children.append(at)
             at += sum(1 for _ in child.walk())
-        parts = [number(1, _KINDS[kind.kind])]
+        parts = [number(1, KINDS[kind.kind])]
         if children:
             parts.append(packed(2, children))
         if kind.kind == "struct":
