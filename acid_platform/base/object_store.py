@@ -1,4 +1,4 @@
-"""The object stores that a warehouse may lie in: STORES has all that the platform knows of each."""
+"""The object stores that a warehouse may lie in: STORES has all that is known of each (P41)."""
 
 from __future__ import annotations
 
