@@ -51,7 +51,7 @@ def search(table: Small, where: str = "v = 'Ann'", *, still_open: int = 0) -> Se
 
 
 def found(table: Small, where: str = "v = 'Ann'") -> dict[str, int]:
-    return {one.path: one.rows for one in search(table, where).found}
+    return {one.path: one.rows for one in search(table, where).matches}
 
 
 def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(table: Small) -> None:
@@ -68,7 +68,7 @@ def test_rows_are_found_in_every_kind_of_directory_whatever_a_snapshot_sees(tabl
     (table.table / "delta_0000008_0000008_0000" / ".bucket_00000.crc").write_bytes(b"crc")
     (table.table / "delta_0000008_0000008_0000" / "bucket_00001").touch()
     searched = search(table)
-    assert {one.path: one.rows for one in searched.found} == {
+    assert {one.path: one.rows for one in searched.matches} == {
         "000000_0": 1,
         "_tmp_0000003_x/ready/a/bucket_00000": 2,
         "base_0000005_v0000099/bucket_00000": 2,
@@ -83,7 +83,7 @@ def test_delete_events_hold_no_values(table: Small) -> None:
     table.write(lambda w: [(2, 1, BUCKET, 0, w, None)], deletes=True)
     assert found(table, "v IS NULL") == {}
     table.write(lambda w: [(2, 1, BUCKET, 0, w, ANN)], deletes=True)
-    [one] = search(table).found
+    [one] = search(table).matches
     assert one.path.startswith("delete_delta_0000002") and "events with values" in one.error
 
 
@@ -91,8 +91,10 @@ def test_what_an_open_transaction_is_writing_is_told_and_not_read(table: Small) 
     torn = table.table / "_tmp_0000003_x" / "part-0"
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"ORC, the rest is to come")
-    assert search(table, still_open=3).found == (FoundFile("_tmp_0000003_x/part-0", "", writer=3),)
-    [left] = search(table).found
+    assert search(table, still_open=3).matches == (
+        FoundFile("_tmp_0000003_x/part-0", "", writer=3),
+    )
+    [left] = search(table).matches
     assert "can't be opened as ORC" in left.error and left.writer is None
 
 
@@ -110,7 +112,7 @@ def test_partitions_are_judged_by_their_path_also_dropped_ones(
     assert search(table, "v = 'Ann' AND month = 2").files == 1  # the path ruled out the rest
     write_events(table.table / "stray", [(0, 1, BUCKET, 0, 1, ANN)])
     assert found(table)["stray/bucket_00000"] == 1
-    errors = [one.error for one in search(table, "id = 7 AND month = 2").found if one.error]
+    errors = [one.error for one in search(table, "id = 7 AND month = 2").matches if one.error]
     assert len(errors) == 1 and "is not in a partition directory" in errors[0]
 
 
