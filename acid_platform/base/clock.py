@@ -50,15 +50,11 @@ class SystemClock:
         self._read_at = self._monotonic()
         self._steady = 0
 
-    def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
-        return time.time_ns() // 1_000_000
-
     def moment(self) -> Moment:
         now = self._monotonic()
         self._steady += min(now - self._read_at, MAX_STEP_MS)
         self._read_at = now
-        return Moment(self.now_ms(), self._steady)
+        return Moment(wall_ms(), self._steady)
 
     @staticmethod
     def _monotonic() -> int:

@@ -56,18 +56,22 @@ _BOOLS = {"true": True, "false": False}
 class Setting:
     """One setting: Hive's name, default (as text), allowed range and how it is treated.
 
-    `low` and `high` are in `unit` for times. `reason` is set unless HONOURED.
+    `low` and `high` are in the unit of the default for times. `reason` is set unless HONOURED.
     """
 
     name: str
     kind: SettingKind
     default: str
-    unit: str = ""
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
     reason: str = ""
     treatment: Treatment = Treatment.HONOURED
+
+    @property
+    def unit(self) -> str:
+        """That of the default; a number without a unit has it too. Empty unless it is a time."""
+        return self.default.lstrip("-.0123456789") if self.kind is SettingKind.TIME else ""
 
     @property
     def allowed(self) -> str:
@@ -84,24 +88,13 @@ class Setting:
 
     def parse(self, text: str) -> Value:
         """The typed value; times in milliseconds. Raises SettingRefused with the allowed range."""
-        value = self._convert(text.strip())
-        if self.treatment is Treatment.REFUSED and value != self._convert(self.default):
-            raise self._refused(text)
-        if self.choices and value not in self.choices:
-            raise self._refused(text)
-        if not isinstance(value, str | bool):
-            scale = _UNITS[self.unit] if self.kind is SettingKind.TIME else 1
-            if self.low is not None and value < self.low * scale:
-                raise self._refused(text)
-            if self.high is not None and value > self.high * scale:
-                raise self._refused(text)
-        return value
-
-    def _convert(self, text: str) -> Value:
         try:
-            return self._typed(text)
+            value = self._typed(text.strip())
         except (ValueError, KeyError, re.error) as error:
             raise self._refused(text) from error
+        if not self._allows(value):
+            raise self._refused(text)
+        return value
 
     def _typed(self, text: str) -> Value:
         match self.kind:
@@ -121,9 +114,19 @@ class Setting:
                 return round(float(match[1]) * _UNITS[match[2] or self.unit])
             case SettingKind.REGEX:
                 re.compile("|".join(_patterns(text)))
-                return text
-            case SettingKind.TEXT:
-                return text
+        return text
+
+    def _allows(self, value: Value) -> bool:
+        if self.treatment is Treatment.REFUSED:
+            return value == self._typed(self.default)
+        if self.choices:
+            return value in self.choices
+        if isinstance(value, str | bool):
+            return True
+        scale = _UNITS[self.unit] if self.unit else 1
+        return (self.low is None or value >= self.low * scale) and (
+            self.high is None or value <= self.high * scale
+        )
 
     def _refused(self, text: str) -> SettingRefused:
         return SettingRefused(f"{self.name}={text!r} is refused; allowed is {self.allowed}")
@@ -145,19 +148,19 @@ _DB_TXN_MANAGER = f"{_HIVE}.ql.lockmgr.DbTxnManager"
 
 HONOURED: tuple[Setting, ...] = (
     Setting("hive.txn.manager", _X, _DB_TXN_MANAGER, choices=(_DB_TXN_MANAGER,)),
-    Setting("hive.txn.timeout", _T, "300s", "s", 1, 604_800),
+    Setting("hive.txn.timeout", _T, "300s", 1, 604_800),
     Setting("hive.txn.heartbeat.threadpool.size", _N, "5", low=1, high=64),
-    Setting("hive.timedout.txn.reaper.start", _T, "100s", "s", 0, 86_400),
-    Setting("hive.timedout.txn.reaper.interval", _T, "180s", "s", 0.1, 86_400),
+    Setting("hive.timedout.txn.reaper.start", _T, "100s", 0, 86_400),
+    Setting("hive.timedout.txn.reaper.interval", _T, "180s", 0.1, 86_400),
     Setting("hive.txn.max.open.batch", _N, "1000", low=1, high=100_000),
     Setting("hive.max.open.txns", _N, "100000", low=1),
-    Setting("hive.count.open.txns.interval", _T, "1s", "s", 0, 3600),
+    Setting("hive.count.open.txns.interval", _T, "1s", 0, 3600),
     Setting("hive.txn.retryable.sqlex.regex", SettingKind.REGEX, ""),
     Setting("hive.compactor.initiator.on", _B, "true"),
     Setting("hive.compactor.worker.threads", _N, "1", low=0, high=64),
-    Setting("hive.compactor.worker.timeout", _T, "86400s", "s", 0.1),
-    Setting("hive.compactor.cleaner.run.interval", _T, "5000ms", "ms", 100),
-    Setting("hive.compactor.check.interval", _T, "300s", "s", 0.1),
+    Setting("hive.compactor.worker.timeout", _T, "86400s", 0.1),
+    Setting("hive.compactor.cleaner.run.interval", _T, "5000ms", 100),
+    Setting("hive.compactor.check.interval", _T, "300s", 0.1),
     Setting("hive.txn.max.retrysnapshot.count", _N, "5", low=1, high=100),
     Setting("hive.compactor.delta.num.threshold", _N, "10", low=0),
     Setting("hive.compactor.delta.pct.threshold", _F, "0.1", low=0),
@@ -167,42 +170,42 @@ HONOURED: tuple[Setting, ...] = (
     Setting("hive.txn.xlock.iow", _B, "true"),
     Setting("hive.txn.xlock.write", _B, "false"),
     Setting("hive.txn.xlock.mergeinsert", _B, "false"),
-    Setting("hive.writeset.reaper.interval", _T, "60s", "s", 0.1),
+    Setting("hive.writeset.reaper.interval", _T, "60s", 0.1),
     Setting("hive.compactor.cleaner.on", _B, "true"),
-    Setting("hive.compactor.worker.sleep.time", _T, "10800ms", "ms", 1),
-    Setting("hive.compactor.worker.max.sleep.time", _T, "320000ms", "ms", 1),
-    Setting("hive.compactor.aborted.txn.time.threshold", _T, "12h", "h"),
+    Setting("hive.compactor.worker.sleep.time", _T, "10800ms", 1),
+    Setting("hive.compactor.worker.max.sleep.time", _T, "320000ms", 1),
+    Setting("hive.compactor.aborted.txn.time.threshold", _T, "12h"),
     Setting("hive.compactor.clean.aborts.using.cleaner", _B, "true"),
     Setting("hive.compactor.delayed.cleanup.enabled", _B, "false"),
-    Setting("hive.compactor.cleaner.retention.time.seconds", _T, "300s", "s", 0),
+    Setting("hive.compactor.cleaner.retention.time.seconds", _T, "300s", 0),
     Setting("hive.compactor.cleaner.retry.maxattempts", _N, "5", low=0, high=10),
-    Setting("hive.compactor.cleaner.retry.retention.time", _T, "300s", "s", 0),
+    Setting("hive.compactor.cleaner.retry.retention.time", _T, "300s", 0),
     Setting("hive.compactor.fetch.size", _N, "1000", low=100, high=5000),
     Setting("hive.compactor.initiator.failed.compacts.threshold", _N, "2", low=1, high=20),
-    Setting("hive.compactor.initiator.failed.retry.time", _T, "7d", "d"),
+    Setting("hive.compactor.initiator.failed.retry.time", _T, "7d"),
     Setting("hive.compactor.history.retention.succeeded", _N, "3", low=0, high=100),
     Setting("hive.compactor.history.retention.failed", _N, "3", low=0, high=100),
     Setting("hive.compactor.history.retention.refused", _N, "3", low=0, high=100),
     Setting("hive.compactor.history.retention.did.not.initiate", _N, "2", low=0, high=100),
-    Setting("hive.compactor.history.retention.timeout", _T, "7d", "d", 0),
-    Setting("hive.compactor.history.reaper.interval", _T, "2min", "min", 0.001),
-    Setting("hive.compactor.wait.timeout", _T, "300000ms", "ms", 2001),
+    Setting("hive.compactor.history.retention.timeout", _T, "7d", 0),
+    Setting("hive.compactor.history.reaper.interval", _T, "2min", 0.001),
+    Setting("hive.compactor.wait.timeout", _T, "300000ms", 2001),
     Setting("hive.compactor.compact.insert.only", _B, "true"),
-    Setting("acid.heartbeat.interval", _T, "0ms", "ms", 0),
-    Setting("acid.read.lease.max", _T, "1h", "h", 0.0001, 720),
+    Setting("acid.heartbeat.interval", _T, "0ms", 0),
+    Setting("acid.read.lease.max", _T, "1h", 0.0001, 720),
     Setting("acid.local.max.bytes", _N, str(256 << 20), low=0),
     Setting("acid.delete.keys.max", _N, "8000000", low=0),
     Setting("acid.local.compaction.max.bytes", _N, str(64 << 20), low=0),
-    Setting("acid.outcome.retention", _T, "24h", "h", 24, 8760),
-    Setting("acid.metastore.idle.exit", _T, "600s", "s", 0),
+    Setting("acid.outcome.retention", _T, "24h", 24, 8760),
+    Setting("acid.metastore.idle.exit", _T, "600s", 0),
     Setting("acid.metastore.snapshot.bytes", _N, str(8 << 20), low=1),
-    Setting("acid.metastore.lease", _T, "2500ms", "ms", 500, 60_000),
+    Setting("acid.metastore.lease", _T, "2500ms", 500, 60_000),
     Setting("acid.metastore.archive", _X, ""),
-    Setting("acid.metastore.archive.interval", _T, "60s", "s", 0.1, 86_400),
-    Setting("acid.metastore.archive.snapshot.interval", _T, "24h", "h", 0.001, 720),
-    Setting("acid.metastore.archive.retention", _T, "30d", "d", 0, 3650),
-    Setting("acid.history.retention", _T, "0s", "s", 0, 315_360_000),
-    Setting("acid.compaction.publication.wait", _T, "30s", "s", 0, 3600),
+    Setting("acid.metastore.archive.interval", _T, "60s", 0.1, 86_400),
+    Setting("acid.metastore.archive.snapshot.interval", _T, "24h", 0.001, 720),
+    Setting("acid.metastore.archive.retention", _T, "30d", 0, 3650),
+    Setting("acid.history.retention", _T, "0s", 0, 315_360_000),
+    Setting("acid.compaction.publication.wait", _T, "30s", 0, 3600),
     Setting("acid.cleaner.watermark", _X, "table", choices=("table", "global")),
     Setting("acid.conflict.detection", _X, "row", choices=("row", "partition")),
     Setting("acid.conflict.rows.bytes", _N, str(64 << 10), low=0, high=16 << 20),
@@ -232,108 +235,107 @@ _ONE_LOOP = "one loop handles requests one at a time (P1)"
 _NO_REPLICATION = "Hive's replication is not built (P1)"
 _NO_STATS = "statistics come from the reports of writers (P8)"
 
-_ACCEPTED: tuple[tuple[str, SettingKind, str, str, str], ...] = (
-    # name, kind, default, unit, why it has no effect
-    ("hive.enforce.bucketing", _B, "true", "", "always enforced, as in Hive since 2.0"),
-    ("hive.txn.opentxn.timeout", _T, "1000ms", "ms", _ONE_LOOP),
-    ("hive.txn.use.minhistorylevel", _B, "true", "", _ONE_LOOP),
-    ("hive.txn.use.minhistorywriteid", _B, "false", "", "acid.cleaner.watermark chooses (C42)"),
-    ("hive.metastore.housekeeping.threads.on", _B, "true", "", "housekeeping always runs (P2)"),
+
+def _treated(treatment: Treatment, *rows: tuple[str, SettingKind, str, str]) -> tuple[Setting, ...]:
+    """Settings by name, kind, default and the reason of their treatment."""
+    return tuple(
+        Setting(name, kind, default, reason=reason, treatment=treatment)
+        for name, kind, default, reason in rows
+    )
+
+
+NO_EFFECT = _treated(
+    Treatment.NO_EFFECT,
+    ("hive.enforce.bucketing", _B, "true", "always enforced, as in Hive since 2.0"),
+    ("hive.txn.opentxn.timeout", _T, "1000ms", _ONE_LOOP),
+    ("hive.txn.use.minhistorylevel", _B, "true", _ONE_LOOP),
+    ("hive.txn.use.minhistorywriteid", _B, "false", "acid.cleaner.watermark chooses (C42)"),
+    ("hive.metastore.housekeeping.threads.on", _B, "true", "housekeeping always runs (P2)"),
     (
         "hive.metastore.txn.store.impl",
         _X,
         f"{_HIVE}.metastore.txn.CompactionTxnHandler",
-        "",
         "the store is the metastore's DuckDB file",
     ),
-    ("hive.repl.txn.timeout", _T, "11d", "d", _NO_REPLICATION),
+    ("hive.repl.txn.timeout", _T, "11d", _NO_REPLICATION),
     (
         "hive.lock.manager",
         _X,
         f"{_HIVE}.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager",
-        "",
         "not used with DbTxnManager",
     ),
-    ("hive.lock.numretries", _N, "100", "", _NO_LOCK_POLL),
-    ("hive.unlock.numretries", _N, "10", "", _NO_LOCK_POLL),
-    ("hive.lock.sleep.between.retries", _T, "60s", "s", _NO_LOCK_POLL),
+    ("hive.lock.numretries", _N, "100", _NO_LOCK_POLL),
+    ("hive.unlock.numretries", _N, "10", _NO_LOCK_POLL),
+    ("hive.lock.sleep.between.retries", _T, "60s", _NO_LOCK_POLL),
     (
         "hive.txn.manager.dump.lock.state.on.acquire.timeout",
         _B,
         "false",
-        "",
         "a LockTimeout always names the lock that blocks",
     ),
-    ("hive.txn.strict.locking.mode", _B, "true", "", _ALL_ACID),
-    ("hive.txn.ext.locking.enabled", _B, "false", "", _ALL_ACID),
-    ("hive.txn.nonacid.read.locks", _B, "true", "", _ALL_ACID),
-    ("hive.txn.read.locks", _B, "true", "", "reads hold a lease (P12)"),
-    ("hive.locks.max.partitions", _N, "-1", "", "reads hold a lease (P12)"),
-    ("hive.txn.xlock.ctas", _B, "false", "", "the metastore refuses a second table of one name"),
-    ("hive.txn.stats.enabled", _B, "true", "", _NO_STATS),
-    ("hive.txn.acid.dir.cache.duration", _T, "120min", "min", "no reader lists a directory"),
-    ("hive.create.as.acid", _B, "false", "", _ALL_ACID),
-    ("hive.transactional.concatenate.noblock", _B, "false", "", "CONCATENATE is not supported"),
-    ("hive.compactor.request.queue", _N, "1", "", "the Initiator decides from memory"),
-    ("hive.compactor.cleaner.threads.num", _N, "1", "", "one Cleaner holds the lease (P9)"),
-    ("hive.compactor.worker.pool.timeout", _T, "12h", "h", "worker pools are not built (P1)"),
-    ("hive.compactor.run.as.user", _X, "", "", "everything runs as the user of the process"),
-    ("hive.compactor.crud.query.based", _B, "false", "", "compaction streams ORC files"),
-    ("hive.compaction.merge.enabled", _B, "false", "", "compaction streams ORC files"),
-    ("hive.compactor.gather.stats", _B, "true", "", _NO_STATS),
-    ("hive.mr.compactor.gather.stats", _B, "false", "", _NO_STATS),
-    ("metastore.compactor.enable.stats.compression", _B, "true", "", "the ORC writer decides"),
-    ("hive.compactor.initiator.tablecache.on", _B, "true", "", "tables are in memory"),
-    ("hive.compactor.cleaner.tablecache.on", _B, "true", "", "tables are in memory"),
-    ("hive.compactor.connectionPool.maxPoolSize", _N, "5", "", _ONE_LOOP),
-    ("hive.compactor.initiator.duration.update.interval", _T, "60s", "s", _METRIC),
-    ("hive.compactor.cleaner.duration.update.interval", _T, "60s", "s", _METRIC),
-    ("hive.compactor.active.delta.dir.threshold", _N, "200", "", _METRIC),
-    ("hive.compactor.obsolete.delta.dir.threshold", _N, "200", "", _METRIC),
-    ("hive.compactor.small.delta.dir.threshold", _N, "200", "", _METRIC),
-    ("hive.compactor.oldest.open.txn.threshold.warning", _T, "24h", "h", _METRIC),
-    ("hive.compactor.oldest.open.txn.threshold.error", _T, "72h", "h", _METRIC),
-    ("hive.compactor.oldest.replication.open.txn.threshold.warning", _T, "14d", "d", _METRIC),
-    ("hive.compactor.oldest.replication.open.txn.threshold.error", _T, "21d", "d", _METRIC),
-    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning", _T, "24h", "h", _METRIC),
-    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error", _T, "48h", "h", _METRIC),
-    ("hive.compactor.oldest.initiated.compaction.time.threshold.warning", _T, "1h", "h", _METRIC),
-    ("hive.compactor.oldest.initiated.compaction.time.threshold.error", _T, "12h", "h", _METRIC),
-    ("hive.compactor.oldest.uncleaned.compaction.time.threshold", _T, "24h", "h", _METRIC),
-    ("hive.compactor.long.running.initiator.threshold.warning", _T, "6h", "h", _METRIC),
-    ("hive.compactor.long.running.initiator.threshold.error", _T, "12h", "h", _METRIC),
-    ("hive.compactor.failed.compaction.ratio.threshold", _F, "0.01", "", _METRIC),
-    ("hive.compactor.completed.txn.components.record.threshold.warning", _N, "500000", "", _METRIC),
-    ("hive.compactor.completed.txn.components.record.threshold.error", _N, "1000000", "", _METRIC),
-    ("hive.compactor.txn.to.writeid.record.threshold.warning", _N, "500000", "", _METRIC),
-    ("hive.compactor.txn.to.writeid.record.threshold.error", _N, "1000000", "", _METRIC),
-    ("hive.compactor.tables.with.aborted.txn.threshold", _N, "1", "", _METRIC),
-    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", _N, "1500", "", _METRIC),
-    ("hive.compactor.acid.metrics.logger.frequency", _T, "360min", "min", _METRIC),
-)
-
-NO_EFFECT: tuple[Setting, ...] = tuple(
-    Setting(name, kind, default, unit, reason=reason, treatment=Treatment.NO_EFFECT)
-    for name, kind, default, unit, reason in _ACCEPTED
+    ("hive.txn.strict.locking.mode", _B, "true", _ALL_ACID),
+    ("hive.txn.ext.locking.enabled", _B, "false", _ALL_ACID),
+    ("hive.txn.nonacid.read.locks", _B, "true", _ALL_ACID),
+    ("hive.txn.read.locks", _B, "true", "reads hold a lease (P12)"),
+    ("hive.locks.max.partitions", _N, "-1", "reads hold a lease (P12)"),
+    ("hive.txn.xlock.ctas", _B, "false", "the metastore refuses a second table of one name"),
+    ("hive.txn.stats.enabled", _B, "true", _NO_STATS),
+    ("hive.txn.acid.dir.cache.duration", _T, "120min", "no reader lists a directory"),
+    ("hive.create.as.acid", _B, "false", _ALL_ACID),
+    ("hive.transactional.concatenate.noblock", _B, "false", "CONCATENATE is not supported"),
+    ("hive.compactor.request.queue", _N, "1", "the Initiator decides from memory"),
+    ("hive.compactor.cleaner.threads.num", _N, "1", "one Cleaner holds the lease (P9)"),
+    ("hive.compactor.worker.pool.timeout", _T, "12h", "worker pools are not built (P1)"),
+    ("hive.compactor.run.as.user", _X, "", "everything runs as the user of the process"),
+    ("hive.compactor.crud.query.based", _B, "false", "compaction streams ORC files"),
+    ("hive.compaction.merge.enabled", _B, "false", "compaction streams ORC files"),
+    ("hive.compactor.gather.stats", _B, "true", _NO_STATS),
+    ("hive.mr.compactor.gather.stats", _B, "false", _NO_STATS),
+    ("metastore.compactor.enable.stats.compression", _B, "true", "the ORC writer decides"),
+    ("hive.compactor.initiator.tablecache.on", _B, "true", "tables are in memory"),
+    ("hive.compactor.cleaner.tablecache.on", _B, "true", "tables are in memory"),
+    ("hive.compactor.connectionPool.maxPoolSize", _N, "5", _ONE_LOOP),
+    ("hive.compactor.initiator.duration.update.interval", _T, "60s", _METRIC),
+    ("hive.compactor.cleaner.duration.update.interval", _T, "60s", _METRIC),
+    ("hive.compactor.active.delta.dir.threshold", _N, "200", _METRIC),
+    ("hive.compactor.obsolete.delta.dir.threshold", _N, "200", _METRIC),
+    ("hive.compactor.small.delta.dir.threshold", _N, "200", _METRIC),
+    ("hive.compactor.oldest.open.txn.threshold.warning", _T, "24h", _METRIC),
+    ("hive.compactor.oldest.open.txn.threshold.error", _T, "72h", _METRIC),
+    ("hive.compactor.oldest.replication.open.txn.threshold.warning", _T, "14d", _METRIC),
+    ("hive.compactor.oldest.replication.open.txn.threshold.error", _T, "21d", _METRIC),
+    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning", _T, "24h", _METRIC),
+    ("hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error", _T, "48h", _METRIC),
+    ("hive.compactor.oldest.initiated.compaction.time.threshold.warning", _T, "1h", _METRIC),
+    ("hive.compactor.oldest.initiated.compaction.time.threshold.error", _T, "12h", _METRIC),
+    ("hive.compactor.oldest.uncleaned.compaction.time.threshold", _T, "24h", _METRIC),
+    ("hive.compactor.long.running.initiator.threshold.warning", _T, "6h", _METRIC),
+    ("hive.compactor.long.running.initiator.threshold.error", _T, "12h", _METRIC),
+    ("hive.compactor.failed.compaction.ratio.threshold", _F, "0.01", _METRIC),
+    ("hive.compactor.completed.txn.components.record.threshold.warning", _N, "500000", _METRIC),
+    ("hive.compactor.completed.txn.components.record.threshold.error", _N, "1000000", _METRIC),
+    ("hive.compactor.txn.to.writeid.record.threshold.warning", _N, "500000", _METRIC),
+    ("hive.compactor.txn.to.writeid.record.threshold.error", _N, "1000000", _METRIC),
+    ("hive.compactor.tables.with.aborted.txn.threshold", _N, "1", _METRIC),
+    ("hive.metastore.acidmetrics.table.aborted.txns.threshold", _N, "1500", _METRIC),
+    ("hive.compactor.acid.metrics.logger.frequency", _T, "360min", _METRIC),
 )
 
 _SOFT_DELETE = "soft deletes are not built (P1)"
 
-REFUSED: tuple[Setting, ...] = tuple(
-    Setting(name, kind, default, reason=reason, treatment=Treatment.REFUSED)
-    for name, kind, default, reason in (
-        ("hive.support.concurrency", _B, "true", "transactions need it"),
-        ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "transactions need it"),
-        ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions (P12)"),
-        ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
-        ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
-        ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
-        ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
-        ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base (P6)"),
-        ("hive.txn.operational.properties", _N, "1", "updates are always split"),
-        ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
-        ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),
-    )
+REFUSED = _treated(
+    Treatment.REFUSED,
+    ("hive.support.concurrency", _B, "true", "transactions need it"),
+    ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "transactions need it"),
+    ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions (P12)"),
+    ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
+    ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
+    ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
+    ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
+    ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base (P6)"),
+    ("hive.txn.operational.properties", _N, "1", "updates are always split"),
+    ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
+    ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),
 )
 
 REGISTRY: dict[str, Setting] = {entry.name: entry for entry in (*HONOURED, *NO_EFFECT, *REFUSED)}
@@ -390,9 +392,6 @@ class Settings:
     def integer(self, name: str) -> int:
         """A whole number, or a time in milliseconds."""
         return int(self.value(name))
-
-    def number(self, name: str) -> float:
-        return float(self.value(name))
 
     def flag(self, name: str) -> bool:
         return self.value(name) is True

@@ -38,7 +38,7 @@ class TableProperty:
     def name(self) -> str:
         return self.values.name
 
-    def given(self, properties: Mapping[str, str]) -> str | None:
+    def stated(self, properties: Mapping[str, str]) -> str | None:
         """The text in `properties`, or None if the table doesn't have the property."""
         if self.any_case:
             names = (name for name in properties if name.upper() == self.name.upper())
@@ -50,7 +50,7 @@ class TableProperty:
 
         Words that only properties have are in lower case: Hive takes theirs in any.
         """
-        text = self.given(properties)
+        text = self.stated(properties)
         if text is None:
             return self.values.default
         return text.lower() if self.values.choices and self.name not in REGISTRY else text
@@ -137,7 +137,7 @@ HISTORY_RETENTION = TableProperty(
     "Cleaner, time travel, change feed",
 )
 GROUP_COMMIT = TableProperty(
-    Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", "ms", 0, 10_000),
+    Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", 0, 10_000),
     "how long a small insert waits for others to commit with (P44)",
     "INSERT",
 )

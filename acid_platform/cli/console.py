@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from acid_platform import __version__
 from acid_platform.base.location import Location
 from acid_platform.base.visible import visible
 from acid_platform.cli.project import nearby
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
 
 PIPE_WIDTH = 240
+ROWS = 1000
+"""The most rows that are printed without --limit."""
 Rows = Iterable[Mapping[str, Any]]
 
 
@@ -44,6 +47,8 @@ class Failed(click.ClickException):
 class Group(click.Group):
     """Prints the platform's errors as one line; other errors are bugs and keep their traceback."""
 
+    group_class = type
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -64,6 +69,12 @@ class Group(click.Group):
                 raise
             hint = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
             raise click.UsageError(hint, ctx) from error
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="acid")
+def main() -> None:
+    """Hive ACID tables: list, query, compact and clean."""
 
 
 class CommandSession:
@@ -153,21 +164,27 @@ class CommandSession:
         click.echo(json.dumps(value, default=str))
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options --warehouse and --json, and passes them as a CommandSession."""
+def with_session(function: Callable[..., None]) -> Callable[..., None]:
+    """The values of SESSION_OPTIONS reach the function as a CommandSession."""
 
-    @click.option(
-        "--warehouse",
-        metavar="PATH",
-        help="Path or URI; default ACID_WAREHOUSE, else"
-        " var/warehouse of the project around this directory.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     @wraps(function)
     def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:
         function(CommandSession(warehouse, as_json), **rest)
 
     return run
+
+
+def command(
+    group: click.Group, name: str | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Makes a function a command of the group, with SESSION_OPTIONS as its first argument."""
+
+    def register(function: Callable[..., None]) -> click.Command:
+        registered = group.command(name)(with_session(function))
+        registered.params += SESSION_OPTIONS
+        return registered
+
+    return register
 
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -180,3 +197,23 @@ def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete:
             )
     except AcidError:
         return []
+
+
+SESSION_OPTIONS = (
+    click.Option(
+        ["--warehouse"],
+        metavar="PATH",
+        help="Path or URI; default ACID_WAREHOUSE, else"
+        " var/warehouse of the project around this directory.",
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+)
+TABLE = click.argument("table", shell_complete=complete_tables)
+A_TABLE_OR_ALL = click.argument("table", required=False, shell_complete=complete_tables)
+
+
+def limit_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option `--limit` with its help text."""
+    return click.option(
+        "--limit", type=click.IntRange(min=0), default=ROWS, show_default=True, help=text
+    )

@@ -12,6 +12,7 @@ from typing import Any
 from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import REGISTRY, Settings
 from acid_platform.base.location import Location
+from acid_platform.cli.gateway_command import gateways
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, WarehouseNotWritable
 from acid_platform.metastore.client.metastore import Metastore
@@ -89,7 +90,11 @@ def examine(place: Location) -> DoctorReport:
         return DoctorReport((*checks, CheckResult("metastore", False, str(error))))
     with metastore:
         return DoctorReport(
-            (*checks, _metastore(metastore), *_gateways(place, metastore)),
+            (
+                *checks,
+                _metastore(metastore),
+                *(CheckResult("gateway", ok, text) for ok, text in gateways(place, metastore)),
+            ),
             tuple(settings_rows(metastore)),
             tuple(_thresholds(metastore)),
             tuple(stuck(metastore, wall_ms())),
@@ -145,13 +150,6 @@ def _metastore(metastore: Metastore) -> CheckResult:
             f" {status['archive']}: {status['archive_error']}"
         )
     return CheckResult("metastore", not failed and not late, text)
-
-
-def _gateways(place: Location, metastore: Metastore) -> Iterator[CheckResult]:
-    """The gateways that run: how many connections and calls they have, and who may come in."""
-    from acid_platform.cli.gateway_command import gateways
-
-    return (CheckResult("gateway", ok, text) for ok, text in gateways(place, metastore))
 
 
 def settings_rows(metastore: Metastore) -> Iterator[Row]:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform.cli.console import CommandSession, Failed, command, complete_tables, echo
+from acid_platform.cli.console import (
+    A_TABLE_OR_ALL,
+    ROWS,
+    CommandSession,
+    Failed,
+    command,
+    complete_tables,
+    echo,
+    limit_option,
+    main,
+)
 from acid_platform.display import Timeline
 from acid_platform.display.progress import progress
 from acid_platform.errors import NoSuchTable
@@ -19,13 +29,9 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord
     from acid_platform.storage.files import Files
 
-ROWS = 1000
-"""The most rows that are printed without --limit."""
 
-
-@click.command()
+@command(main)
 @click.argument("path", shell_complete=complete_tables)
-@command
 def ls(session: CommandSession, path: str) -> None:
     """List PATH, such as db.t, db.t/month=3 or db.t/delta_0000001_0000001_0000.
 
@@ -57,16 +63,9 @@ def ls(session: CommandSession, path: str) -> None:
         )
 
 
-@click.command()
+@command(main)
 @click.argument("path", shell_complete=complete_tables)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=ROWS,
-    show_default=True,
-    help="Lines to print; 0 for all.",
-)
-@command
+@limit_option("Lines to print; 0 for all.")
 def cat(session: CommandSession, path: str, limit: int) -> None:
     """Print what is at PATH, as lines of JSON.
 
@@ -128,10 +127,9 @@ def _contents(record: TableRecord, below: str) -> Iterator[Any]:
             yield files.read(path).decode("utf-8", "replace")
 
 
-@click.command()
+@command(main)
 @click.argument("file")
 @click.option("--meta", is_flag=True, help="Schema, stripes and user metadata instead of events.")
-@command
 def orcdump(session: CommandSession, file: str, meta: bool) -> None:
     """Print each event of an ORC FILE as a line of JSON.
 
@@ -154,8 +152,8 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
         session.say_json(event)
 
 
-@click.command()
-@click.argument("table", required=False, shell_complete=complete_tables)
+@command(main)
+@A_TABLE_OR_ALL
 @click.option(
     "--rows/--no-rows",
     default=True,
@@ -166,7 +164,6 @@ def orcdump(session: CommandSession, file: str, meta: bool) -> None:
     is_flag=True,
     help="Make the repairs that are safe while others read and write.",
 )
-@command
 def fsck(session: CommandSession, table: str | None, rows: bool, repair: bool) -> None:
     """Compare files, names and metastore of TABLE, or of all tables.
 
@@ -175,14 +172,14 @@ def fsck(session: CommandSession, table: str | None, rows: bool, repair: bool) -
     """
     from acid_platform.services import fsck as check
 
-    with session.metastore() as metastore, progress() as told:
+    with session.metastore() as metastore, progress() as report_progress:
         report = check.examine(
             metastore,
             [table] if table else None,
             warehouse=session.place.warehouse,
             rows=rows,
             repair=repair,
-            progress=told,
+            progress=report_progress,
         )
     if session.json:
         session.say_json(report.as_json())
@@ -192,9 +189,9 @@ def fsck(session: CommandSession, table: str | None, rows: bool, repair: bool) -
             ("severity", "thing", "text", "next_step"),
             "findings",
         )
-        for found in report.findings:
-            if found.repaired:
-                echo(f"repaired: {found.repair}")
+        for finding in report.findings:
+            if finding.repaired:
+                echo(f"repaired: {finding.repair}")
     if not report.healthy:
         raise Failed(report.summary())
     if not session.json:

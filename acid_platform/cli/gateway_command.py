@@ -13,7 +13,7 @@ import click
 
 from acid_platform.base.location import Location
 from acid_platform.base.visible import log_to
-from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.cli.console import SESSION_OPTIONS, CommandSession, main, with_session
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.client.metastore import Metastore
 
@@ -21,7 +21,7 @@ _HERE = "127.0.0.1"
 _PORT = 9083
 
 
-@click.group(cls=Group, invoke_without_command=True)
+@main.group(invoke_without_command=True)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -39,8 +39,8 @@ _PORT = 9083
 @click.option("--grants", metavar="FILE", help="Who may do what: lines USER VERBS TABLES.")
 @click.option("--locations", metavar="PATHS", help="Where else clients may make tables.")
 @click.option("--authorizer", metavar="MODULE:FUNCTION", help="A function instead of grants.")
-@command
-def gateway(session: CommandSession, listen: str, **given: str | int | None) -> None:
+@with_session
+def gateway(session: CommandSession, listen: str, **options: str | int | None) -> None:
     """Let Trino, Hive and Spark use the tables, in the protocol of Hive's Metastore.
 
     Runs until SIGINT or SIGTERM. Needs the extra `gateway`. Each option but --listen is the setting
@@ -49,7 +49,8 @@ def gateway(session: CommandSession, listen: str, **given: str | int | None) -> 
     if click.get_current_context().invoked_subcommand is not None:
         return
     from acid_platform.gateway.gateway import Gateway
-    from acid_platform.gateway.settings import Chosen
+    from acid_platform.gateway.gateway_server import GatewayServer
+    from acid_platform.gateway.settings import GatewaySettings
     from acid_platform.gateway.status import GatewayStatus
 
     host, port = _address(listen)
@@ -58,10 +59,10 @@ def gateway(session: CommandSession, listen: str, **given: str | int | None) -> 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with session.metastore() as metastore:
-        chosen = Chosen.of(metastore.settings(), _options(given), host)
+        chosen = GatewaySettings.of(metastore.settings(), _settings(options), host)
         status = GatewayStatus(session.place, metastore)
         calls = Gateway(metastore, authorizer=chosen.authorizer, locations=chosen.locations)
-        server = calls.listen(host, port, chosen.bounds, chosen.entry, status.write)
+        server = GatewayServer(calls, host, port, chosen.bounds, chosen.entry, status.write)
         thread = threading.Thread(target=server.serve, name="gateway")
         thread.start()
         where = "thrift://{}:{}".format(*server.address)
@@ -74,12 +75,15 @@ def gateway(session: CommandSession, listen: str, **given: str | int | None) -> 
         session.say({"stopped": where}, "stopped")
 
 
-def _options(given: dict[str, str | int | None]) -> dict[str, str]:
+gateway.params += SESSION_OPTIONS
+
+
+def _settings(options: dict[str, str | int | None]) -> dict[str, str]:
     """The settings that the command's options name; a file may be relative to this directory."""
     files = ("tls_certificate", "tls_key", "tls_ca", "users", "grants")
     return {
         name.replace("_", "."): str(Path(str(value)).absolute() if name in files else value)
-        for name, value in given.items()
+        for name, value in options.items()
         if value is not None
     }
 

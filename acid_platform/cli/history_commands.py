@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from acid_platform.cli.console import CommandSession, command, complete_tables, echo
-from acid_platform.cli.file_commands import ROWS
-from acid_platform.display.past import cursor_rows, sink_rows, tag_rows
+from acid_platform.cli.console import (
+    A_TABLE_OR_ALL,
+    TABLE,
+    CommandSession,
+    command,
+    echo,
+    limit_option,
+    main,
+)
+from acid_platform.display.looks import cursor_rows, sink_rows, tag_rows
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import (
     ForgetCursor,
@@ -25,24 +32,15 @@ if TYPE_CHECKING:
     from acid_platform.handles.snapshot_comparison import ChangeCounts, RowDifference
 
 _AS_OF = "A write id, a time such as '2026-11-23 17:05' (UTC), or a tag."
+_limit = limit_option("Rows to print; the counts are of all.")
 
 
-_limit = click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=ROWS,
-    show_default=True,
-    help="Rows to print; the counts are of all.",
-)
-
-
-@click.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.argument("name", required=False)
 @click.option("--as-of", "past", metavar="WHEN", help=f"{_AS_OF} Default: now.")
 @click.option("--days", type=click.IntRange(min=1), help="Drop it by itself after so many days.")
 @click.option("--drop", is_flag=True, help="Drop the tag; the Cleaner removes what it kept.")
-@command
 def tag(
     session: CommandSession,
     table: str,
@@ -61,16 +59,15 @@ def tag(
             session.say({"dropped": name}, f"tag {name} of {handle.name} is dropped")
             return
         if name is not None:
-            kept = datetime.timedelta(days=days) if days else None
-            handle.tag(name, None if past is None else as_of(past), kept)
+            duration = datetime.timedelta(days=days) if days else None
+            handle.tag(name, None if past is None else as_of(past), duration)
         rows = tag_rows(handle.retained())
     session.show(rows, show_columns.TAGS, empty="no tags")
 
 
-@click.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.argument("when")
-@command
 def rollback(session: CommandSession, table: str, when: str) -> None:
     """Make the rows of TABLE those of WHEN: a write id, a time in UTC, or a tag."""
     with session.open() as warehouse, session.working(f"rolling back {table}"):
@@ -80,12 +77,11 @@ def rollback(session: CommandSession, table: str, when: str) -> None:
     )
 
 
-@click.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.argument("before")
 @click.argument("after", default="now")
 @_limit
-@command
 def diff(session: CommandSession, table: str, before: str, after: str, limit: int) -> None:
     """Count and show the rows of TABLE that differ between BEFORE and AFTER.
 
@@ -97,14 +93,13 @@ def diff(session: CommandSession, table: str, before: str, after: str, limit: in
     _say(session, difference)
 
 
-@click.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.argument("since", required=False)
 @click.argument("until", default="now")
 @click.option("--count", "only_count", is_flag=True, help="Count the changes; print no rows.")
 @_limit
 @click.option("--forget", metavar="CONSUMER", help="Let it begin again with all rows of TABLE.")
-@command
 def changes(
     session: CommandSession,
     table: str,
@@ -154,10 +149,9 @@ def _say(session: CommandSession, compared: RowDifference | ChangeCounts) -> Non
         session.show(compared.rows)
 
 
-@click.command()
-@click.argument("table", required=False, shell_complete=complete_tables)
+@command(main)
+@A_TABLE_OR_ALL
 @click.option("--forget", metavar="SINK", help="Let a new query write under this name.")
-@command
 def streams(session: CommandSession, table: str | None, forget: str | None) -> None:
     """List how far streaming queries have written TABLE, or every table."""
     if forget and table is None:

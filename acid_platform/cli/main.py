@@ -6,19 +6,28 @@ Exit codes: 0; 1 if a command failed (a line on stderr says why); 2 for wrong us
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from acid_platform import __version__
-from acid_platform.cli.console import CommandSession, Failed, Group, command, complete_tables, echo
-from acid_platform.cli.file_commands import ROWS, cat, fsck, ls, orcdump
-from acid_platform.cli.gateway_command import gateway
-from acid_platform.cli.history_commands import changes, diff, rollback, streams, tag
-from acid_platform.cli.hive_commands import adopt, register
-from acid_platform.cli.recovery_commands import metastore
+from acid_platform.cli import (
+    file_commands,
+    gateway_command,
+    history_commands,
+    hive_commands,
+    recovery_commands,
+)
+from acid_platform.cli.console import (
+    TABLE,
+    CommandSession,
+    Failed,
+    command,
+    echo,
+    limit_option,
+    main,
+)
 from acid_platform.display import SHOWN, retained_row
 from acid_platform.errors import AcidError
 from acid_platform.metastore.client.metastore import Metastore
@@ -32,37 +41,17 @@ if TYPE_CHECKING:
     from acid_platform.services.explain_services import Section
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="acid")
-def main() -> None:
-    """Hive ACID tables: list, query, compact and clean."""
-
-
-for _one in (
-    ls,
-    cat,
-    orcdump,
-    fsck,
-    metastore,
-    gateway,
-    adopt,
-    register,
-    tag,
-    rollback,
-    diff,
-    changes,
-    streams,
-):
-    main.add_command(_one)
+__all__ = ["main"]
+COMMANDS = (file_commands, gateway_command, history_commands, hive_commands, recovery_commands)
+"""Modules that add their commands to `main` when they are imported."""
 
 
 # --- showing ------------------------------------------------------------------------------------
 
 
-@main.command()
+@command(main)
 @click.argument("what", type=click.Choice([*SHOWN]))
 @click.argument("table", required=False)
-@command
 def show(session: CommandSession, what: str, table: str | None) -> None:
     """List transactions, locks, compactions, erasures, tables, what histories cost, or the history
     of a TABLE."""
@@ -72,23 +61,13 @@ def show(session: CommandSession, what: str, table: str | None) -> None:
             " history db.t"
         )
     with session.metastore() as metastore:
-        match what:
-            case "history":
-                rows = metastore.history(table or "")
-            case "tables":
-                rows = [_table_row(metastore, record) for record in metastore.tables()]
-                rows.sort(key=lambda row: str(row["table"]))
-            case "transactions":
-                rows = metastore.transactions()
-            case "locks":
-                rows = metastore.locks()
-            case "retained":
-                rows = [retained_row(kept) for kept in metastore.call(GetKept(None))]
-            case "erasures":
-                rows = [encode(erasure) for erasure in metastore.call(GetErasures())]
-            case _:
-                rows = metastore.compactions()
+        rows = metastore.history(table) if table else _LISTED[what](metastore)
     session.show(rows, SHOWN[what], empty=f"no {what}")
+
+
+def _table_rows(metastore: Metastore) -> list[dict[str, Any]]:
+    records = sorted(metastore.tables(), key=lambda record: record.name)
+    return [_table_row(metastore, record) for record in records]
 
 
 def _table_row(metastore: Metastore, record: TableRecord) -> dict[str, Any]:
@@ -105,9 +84,18 @@ def _table_row(metastore: Metastore, record: TableRecord) -> dict[str, Any]:
     }
 
 
-@main.command()
+_LISTED: dict[str, Callable[[Metastore], list[dict[str, Any]]]] = {
+    "transactions": Metastore.transactions,
+    "locks": Metastore.locks,
+    "compactions": Metastore.compactions,
+    "erasures": lambda metastore: [encode(one) for one in metastore.call(GetErasures())],
+    "tables": _table_rows,
+    "retained": lambda metastore: [retained_row(one) for one in metastore.call(GetKept(None))],
+}
+
+
+@command(main)
 @click.option("--settings/--no-settings", "with_settings", default=True, help="List all settings.")
-@command
 def doctor(session: CommandSession, with_settings: bool) -> None:
     """Check Java, the warehouse and its metastore; list settings, thresholds and what is stuck.
 
@@ -144,21 +132,14 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 # --- working ------------------------------------------------------------------------------------
 
 
-@main.command()
+@command(main)
 @click.argument("script")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=ROWS,
-    show_default=True,
-    help="Rows to print as a table; 0 for all. JSON always has all rows.",
-)
+@limit_option("Rows to print as a table; 0 for all. JSON always has all rows.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "spark", "local"]),
     help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
 )
-@command
 def sql(session: CommandSession, script: str, limit: int, engine: str | None) -> None:
     """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
 
@@ -191,8 +172,8 @@ def sql(session: CommandSession, script: str, limit: int, engine: str | None) ->
             )
 
 
-@main.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.argument("kind", type=click.Choice(["major", "minor"]))
 @click.option("--partition", metavar="NAME", help="Such as month=3; default: each partition.")
 @click.option(
@@ -201,7 +182,6 @@ def sql(session: CommandSession, script: str, limit: int, engine: str | None) ->
     help="Compact here and wait, or (default) leave it to a Worker.",
 )
 @click.option("--explain", is_flag=True, help="Only print what it would read, write and save.")
-@command
 def compact(
     session: CommandSession, table: str, kind: str, partition: str | None, wait: bool, explain: bool
 ) -> None:
@@ -217,12 +197,11 @@ def compact(
         echo("queued; a Worker will take it: `acid run worker`, or Dagster's compaction job")
 
 
-@main.command()
-@click.argument("table", shell_complete=complete_tables)
+@command(main)
+@TABLE
 @click.option("--where", metavar="PREDICATE", required=True, help='Such as "person_id = 42".')
 @click.option("--partition", metavar="NAME", help="Such as month=3; default: the whole table.")
 @click.option("--later", is_flag=True, help="Only record the request for Dagster's sensor.")
-@command
 def erase(
     session: CommandSession, table: str, where: str, partition: str | None, later: bool
 ) -> None:
@@ -250,11 +229,10 @@ def erase(
         echo(str(result))
 
 
-@main.command()
+@command(main)
 @click.argument("service", type=click.Choice(["initiator", "worker", "cleaner"]))
 @click.option("--once", is_flag=True, help="Run one cycle; a Worker runs until the queue is empty.")
 @click.option("--explain", is_flag=True, help="Only print what a cycle would do.")
-@command
 def run(session: CommandSession, service: str, once: bool, explain: bool) -> None:
     """Run the initiator, a worker or the cleaner without Dagster.
 
@@ -284,9 +262,8 @@ def _print_sections(session: CommandSession, sections: Sequence[Section]) -> Non
 # --- the shell ----------------------------------------------------------------------------------
 
 
-@main.command()
+@command(main)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@command
 def completion(session: CommandSession, shell: str) -> None:
     """Print a script that lets SHELL complete commands, options and table names.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from acid_platform.cli.console import CommandSession, Group, command
+from acid_platform.cli.console import CommandSession, command, main
 from acid_platform.errors import (
     InvalidDefinition,
     MetastoreUnavailable,
@@ -24,16 +24,15 @@ from acid_platform.metastore.server.metrics import prometheus
 from acid_platform.tables import joining
 
 
-@click.group(cls=Group)
+@main.group()
 def metastore() -> None:
     """The process that keeps transactions, write ids and locks."""
 
 
-@metastore.command()
+@command(metastore)
 @click.option(
     "--prometheus", "as_text", is_flag=True, help="Print counters in the format of Prometheus."
 )
-@command
 def status(session: CommandSession, as_text: bool) -> None:
     """Print whether it runs, and what it holds. Starts nothing.
 
@@ -66,7 +65,7 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-@metastore.command()
+@command(metastore)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -77,7 +76,6 @@ def _short(value: Any) -> str:
     is_flag=True,
     help="Make a new one although there are tables, which it will not know.",
 )
-@command
 def start(session: CommandSession, listen: str | None, empty: bool) -> None:
     """Start it if it does not run; make a warehouse's metastore if there is none."""
     if session.place.shared:
@@ -108,8 +106,7 @@ def start(session: CommandSession, listen: str | None, empty: bool) -> None:
     )
 
 
-@metastore.command()
-@command
+@command(metastore)
 def stop(session: CommandSession) -> None:
     """Stop it and wait until it has ended.
 
@@ -123,12 +120,11 @@ def stop(session: CommandSession) -> None:
     session.say({"running": False, "pid": pid}, f"process {pid} has ended")
 
 
-@metastore.command()
+@command(metastore)
 @click.option("--listen", metavar="HOST:PORT", required=True, help="Where clients connect.")
 @click.option(
     "--advertise", metavar="HOST:PORT", default="", help="The address for clients, if another."
 )
-@command
 def serve(session: CommandSession, listen: str, advertise: str) -> None:
     """Serve ACID_METASTORE until it is stopped: a directory, or a log that others serve too.
 
@@ -145,7 +141,7 @@ def serve(session: CommandSession, listen: str, advertise: str) -> None:
     serve_log(session.place.metastore, listen, advertise)
 
 
-@metastore.command()
+@command(metastore)
 @click.argument("hosts", metavar="[HOST]...", nargs=-1)
 @click.option("--renew", is_flag=True, help="Make it anew for the same hosts.")
 @click.option(
@@ -158,7 +154,6 @@ def serve(session: CommandSession, listen: str, advertise: str) -> None:
 @click.option(
     "--to", "directory", metavar="DIR", help="Another directory than tls in the metastore's."
 )
-@command
 def certificate(
     session: CommandSession, hosts: tuple[str, ...], renew: bool, days: int, directory: str | None
 ) -> None:
@@ -186,9 +181,8 @@ def certificate(
     session.show([{"certificate": key, "value": value} for key, value in fields.items()])
 
 
-@metastore.command("sql")
+@command(metastore, "sql")
 @click.argument("query")
-@command
 def metastore_sql(session: CommandSession, query: str) -> None:
     """Run a SELECT over the metastore's own tables."""
     with session.metastore() as client:

@@ -14,7 +14,6 @@ from pathlib import Path
 from acid_platform.base.location import Location
 from acid_platform.base.table_properties import FILE_FORMAT, TRANSACTIONAL_KIND
 from acid_platform.errors import AcidError, InvalidDefinition, RebuildRefused
-from acid_platform.handles.table import Table
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.layout.names import is_hidden, parse_directory
 from acid_platform.layout.partition_names import partition_segment
@@ -76,23 +75,23 @@ def rebuild(
     directories = list(table_directories(place.warehouse))
     Path(place.metastore).mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished.touch(0o600)
-    done = []
+    rebuilt_tables = []
     with Warehouse(place.warehouse, join(place, empty=True)) as warehouse:
-        known = set(warehouse.tables())
+        present = set(warehouse.tables())
         for number, (database, table, location) in enumerate(directories):
             name = f"{database}.{table}".lower()
             progress(name, number, len(directories))
-            if name not in known:
-                done.append(_adopt(warehouse, name, location))
+            if name not in present:
+                rebuilt_tables.append(_adopt(warehouse, name, location))
     unfinished.unlink()
-    return done
+    return rebuilt_tables
 
 
 def _adopt(warehouse: Warehouse, name: str, location: str) -> RebuiltTable:
     try:
         keys = _keys(location)
-        seen = survey(name, location, len(keys))
-        properties, note = _kind(location, seen)
+        surveyed = survey(name, location, len(keys))
+        properties, note = _kind(location, surveyed)
         with warnings.catch_warnings():  # that everything counts as committed is in UNKNOWN
             warnings.simplefilter("ignore")
             table = warehouse.adopt_table(
@@ -103,17 +102,19 @@ def _adopt(warehouse: Warehouse, name: str, location: str) -> RebuiltTable:
             )
     except AcidError as error:
         return RebuiltTable(name, location, note=f"not a table yet: {error}")
-    return _told(table, seen, note)
-
-
-def _told(table: Table, seen: Survey, note: str) -> RebuiltTable:
     record = table.record
-    columns, keys = (
-        ", ".join(f"{one} {kind}" for one, kind in some)
+    columns, keys_text = (
+        ", ".join(f"{column} {kind}" for column, kind in some)
         for some in (record.columns, record.partition_columns)
     )
     return RebuiltTable(
-        table.name, record.location, columns, keys, len(seen.partitions), seen.write_id, note
+        record.name,
+        record.location,
+        columns,
+        keys_text,
+        len(surveyed.partitions),
+        surveyed.write_id,
+        note,
     )
 
 
@@ -138,19 +139,19 @@ def _keys(location: str) -> list[tuple[str, str]]:
 
 
 def _type(values: list[str | None]) -> str:
-    given = [value for value in values if value is not None]
-    if given and all(_INTEGER.fullmatch(value) for value in given):
-        return "int" if all(-(2**31) <= int(value) < 2**31 for value in given) else "bigint"
-    if given and all(_DATE.fullmatch(value) for value in given):
+    texts = [value for value in values if value is not None]
+    if texts and all(_INTEGER.fullmatch(value) for value in texts):
+        return "int" if all(-(2**31) <= int(value) < 2**31 for value in texts) else "bigint"
+    if texts and all(_DATE.fullmatch(value) for value in texts):
         return "date"
     return "string"
 
 
-def _kind(location: str, seen: Survey) -> tuple[dict[str, str], str]:
+def _kind(location: str, surveyed: Survey) -> tuple[dict[str, str], str]:
     """Properties that the files show, and what to check. Raises InvalidDefinition."""
-    if not seen.sample:
+    if not surveyed.sample:
         raise InvalidDefinition("there is no data file to read the columns from")
-    files, path = Files.of(location)[0], seen.sample
+    files, path = Files.of(location)[0], surveyed.sample
     with files.system.open_input_file(path) as stream:
         if bytes(stream.read(3)) != b"ORC":
             raise InvalidDefinition(

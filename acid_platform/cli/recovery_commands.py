@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from acid_platform.metastore.log.contract import Log
     from acid_platform.metastore.server.point_in_time import Rebuilt
 
-__all__ = ["metastore"]
 
-
-@metastore.command()
+@command(metastore)
 @click.argument("file", type=click.Path(dir_okay=False))
-@command
 def backup(session: CommandSession, file: str) -> None:
     """Write everything that is committed to the new FILE, while others work."""
     from acid_platform.metastore.server.saving import write_copy
@@ -42,9 +39,8 @@ def backup(session: CommandSession, file: str) -> None:
     )
 
 
-@metastore.command()
+@command(metastore)
 @click.argument("place", metavar="[ARCHIVE]", required=False)
-@command
 def archive(session: CommandSession, place: str | None) -> None:
     """Print what an archive can restore; without ARCHIVE, the one that the metastore writes to."""
     if place is None:
@@ -72,7 +68,7 @@ def archive(session: CommandSession, place: str | None) -> None:
     session.show(rows, empty=f"{place} holds no archive of a metastore")
 
 
-@metastore.command()
+@command(metastore)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
 @click.option(
     "--archive", "archived", metavar="DIR", help="Restore from this archive or log, not a FILE."
@@ -94,7 +90,6 @@ def archive(session: CommandSession, place: str | None) -> None:
     is_flag=True,
     help="Move an existing metastore aside, or remove what an interrupted restore left.",
 )
-@command
 def restore(
     session: CommandSession,
     file: str | None,
@@ -128,42 +123,41 @@ def restore(
         with tempfile.TemporaryDirectory(prefix="acid-restore-") as scratch:
             draft = Path(scratch, "archived.duckdb")
             rebuilt = _rebuild(archived, until, draft, history)
-            done = restore_file(session.place, os.fspath(draft), replace)
+            restored = restore_file(session.place, os.fspath(draft), replace)
         if not session.json:
             echo(_reached(rebuilt))
     else:
-        done = restore_file(session.place, os.fspath(file or ""), replace)
+        restored = restore_file(session.place, os.fspath(file or ""), replace)
     if session.json:
-        session.say_json(asdict(done))
+        session.say_json(asdict(restored))
         return
-    made = utc_text(done.made)
+    made = utc_text(restored.made)
     lines = [
-        f"{done.directory}: {done.tables} tables as of {made}; the next transaction is"
-        f" {done.next_txn}"
+        f"{restored.directory}: {restored.tables} tables as of {made}; the next transaction is"
+        f" {restored.next_txn}"
     ]
-    if done.open_txns:
-        lines.append(f"{done.open_txns} transactions were open in the backup; they are gone")
-    if done.kept:
-        lines.append(f"the old file is now {done.kept}")
-    if done.foreign:
+    if restored.open_txns:
+        lines.append(f"{restored.open_txns} transactions were open in the backup; they are gone")
+    if restored.kept:
+        lines.append(f"the old file is now {restored.kept}")
+    if restored.foreign:
         lines.append(
             f"read only, as another warehouse may use their directories, until `acid"
-            f" metastore take-over`: {', '.join(done.foreign)}"
+            f" metastore take-over`: {', '.join(restored.foreign)}"
         )
-    for name, ids in done.doubtful.items():
+    for name, ids in restored.doubtful.items():
         lines.append(f"{name}: write ids {_ranges(ids)} are in doubt: hidden, and their files kept")
-    if done.doubtful:
+    if restored.doubtful:
         lines.append(
             "say how they ended: acid metastore resolve TABLE --committed IDS --aborted IDS"
         )
     echo("\n".join(lines))
 
 
-@metastore.command()
+@command(metastore)
 @click.argument("table", required=False)
 @click.option("--committed", metavar="IDS", default="", help="Such as 7,9-12.")
 @click.option("--aborted", metavar="IDS", default="", help="Such as 8.")
-@command
 def resolve(session: CommandSession, table: str | None, committed: str, aborted: str) -> None:
     """Say how write ids ended that a restore left in doubt; without TABLE, list them."""
     with session.metastore() as client:
@@ -178,9 +172,8 @@ def resolve(session: CommandSession, table: str | None, committed: str, aborted:
     )
 
 
-@metastore.command("take-over")
+@command(metastore, "take-over")
 @click.argument("table", required=False)
-@command
 def take_over(session: CommandSession, table: str | None) -> None:
     """Allow writing to TABLE, or to all tables, outside of a copied warehouse's directory.
 
@@ -193,8 +186,7 @@ def take_over(session: CommandSession, table: str | None) -> None:
     session.show(rows, empty="no table is read-only")
 
 
-@metastore.command()
-@command
+@command(metastore)
 def rebuild(session: CommandSession) -> None:
     """Make a new metastore from the tables' directories, if there is no backup.
 
@@ -205,8 +197,8 @@ def rebuild(session: CommandSession) -> None:
     from acid_platform.cli.rebuild import rebuild as rebuild_from
 
     require_own(session, "rebuild")
-    with progress() as told:
-        rebuilt_tables = rebuild_from(session.place, told)
+    with progress() as report_progress:
+        rebuilt_tables = rebuild_from(session.place, report_progress)
     if session.json:
         session.say_json(
             {"tables": [asdict(rebuilt) for rebuilt in rebuilt_tables], "unknown": UNKNOWN}
@@ -249,14 +241,14 @@ def _rebuild(archived: str, until: str, file: Path, history: str) -> Rebuilt:
     from acid_platform.metastore.server.point_in_time import Until
     from acid_platform.metastore.server.point_in_time import rebuild as rebuild_from_log
 
-    known = _archived(archived)
-    names = [history] if history else list(known)
-    if len(names) != 1 or names[0] not in known:
+    logs = _archived(archived)
+    names = [history] if history else list(logs)
+    if len(names) != 1 or names[0] not in logs:
         raise BackupRefused(
-            f"{archived} has the histories {', '.join(known) or '(none)'}; name one of them with"
+            f"{archived} has the histories {', '.join(logs) or '(none)'}; name one of them with"
             " --history (`acid metastore archive` shows what they have)"
         )
-    return rebuild_from_log(known[names[0]], Until.parse(until), file)
+    return rebuild_from_log(logs[names[0]], Until.parse(until), file)
 
 
 def _reached(rebuilt: Rebuilt) -> str:

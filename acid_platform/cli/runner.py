@@ -119,9 +119,9 @@ class Runner:
         metastore = self._warehouse.metastore
         settings, began = metastore.settings(), metastore.call(GetMoment())
         since = self._looked if settings == self._settings_then else 0
-        done = initiator.run(metastore, wall_ms(), since)
+        decisions = initiator.run(metastore, wall_ms(), since)
         self._looked, self._settings_then = began, settings
-        for initiated in done:
+        for initiated in decisions:
             if initiated.id is not None or initiated.decision.did_not_initiate:
                 self._tell(
                     str(initiated),
@@ -131,9 +131,11 @@ class Runner:
                     rule=initiated.decision.rule,
                     reason=initiated.decision.reason,
                 )
-        queued = sum(decided.id is not None for decided in done)
+        queued = sum(decided.id is not None for decided in decisions)
         if not queued:
-            self._tell(f"checked {len(done)} entities, nothing to compact", entities=len(done))
+            self._tell(
+                f"checked {len(decisions)} entities, nothing to compact", entities=len(decisions)
+            )
         return queued > 0
 
     def _work(self) -> bool:
@@ -159,8 +161,8 @@ class Runner:
         return True
 
     def _clean(self) -> bool:
-        done = cleaner.run(self._warehouse.metastore)
-        for decided in done:
+        cleanings = cleaner.run(self._warehouse.metastore)
+        for decided in cleanings:
             for line in decided.removed:
                 self._tell(f"removed {line}", table=decided.table, removed=line)
             if left := removals.told(decided.left):
@@ -175,7 +177,7 @@ class Runner:
                     table=decided.table,
                     error=decided.error,
                 )
-        return bool(done)
+        return bool(cleanings)
 
     def _failed(self, error: Transient) -> None:
         if isinstance(error, LeaseHeld):

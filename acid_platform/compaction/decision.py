@@ -64,7 +64,7 @@ class Thresholds:
         overrides = {
             threshold.name.removeprefix(THRESHOLD_PREFIX): text
             for threshold in THRESHOLDS
-            if (text := threshold.given(properties)) is not None
+            if (text := threshold.stated(properties)) is not None
         }
 
         def value(name: str) -> float:

@@ -7,11 +7,12 @@ from acid_platform.display.looks import (
     compactions,
     history,
     locks,
+    retained_row,
     snapshot,
+    tag_rows,
     timeline,
     transactions,
 )
-from acid_platform.display.past import retained_row, tag_rows
 from acid_platform.display.timeline_chart import BAR, Timeline
 
 __all__ = [

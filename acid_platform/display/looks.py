@@ -1,4 +1,5 @@
-"""Listings for notebooks: tables, snapshots, transactions, locks, compactions."""
+"""Listings of what the metastore keeps, for terminals and notebooks: transactions, locks,
+compactions, snapshots, and the pasts of tables."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from acid_platform.display.listing import Listing, show_table, shown
 from acid_platform.display.timeline_chart import Timeline
 from acid_platform.metastore import show_columns
+from acid_platform.metastore.pasts import CursorRow, KeptHistory, SinkRow
 
 if TYPE_CHECKING:
     from acid_platform.handles.held_snapshot import TableSnapshot
@@ -99,7 +101,7 @@ def history(warehouse: Warehouse, table: str) -> Listing:
     return _listing("history", warehouse.metastore.history(table), table)
 
 
-def snapshot(seen: TableSnapshot) -> Listing:
+def snapshot(held: TableSnapshot) -> Listing:
     """The directories that a snapshot reads, under its write id list."""
     rows = [
         {
@@ -109,14 +111,77 @@ def snapshot(seen: TableSnapshot) -> Listing:
             "bytes": sum(file.size for file in source.files),
             "rows": "each is tested" if source.test_rows else "all",
         }
-        for partition, directory in seen.directories.items()
+        for partition, directory in held.directories.items()
         for source in directory.sources
     ]
     columns = ("partition", "directory", "files", "bytes", "rows")
-    return show_table(rows, columns if any(seen.directories) else columns[1:], str(seen.write_ids))
+    return show_table(rows, columns if any(held.directories) else columns[1:], str(held.write_ids))
 
 
 def _listing(what: str, rows: list[dict[str, Any]], title: str = "") -> Listing:
     """A listing without columns that are empty in all rows, since a page is narrow."""
-    told = tuple(name for name in SHOWN[what] if any(shown(name, row[name]) for row in rows))
-    return show_table(rows, told or SHOWN[what], title or what)
+    filled = tuple(name for name in SHOWN[what] if any(shown(name, row[name]) for row in rows))
+    return show_table(rows, filled or SHOWN[what], title or what)
+
+
+# --- rows about the pasts of tables -------------------------------------------------------------
+
+
+def tag_rows(history: KeptHistory) -> list[dict[str, Any]]:
+    """A row for each tag, as `show_columns.TAGS` names the columns."""
+    return [
+        {
+            "table": history.table,
+            "tag": tag.name,
+            "write_id": None if tag.write_id < 0 else tag.write_id,
+            "snapshot": tag.at,
+            "created": tag.created,
+            "expires": tag.expires,
+            "user": tag.user,
+        }
+        for tag in history.tags
+    ]
+
+
+def retained_row(history: KeptHistory) -> dict[str, Any]:
+    """As `show_columns.RETAINED` names the columns."""
+    return {
+        "table": history.table,
+        "retention": history.retention,
+        "since": history.since,
+        "write_id": None if history.write_id < 0 else history.write_id,
+        "directories": history.directories,
+        "bytes": history.bytes,
+        "tags": [tag.name for tag in history.tags],
+    }
+
+
+def cursor_rows(cursors: list[CursorRow]) -> list[dict[str, Any]]:
+    """A row for each consumer of changes, as `show_columns.CURSORS` names the columns (P39)."""
+    return [
+        {
+            "table": row.table,
+            "consumer": row.cursor.consumer,
+            "write_id": row.cursor.write_id,
+            "snapshot": row.cursor.at,
+            "txn": row.cursor.txn_id,
+            "behind": row.behind,
+        }
+        for row in cursors
+    ]
+
+
+def sink_rows(sinks: list[SinkRow]) -> list[dict[str, Any]]:
+    """A row for each streaming query's sink, as `show_columns.SINKS` names the columns (P42)."""
+    return [
+        {
+            "table": row.table,
+            "sink": row.sink.sink,
+            "query": row.sink.query,
+            "batch": row.sink.batch,
+            "rows": row.sink.rows,
+            "txn": row.sink.txn_id,
+            "time": row.sink.at,
+        }
+        for row in sinks
+    ]

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Yields a function that takes `(what, done, total)`; the bar disappears after the block."""
+    """Yields a function that takes `(what, count, total)`; the bar disappears after the block."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
+        yield lambda what, count, total: bar.update(
+            task, description=what, completed=count, total=total
         )

@@ -18,13 +18,19 @@ from acid_platform.base.table_properties import (
     FILE_FORMAT,
     NULL_TEXT,
 )
-from acid_platform.errors import AcidError, InvalidDefinition
+from acid_platform.errors import AcidError, InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.gateway import shapes
-from acid_platform.gateway.definition_calls import _format, _kept
+from acid_platform.gateway.definition_calls import (
+    clustering_of,
+    columns_of,
+    commented,
+    format_property,
+    own_parameters,
+)
 from acid_platform.gateway.hive_client import Hive, HiveRefused
+from acid_platform.gateway.protocol import load
 from acid_platform.gateway.registering import ABORTED, FROM, QUIET
 from acid_platform.layout.partition_names import parse_partition
-from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.table_names import table_name
@@ -100,20 +106,12 @@ def adopt_database(
         except HiveRefused as error:
             yield AdoptedTable(full, "table", _REFUSED, note=_explained(error))
         except AcidError as error:
-            if not _lives(hive):
+            if not hive.answers:
                 raise
             yield AdoptedTable(full, "table", _REFUSED, note=str(error))
     for name in sorted(hive.call("get_functions", database, "*") or ()):
         note = "functions are not kept; make it in Hive and Spark"
         yield AdoptedTable(f"{database}.{name}", "function", _REFUSED, note=note)
-
-
-def _lives(hive: Hive) -> bool:
-    try:
-        hive.call("get_all_databases")
-    except AcidError:
-        return False
-    return True
 
 
 def _explained(error: HiveRefused) -> str:
@@ -137,37 +135,34 @@ def _taken(
     full = table_name(f"{database}.{name}")
     shown = hive.table(database, name)
     if shown is None:
-        return AdoptedTable(full, "table", _REFUSED, note="it was dropped meanwhile")
+        raise NoSuchTable("it was dropped meanwhile")
     kind = _VIEWS.get(shown.tableType, "table")
     if kind != "table":
         text = " ".join((shown.viewExpandedText or shown.viewOriginalText or "").split())
         note = f'its SQL is Hive\'s; make it with acid sql "CREATE VIEW {full} AS {text}"'
         return AdoptedTable(full, kind, _REFUSED, note=note)
-    reason = _refusal(shown)
-    if reason:
-        return AdoptedTable(full, "table", _REFUSED, note=reason)
+    _require_adoptable(shown)
     location = shapes.path(shown.sd.location)
     there = {record.name: record for record in metastore.tables()}.get(full)
     if there is not None and shapes.path(there.location) == location:
-        found = len(metastore.partitions(full))
+        partition_count = len(metastore.partitions(full))
         last = metastore.call(GetLastWriteId(there.table_id))
-        return AdoptedTable(full, "table", _THERE, found, last)
+        return AdoptedTable(full, "table", _THERE, partition_count, last)
     if there is not None or any(view.name == full for view in metastore.views()):
-        note = f"the name exists here already{f', at {there.location}' if there else ', as a view'}"
-        return AdoptedTable(full, "table", _REFUSED, note=f"{note}; rename or drop it first")
+        what = f"at {there.location}" if there else "as a view"
+        raise TableExists(f"the name exists here already, {what}; rename or drop it first")
     if FROM in shown.parameters and not registered:
-        note = (
+        raise InvalidDefinition(
             f"a warehouse of this platform owns it and goes on writing it ({shown.parameters[FROM]}"
             "); only one may"
         )
-        return AdoptedTable(full, "table", _REFUSED, note=note)
     adopted: Adopted | None = None
     ended = ""
     try:
         with hive.locked(database, name, wait, f"{AGENT} {full}") as txn:
             shown = hive.table(database, name) or shown  # as it is under the lock
-            seen = hive.transactions()
-            write_ids = hive.write_ids(database, name, seen)
+            txns = hive.transactions()
+            write_ids = hive.write_ids(database, name, txns)
             if write_ids.open:
                 raise InvalidDefinition(
                     f"write id {write_ids.open[0]} is open in Hive: wait for that transaction or"
@@ -175,13 +170,13 @@ def _taken(
                 )
             partitions = _partitions(hive, shown, database, name)
             beat = _Beat(hive, txn, progress)
-            adopted = _adopt(metastore, full, shown, partitions, write_ids, seen, beat)
+            adopted = _adopt(metastore, full, shown, partitions, write_ids, txns, beat)
     except HiveRefused as error:
         if adopted is None:
             raise
         ended = f"its lock in Hive could not be released ({error}); it ends by itself"
-    told = _told(hive, full, shown, adopted, write_ids)
-    return replace(told, note="; ".join(filter(None, (told.note, ended))))
+    reported = _report(hive, full, shown, adopted, write_ids)
+    return replace(reported, note="; ".join(filter(None, (reported.note, ended))))
 
 
 def _adopt(
@@ -190,27 +185,27 @@ def _adopt(
     shown: Any,
     partitions: list[str],
     write_ids: ValidWriteIdList,
-    seen: ValidTxnList,
+    txns: ValidTxnList,
     beat: _Beat,
 ) -> Adopted:
-    parameters = _kept(shown.parameters)
+    parameters = own_parameters(shown.parameters)
     if FROM in parameters:
         added = {FROM, ABORTED, *QUIET}
         parameters = {name: text for name, text in parameters.items() if name not in added}
-    clustered = (shown.sd.bucketCols, shown.sd.numBuckets) if shown.sd.bucketCols else None
+    clustered = clustering_of(shown.sd)
     if clustered:
         parameters.setdefault(BUCKETING_VERSION.name, "1")  # as Hive takes it
     return adopt(
         metastore,
         full,
         shapes.path(shown.sd.location),
-        tuple(Column(one.name.lower(), parse_type(one.type)) for one in shown.sd.cols),
+        columns_of(shown.sd),
         [f"`{one.name}` {one.type}" for one in shown.partitionKeys or ()],
         clustered,
         write_ids,
-        {**parameters, **_format(full, shown.sd, parameters), **_text(shown.sd)},
+        {**parameters, **format_property(full, shown.sd, parameters), **_text(shown.sd)},
         # Hive's list ends at the last transaction; what compacts later is not seen.
-        seen,
+        txns,
         partitions if shown.partitionKeys else None,
         beat,
         beat.now,
@@ -224,8 +219,8 @@ class _Beat:
         self._hive, self._txn, self._progress = hive, txn, progress
         self._next = time.monotonic() + _HEARTBEAT
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        self._progress(what, done, total)
+    def __call__(self, what: str, count: int, total: int) -> None:
+        self._progress(what, count, total)
         if time.monotonic() >= self._next:
             self.now()
             self._next = time.monotonic() + _HEARTBEAT
@@ -235,39 +230,37 @@ class _Beat:
         self._hive.keep_alive(self._txn)
 
 
-def _refusal(shown: Any) -> str:
-    """Why the table can't be taken, as far as its declaration says; empty if it can."""
+def _require_adoptable(shown: Any) -> None:
+    """Raises InvalidDefinition unless the table can be taken, as far as its declaration says."""
     parameters = {name.lower(): text for name, text in (shown.parameters or {}).items()}
-    if "storage_handler" in parameters:
-        return f"its rows are kept by {parameters['storage_handler']}, not in files of its own"
     location = shown.sd.location or ""
-    if shown.tableType == "EXTERNAL_TABLE" or parameters.get("external", "").lower() == "true":
-        return (
+    is_external = parameters.get("external", "").lower() == "true"
+    advice = f'make a table of them with Warehouse.adopt_table("…", "{location}")'
+    if "storage_handler" in parameters:
+        raise InvalidDefinition(
+            f"its rows are kept by {parameters['storage_handler']}, not in files of its own"
+        )
+    if shown.tableType == "EXTERNAL_TABLE" or is_external:
+        raise InvalidDefinition(
             "it is external: others may write its files; if nobody does, and they are ORC,"
-            f' make a table of them with Warehouse.adopt_table("…", "{location}")'
+            f" {advice}"
         )
     if parameters.get("transactional", "").lower() != "true":
-        return (
+        raise InvalidDefinition(
             "it is not transactional: whoever writes it is not seen here; if nobody does, and its"
-            f' files are ORC, make a table of them with Warehouse.adopt_table("…", "{location}")'
+            f" files are ORC, {advice}"
         )
     if shown.sd.skewedInfo and shown.sd.skewedInfo.skewedColNames:
-        return "it is SKEWED BY, which is not kept"
+        raise InvalidDefinition("it is SKEWED BY, which is not kept")
     if shown.sd.sortCols:
-        return "it is SORTED BY, which is not kept"
-    return _unreachable(location)
-
-
-def _unreachable(location: str) -> str:
-    """Why the place can't be read from here; empty if its file system can be asked."""
-    if _answers(location):
-        return ""
-    if location.startswith("hdfs:"):
-        return (
+        raise InvalidDefinition("it is SORTED BY, which is not kept")
+    if not _answers(location):
+        raise InvalidDefinition(
             f"{location} is on HDFS, which this Python reads only with libhdfs and CLASSPATH set;"
             " copy the files to a place that all machines see, and set the location there in Hive"
+            if location.startswith("hdfs:")
+            else f"{location} can't be read from this machine"
         )
-    return f"{location} can't be read from this machine"
 
 
 def _answers(location: str) -> bool:
@@ -288,7 +281,7 @@ def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
     keys = [one.name.lower() for one in shown.partitionKeys]
     root = shapes.path(shown.sd.location)
     columns = [(one.name.lower(), one.type) for one in shown.sd.cols]
-    found = []
+    names = []
     for one in hive.partitions(database, name):
         where = shapes.path(one.sd.location or "")
         relative = where.removeprefix(f"{root}/") if where.startswith(f"{root}/") else None
@@ -308,33 +301,32 @@ def _partitions(hive: Hive, shown: Any, database: str, name: str) -> list[str]:
                 f"partition {relative} has the columns {own}, the table {columns}: Hive reads it by"
                 " its own; ALTER TABLE … CASCADE makes them equal"
             )
-        found.append(relative)
-    return found
+        names.append(relative)
+    return names
 
 
 def _text(descriptor: Any) -> dict[str, str]:
     """The separators of a text table, which are parameters of its SerDe in Hive."""
-    if _format("", descriptor, {}).get(FILE_FORMAT.name) != "text":
+    if format_property("", descriptor, {}).get(FILE_FORMAT.name) != "text":
         return {}
-    given = descriptor.serdeInfo.parameters or {}
+    parameters = descriptor.serdeInfo.parameters or {}
     names = (FIELD_DELIMITER.name, NULL_TEXT.name)
     others = sorted(
         name
-        for name in given
+        for name in parameters
         if name not in (*names, "serialization.format") and not name.startswith("line.")
     )
     if others:
         raise InvalidDefinition(f"its text files need the parameter {others[0]}, which is not kept")
-    return {name: given[name] for name in names if name in given}
+    return {name: parameters[name] for name in names if name in parameters}
 
 
-def _told(
+def _report(
     hive: Hive, full: str, shown: Any, adopted: Adopted, write_ids: ValidWriteIdList
 ) -> AdoptedTable:
     notes = []
-    commented = [one.name for one in (*shown.sd.cols, *(shown.partitionKeys or ())) if one.comment]
-    if commented:
-        notes.append(f"comments of columns ({', '.join(commented)}) are not kept")
+    if comments := commented(shown):
+        notes.append(f"comments of columns ({', '.join(comments)}) are not kept")
     constraints = _constraints(hive, full)
     if constraints:
         notes.append(f"{', '.join(constraints)} are not kept")
@@ -354,18 +346,16 @@ def _told(
 
 def _constraints(hive: Hive, full: str) -> list[str]:
     """The kinds of constraints that the table has, as far as the metastore tells."""
-    from acid_platform.gateway.protocol import load
-
     database, name = shapes.split(full)
-    found = []
+    kinds = []
     for call, request, field in _CONSTRAINTS:
         kind = getattr(load(), request)
-        given = {"db_name": database, "tbl_name": name, "catName": shapes.CATALOG}
+        table = {"db_name": database, "tbl_name": name, "catName": shapes.CATALOG}
         fields = {one[1] for one in kind.thrift_spec.values()}
         try:
-            answer = hive.call(call, kind(**{k: v for k, v in given.items() if k in fields}))
+            answer = hive.call(call, kind(**{k: v for k, v in table.items() if k in fields}))
         except HiveRefused:
             continue
         if getattr(answer, field):
-            found.append(field)
-    return found
+            kinds.append(field)
+    return kinds

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import importlib
 import logging
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from acid_platform.base.recent import Recent
 from acid_platform.errors import InvalidDefinition, NotAuthorized
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
+from acid_platform.gateway.codes import LONGEST_RANGE
 from acid_platform.gateway.needs import ANY, SEE, Need, Verb, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call
 from acid_platform.gateway.reloaded_file import ReloadedFile
-from acid_platform.gateway.transaction_calls import LONGEST_RANGE
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport
 
 _LOG = logging.getLogger(__name__)
-_KNOWN = 100_000
+_REMEMBERED = 100_000
 """Transactions and locks whose users are remembered; the metastore is asked about others."""
 _PLATFORM, _UNKNOWN = " the platform", " an unknown user"
 """Instead of a user, whose name has no blank."""
@@ -82,8 +81,8 @@ def _grant(words: list[str], where: str) -> Grant:
             f"{where}: a line is USER VERBS TABLES, such as: ann read,insert sales.*"
         )
     user, verbs, tables = words
-    given = frozenset([*Verb] if verbs == "all" else verbs.split(","))
-    unknown = sorted(given - {*Verb})
+    granted = frozenset([*Verb] if verbs == "all" else verbs.split(","))
+    unknown = sorted(granted - {*Verb})
     if unknown:
         raise InvalidDefinition(
             f"{where}: there is no verb {unknown[0]!r}; verbs are {', '.join(Verb)}, or all"
@@ -96,7 +95,7 @@ def _grant(words: list[str], where: str) -> Grant:
         ):
             raise InvalidDefinition(f"{where}: {table!r} is not database.table, database.*, or *")
         pairs.append((database, name))
-    return Grant(user, given, tuple(pairs))
+    return Grant(user, granted, tuple(pairs))
 
 
 def grants(path: str) -> Authorizer:
@@ -110,19 +109,15 @@ def imported(name: str) -> Authorizer:
     """The function `package.module:function`. Raises InvalidDefinition."""
     module, _, attribute = name.partition(":") if ":" in name else name.rpartition(".")
     try:
-        found: Any = getattr(importlib.import_module(module), attribute)
+        function: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidDefinition(
             f"acid.gateway.authorizer: {name!r} can't be imported ({error}); give"
             " package.module:function of a module that Python finds"
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise InvalidDefinition(f"acid.gateway.authorizer: {name!r} is no function")
-
-    def asks(asked: AccessRequest) -> bool:
-        return found(asked) is True
-
-    return asks
+    return lambda asked: function(asked) is True
 
 
 class Guard:
@@ -131,9 +126,9 @@ class Guard:
 
     def __init__(self, metastore: Metastore, authorizer: Authorizer | None = None) -> None:
         self._metastore, self._authorizer = metastore, authorizer
-        self._lock = threading.Lock()
-        self._txns: OrderedDict[int, str] = OrderedDict()
-        self._locks: OrderedDict[int, str] = OrderedDict()
+        self._txns: Recent[int, str] = Recent(_REMEMBERED)
+        """The users of transactions."""
+        self._locks: Recent[int, str] = Recent(_REMEMBERED)
 
     def admit(self, call: Call, caller: Caller) -> None:
         """Raises NotAuthorized unless the caller may make the call.
@@ -158,9 +153,10 @@ class Guard:
     def answered(self, call: Call, caller: Caller, answer: Any) -> None:
         """Remembers whose transactions and locks these are."""
         if call.name == "open_txns":
-            self._remember(self._txns, dict.fromkeys(answer.txn_ids, caller.user))
+            for txn in answer.txn_ids:
+                self._txns.put(txn, caller.user)
         elif call.name == "lock" and answer.lockid:
-            self._remember(self._locks, {answer.lockid: caller.user})
+            self._locks.put(answer.lockid, caller.user)
 
     def own(self, caller: Caller) -> list[int] | None:
         """The transactions of a user; None for a client that did not log in: it may mean any."""
@@ -190,13 +186,12 @@ class Guard:
 
     def _require_own(self, txns: Collection[int], call: Call, caller: Caller) -> None:
         """One question to the metastore at most, however many transactions the call names."""
-        with self._lock:
-            owners = {txn: self._txns[txn] for txn in txns if txn in self._txns}
+        owners = {txn: owner for txn in txns if (owner := self._txns.get(txn)) is not None}
         if len(owners) < len(txns):
-            rows = self._metastore.transactions()
-            asked = {row["txnid"]: _owner(row) for row in rows if row["txnid"] in txns}
-            self._remember(self._txns, asked)
-            owners |= asked
+            for row in self._metastore.transactions():
+                if row["txnid"] in txns:
+                    owners[row["txnid"]] = _owner(row)
+                    self._txns.put(row["txnid"], _owner(row))
         for txn, owner in sorted(owners.items()):  # one that is not there: the call will say so
             if owner == _PLATFORM:
                 raise NotAuthorized(
@@ -210,15 +205,14 @@ class Guard:
                 )
 
     def _require_own_lock(self, lock: int, call: Call, caller: Caller) -> None:
-        with self._lock:
-            owner = self._locks.get(lock)
+        owner = self._locks.get(lock)
         if owner is None:
             held = next((one for one in self._metastore.call(GetLocks()) if one.id == lock), None)
             if held is None:
                 return
             if held.txn:
                 self._require_own({held.txn}, call, caller)
-                self._remember(self._locks, {lock: caller.user})
+                self._locks.put(lock, caller.user)
                 return
             owner = _UNKNOWN
         if caller.user and owner != caller.user:
@@ -226,12 +220,6 @@ class Guard:
                 f"{_user(caller)} may not use lock {lock} of {owner or 'a client without login'}"
                 f" ({call.name}); lock again"
             )
-
-    def _remember(self, known: OrderedDict[int, str], owners: Mapping[int, str]) -> None:
-        with self._lock:
-            known.update(owners)
-            while len(known) > _KNOWN:
-                known.popitem(last=False)
 
 
 def _owner(row: Mapping[str, Any]) -> str:

@@ -10,16 +10,24 @@ from typing import Any
 from acid_platform.errors import (
     NoSuchPartition,
     NoSuchTable,
+    NotCleaned,
     UnsupportedStatement,
     WarehouseNotWritable,
 )
 from acid_platform.gateway import shapes
+from acid_platform.gateway.call_handler import (
+    CallHandler,
+    always,
+    always_struct,
+    leading,
+    limited,
+    of_request,
+)
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES
-from acid_platform.gateway.dropped_rows import require_cleaned
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import counts_of
+from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.metastore.table_names import table_name
@@ -41,10 +49,8 @@ def like(pattern: str | None) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{text})" for text in texts), re.IGNORECASE)
 
 
-class CatalogCalls:
-    """The part of the gateway that reads declarations. Method names are the protocol's."""
-
-    _metastore: Metastore
+class CatalogCalls(CallHandler):
+    """Reading declarations."""
 
     # --- databases ------------------------------------------------------------------------------
 
@@ -65,8 +71,11 @@ class CatalogCalls:
             make_root(*Files.of(f"{root}/{database}.db"))
         return shapes.database(database, root)
 
-    def get_database_req(self, request: Any) -> Any:
-        return self.get_database(request.name)
+    get_database_req = of_request(get_database, "name")
+
+    def get_databases_req(self, request: Any) -> Any:
+        databases = [self.get_database(name) for name in self.get_databases(request.pattern)]
+        return load().GetDatabaseObjectsResponse(databases=databases)
 
     def get_catalogs(self) -> Any:
         return load().GetCatalogsResponse(names=[shapes.CATALOG])
@@ -77,26 +86,22 @@ class CatalogCalls:
             raise NoSuchTable(f"there is no catalog {request.name}; the only one is hive")
         m = load()
         return m.GetCatalogResponse(
-            catalog=m.CatalogCalls(name=shapes.CATALOG, description="", locationUri=root)
+            catalog=m.Catalog(name=shapes.CATALOG, description="", locationUri=root)
         )
 
     # --- tables and views -----------------------------------------------------------------------
-
-    def _record(self, database: str, name: str) -> TableRecord:
-        """Raises NoSuchTable."""
-        return self._metastore.table(f"{database}.{name}")
 
     def _views(self) -> dict[str, ViewRecord]:
         return {view.name: view for view in self._metastore.views()}
 
     def _names(self, kind: str | None = None) -> list[tuple[str, str, str]]:
         """(database, name, kind) of tables and views, sorted."""
-        found = []
+        names = []
         if kind in (None, MANAGED):
-            found += [(*shapes.split(one.name), MANAGED) for one in self._metastore.tables()]
+            names += [(*shapes.split(one.name), MANAGED) for one in self._metastore.tables()]
         if kind in (None, VIEW):
-            found += [(*shapes.split(name), VIEW) for name in self._views()]
-        return sorted(found)
+            names += [(*shapes.split(name), VIEW) for name in self._views()]
+        return sorted(names)
 
     def get_all_tables(self, database: str) -> list[str]:
         return [name for db, name, _ in self._names() if db == database.lower()]
@@ -111,11 +116,8 @@ class CatalogCalls:
             if db == database.lower() and like(pattern).fullmatch(name)
         ]
 
-    def get_materialized_views_for_rewriting(self, _database: str) -> list[str]:
-        return []
-
-    def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
-        return []
+    get_materialized_views_for_rewriting = always([])
+    get_all_materialized_view_objects_for_rewriting = always([])
 
     def get_table_meta(
         self, databases: str | None, tables: str | None, kinds: Sequence[str] | None
@@ -135,9 +137,9 @@ class CatalogCalls:
         if "presto_view" in text or "table_type" in text:
             return []
         if pattern := _NAME_LIKE.fullmatch(text):
-            wanted = re.compile(pattern[1], re.IGNORECASE)
-            found = [name for name in self.get_all_tables(database) if wanted.fullmatch(name)]
-            return found if limit < 0 else found[:limit]
+            expression = re.compile(pattern[1], re.IGNORECASE)
+            names = self.get_all_tables(database)
+            return limited([name for name in names if expression.fullmatch(name)], limit)
         raise UnsupportedStatement(f"tables of {database} can't be chosen by the filter {text!r}")
 
     def _shown(self, database: str, name: str) -> Any:
@@ -168,8 +170,8 @@ class CatalogCalls:
         then refuses DELETE without a condition of an insert-only table: of a managed one it deletes
         the files itself, without a transaction and without a call.
         """
-        said = request.capabilities.values if request.capabilities else []
-        shown = self._understood(request.dbName, request.tblName, said)
+        capabilities = request.capabilities.values if request.capabilities else []
+        shown = self._understood(request.dbName, request.tblName, capabilities)
         is_hive = request.catName or request.engine or request.processorIdentifier
         if shown.tableType == MANAGED and not is_hive:
             shown.tableType = EXTERNAL
@@ -186,8 +188,8 @@ class CatalogCalls:
         return shown
 
     def get_table_objects_by_name(self, database: str, names: Sequence[str]) -> list[Any]:
-        known = {name for db, name, _ in self._names() if db == database.lower()}
-        return [self._shown(database, name) for name in names if name.lower() in known]
+        present = {name for db, name, _ in self._names() if db == database.lower()}
+        return [self._shown(database, name) for name in names if name.lower() in present]
 
     def get_table_objects_by_name_req(self, request: Any) -> Any:
         names = request.tblNames
@@ -199,21 +201,21 @@ class CatalogCalls:
     def get_fields(self, database: str, name: str) -> list[Any]:
         return shapes.columns_of(self._record(database, name))
 
+    get_fields_req = of_request(get_fields, "dbName tblName", "GetFieldsResponse.fields")
+
     def get_schema(self, database: str, name: str) -> list[Any]:
         return shapes.all_columns_of(self._record(database, name))
 
-    # --- partitions -----------------------------------------------------------------------------
+    get_schema_req = of_request(get_schema, "dbName tblName", "GetFieldsResponse.fields")
 
-    def _partitions(self, record: TableRecord, limit: int | None = None) -> list[str]:
-        names = self._metastore.partitions(record.name)
-        return names if limit is None or limit < 0 else names[:limit]
+    # --- partitions -----------------------------------------------------------------------------
 
     def _shapes(self, record: TableRecord, names: Sequence[str]) -> list[Any]:
         """What the protocol tells of these partitions. Raises NotCleaned."""
-        wanted = set(names)
+        requested = set(names)
         for partition in self._metastore.call(GetPartitions(record.name)):
-            if partition.floors and partition.name in wanted:
-                require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
+            if partition.floors and partition.name in requested:
+                _require_cleaned(f"{record.location}/{partition.name}", partition.floors[-1])
         return [self._partition(record, name) for name in names]
 
     def _partition(self, record: TableRecord, name: str) -> Any:
@@ -222,106 +224,88 @@ class CatalogCalls:
         return shown
 
     def get_partition_names(self, database: str, name: str, limit: int | None) -> list[str]:
-        return self._partitions(self._record(database, name), limit)
+        return limited(self._metastore.partitions(self._record(database, name).name), limit)
 
-    def fetch_partition_names_req(self, request: Any) -> list[str]:
-        return self.get_partition_names(request.dbName, request.tblName, request.maxParts)
+    fetch_partition_names_req = of_request(get_partition_names, "dbName tblName maxParts")
 
     def get_partition_names_ps(
-        self, database: str, name: str, values: Sequence[str], limit: int | None
+        self, database: str, name: str, values: Sequence[str] | None, limit: int | None
     ) -> list[str]:
         """The partitions that begin with these values; an empty text stands for any value."""
         record = self._record(database, name)
-        found = [
-            partition
-            for partition in self._partitions(record)
-            if all(
-                not wanted or wanted == value
-                for wanted, value in zip(values, shapes.values_of(record, partition), strict=False)
-            )
-        ]
-        return found if limit is None or limit < 0 else found[:limit]
 
-    def get_partition_names_ps_req(self, request: Any) -> Any:
-        names = self.get_partition_names_ps(
-            request.dbName, request.tblName, request.partValues or [], request.maxParts
-        )
-        return load().GetPartitionNamesPsResponse(names=names)
+        def begins(partition: str) -> bool:
+            pairs = zip(values or (), shapes.values_of(record, partition), strict=False)
+            return all(not requested or requested == value for requested, value in pairs)
+
+        return limited([*filter(begins, self._metastore.partitions(record.name))], limit)
+
+    get_partition_names_ps_req = of_request(
+        get_partition_names_ps,
+        "dbName tblName partValues maxParts",
+        "GetPartitionNamesPsResponse.names",
+    )
 
     def get_partitions(self, database: str, name: str, limit: int | None) -> list[Any]:
         record = self._record(database, name)
-        return self._shapes(record, self._partitions(record, limit))
+        return self._shapes(record, self.get_partition_names(database, name, limit))
 
-    def get_partitions_with_auth(
-        self, database: str, name: str, limit: int | None, _user: str, _groups: Sequence[str]
-    ) -> list[Any]:
-        return self.get_partitions(database, name, limit)
-
-    def get_partitions_req(self, request: Any) -> Any:
-        found = self.get_partitions(request.dbName, request.tblName, request.maxParts)
-        return load().PartitionsResponse(partitions=found)
+    get_partitions_with_auth = leading(get_partitions, 3)
+    get_partitions_req = of_request(
+        get_partitions, "dbName tblName maxParts", "PartitionsResponse.partitions"
+    )
 
     def get_partitions_ps(
-        self, database: str, name: str, values: Sequence[str], limit: int | None
+        self, database: str, name: str, values: Sequence[str] | None, limit: int | None
     ) -> list[Any]:
         record = self._record(database, name)
         return self._shapes(record, self.get_partition_names_ps(database, name, values, limit))
 
-    def get_partitions_ps_with_auth(
-        self,
-        database: str,
-        name: str,
-        values: Sequence[str],
-        limit: int | None,
-        _user: str,
-        _groups: Sequence[str],
-    ) -> list[Any]:
-        return self.get_partitions_ps(database, name, values, limit)
-
-    def get_partitions_ps_with_auth_req(self, request: Any) -> Any:
-        found = self.get_partitions_ps(
-            request.dbName, request.tblName, request.partVals or [], request.maxParts
-        )
-        return load().GetPartitionsPsWithAuthResponse(partitions=found)
+    get_partitions_ps_with_auth = leading(get_partitions_ps, 4)
+    get_partitions_ps_with_auth_req = of_request(
+        get_partitions_ps,
+        "dbName tblName partVals maxParts",
+        "GetPartitionsPsWithAuthResponse.partitions",
+    )
 
     def get_partition_by_name(self, database: str, name: str, partition: str) -> Any:
         """Raises NoSuchPartition."""
         record = self._record(database, name)
-        values = parse_partition(partition, [column for column, _ in record.partition_columns])
-        texts = shapes.values_of(record, partition) if values is not None else []
-        return self.get_partition(database, name, texts)
+        return self.get_partition(database, name, shapes.values_of(record, partition))
 
     def get_partition(self, database: str, name: str, values: Sequence[str]) -> Any:
         """Raises NoSuchPartition."""
         record = self._record(database, name)
-        wanted = shapes.name_of(record, values)
-        if wanted not in self._partitions(record):
-            raise NoSuchPartition(f"{record.name} has no partition {wanted}")
-        (shown,) = self._shapes(record, [wanted])
+        partition = shapes.name_of(record, values)
+        if partition not in self._metastore.partitions(record.name):
+            raise NoSuchPartition(f"{record.name} has no partition {partition}")
+        (shown,) = self._shapes(record, [partition])
         return shown
 
-    def get_partition_with_auth(
-        self, database: str, name: str, values: Sequence[str], _user: str, _groups: Sequence[str]
-    ) -> Any:
-        return self.get_partition(database, name, values)
+    get_partition_with_auth = leading(get_partition, 3)
+    get_partition_req = of_request(
+        get_partition, "dbName tblName partVals", "GetPartitionResponse.partition"
+    )
 
-    def get_partitions_by_names(self, database: str, name: str, names: Sequence[str]) -> list[Any]:
+    def get_partitions_by_names(
+        self, database: str, name: str, names: Sequence[str] | None
+    ) -> list[Any]:
         """Those of them that exist, in the order asked for."""
         record = self._record(database, name)
-        known = set(self._partitions(record))
-        return self._shapes(record, [partition for partition in names if partition in known])
+        present = set(self._metastore.partitions(record.name))
+        return self._shapes(record, [one for one in names or () if one in present])
 
-    def get_partitions_by_names_req(self, request: Any) -> Any:
-        found = self.get_partitions_by_names(request.db_name, request.tbl_name, request.names or [])
-        return load().GetPartitionsByNamesResult(partitions=found)
+    get_partitions_by_names_req = of_request(
+        get_partitions_by_names, "db_name tbl_name names", "GetPartitionsByNamesResult.partitions"
+    )
 
     def get_partitions_by_expr(self, request: Any) -> Any:
         """All partitions, and word that they were not chosen by the expression.
 
         The expression is a Java object; Hive then chooses by itself.
         """
-        found = self.get_partitions(request.dbName, request.tblName, None)
-        return load().PartitionsByExprResult(partitions=found, hasUnknownPartitions=True)
+        partitions = self.get_partitions(request.dbName, request.tblName, None)
+        return load().PartitionsByExprResult(partitions=partitions, hasUnknownPartitions=True)
 
     def get_partitions_spec_by_expr(self, request: Any) -> Any:
         """As `get_partitions_by_expr`."""
@@ -332,13 +316,13 @@ class CatalogCalls:
             rootPath=shapes.uri(record.location),
             catName=shapes.CATALOG,
             partitionList=m.PartitionListComposingSpec(
-                partitions=self._shapes(record, self._partitions(record))
+                partitions=self.get_partitions(request.dbName, request.tblName, None)
             ),
         )
         return m.PartitionsSpecByExprResult(partitionsSpec=[spec], hasUnknownPartitions=True)
 
     def get_partitions_by_filter(
-        self, database: str, name: str, text: str, limit: int | None
+        self, database: str, name: str, text: str | None, limit: int | None
     ) -> list[Any]:
         """Raises UnsupportedStatement unless the filter is empty."""
         if text:
@@ -347,6 +331,10 @@ class CatalogCalls:
                 " their names"
             )
         return self.get_partitions(database, name, limit)
+
+    get_partitions_by_filter_req = of_request(
+        get_partitions_by_filter, "dbName tblName filter maxParts"
+    )
 
     def get_num_partitions_by_filter(self, database: str, name: str, text: str) -> int:
         return len(self.get_partitions_by_filter(database, name, text, None))
@@ -364,32 +352,40 @@ class CatalogCalls:
             for column, value in zip(columns, values, strict=True)
         }
 
-    def partition_name_has_valid_characters(self, _values: Sequence[str], _raise: bool) -> bool:
-        """Every text may be a partition's value: its name escapes what a path can't have (F4)."""
-        return True
+    partition_name_has_valid_characters = always(True)
+    """Every text may be a partition's value: its name escapes what a path can't have (F4)."""
 
     # --- constraints: there are none ------------------------------------------------------------
 
-    def get_primary_keys(self, _request: Any) -> Any:
-        return load().PrimaryKeysResponse(primaryKeys=[])
-
-    def get_foreign_keys(self, _request: Any) -> Any:
-        return load().ForeignKeysResponse(foreignKeys=[])
-
-    def get_unique_constraints(self, _request: Any) -> Any:
-        return load().UniqueConstraintsResponse(uniqueConstraints=[])
-
-    def get_not_null_constraints(self, _request: Any) -> Any:
-        return load().NotNullConstraintsResponse(notNullConstraints=[])
-
-    def get_default_constraints(self, _request: Any) -> Any:
-        return load().DefaultConstraintsResponse(defaultConstraints=[])
-
-    def get_check_constraints(self, _request: Any) -> Any:
-        return load().CheckConstraintsResponse(checkConstraints=[])
+    get_primary_keys = always_struct("PrimaryKeysResponse", primaryKeys=[])
+    get_foreign_keys = always_struct("ForeignKeysResponse", foreignKeys=[])
+    get_unique_constraints = always_struct("UniqueConstraintsResponse", uniqueConstraints=[])
+    get_not_null_constraints = always_struct("NotNullConstraintsResponse", notNullConstraints=[])
+    get_default_constraints = always_struct("DefaultConstraintsResponse", defaultConstraints=[])
+    get_check_constraints = always_struct("CheckConstraintsResponse", checkConstraints=[])
 
     def get_all_table_constraints(self, _request: Any) -> Any:
         m = load()
         return m.AllTableConstraintsResponse(
             allTableConstraints=m.SQLAllTableConstraints([], [], [], [], [], [])
         )
+
+
+def _require_cleaned(location: str, floor: int) -> None:
+    """Other engines read every directory of a partition, also those of a dropped one (P22).
+
+    `floor` is the highest write id at the last drop. Raises NotCleaned.
+    """
+    files, path = Files.of(location)
+    if not files.is_directory(path):
+        return
+    for child in files.children(path):
+        name = parse_directory(child.base_name)
+        if name is None:
+            continue
+        if (name.high if isinstance(name, DeltaName) else name.write_id) <= floor:
+            raise NotCleaned(
+                f"{location} still has {name} of a partition that was dropped, which would be"
+                " read with the new one: run the Cleaner (acid run cleaner); acid run cleaner"
+                " --explain says what it waits for"
+            )

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-import time
-from collections.abc import Callable
 from enum import Enum
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from acid_platform.errors import AcidError
 from acid_platform.gateway import sasl
-from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.framing import Cutter, Limits, MalformedMessage, Message
 from acid_platform.gateway.gateway_tls import user_of
+
+if TYPE_CHECKING:
+    from acid_platform.gateway.gateway_server import GatewayServer
 
 _LOG = logging.getLogger(__name__)
 _REFUSED_SECONDS = 5.0
@@ -36,40 +36,17 @@ class Stage(Enum):
     CALLS = "calls are answered"
 
 
-class ConnectionHost(Protocol):
-    """What a connection needs of its server."""
-
-    bounds: Bounds
-
-    def left(self, connection: ClientConnection) -> None: ...
-
-    def buffered(self, change: int) -> bool:
-        """Counts bytes that wait in connections; False if there are too many of them."""
-        ...
-
-    def must_log_in(self, caller: Caller) -> bool: ...
-
-    def log_in(self, login: sasl.Login, caller: Caller, told: Callable[[str], None]) -> None:
-        """Checks a password; `told` gets the reason of a refusal, or an empty text."""
-        ...
-
-    def answer(self, payload: bytes, caller: Caller, told: Callable[[bytes], None]) -> None: ...
-
-    def refuse(self, payload: bytes, reason: str) -> bytes: ...
-
-
 class ClientConnection(asyncio.Protocol):
     """Runs in the event loop; `answer` and `log_in` work elsewhere and call back in the loop."""
 
-    def __init__(self, house: ConnectionHost, peer: str, refusal: str = "") -> None:
+    def __init__(self, server: GatewayServer, peer: str, refusal: str = "") -> None:
         """`refusal`: why the first call is answered with an error, and nothing else happens."""
         self.caller = Caller(peer)
-        self._house, self._refusal = house, refusal
+        self._server, self._refusal = server, refusal
         self._stage = Stage.OPENING
         self._cutter = Cutter(_OF_STRANGERS)
-        self._negotiation = sasl.Negotiation()
-        self._held = bytearray()
-        """The first bytes, until they tell whether SASL begins."""
+        self._opening = bytearray()
+        """The bytes before the first call: they tell whether SASL begins, and who logs in."""
         self._counted = 0
         self._busy = self._full = False
         self.by_password = False
@@ -77,7 +54,6 @@ class ClientConnection(asyncio.Protocol):
         self._over = False
         self._deadline: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self.since = time.monotonic()
 
     @property
     def busy(self) -> bool:
@@ -95,9 +71,9 @@ class ClientConnection(asyncio.Protocol):
         except AcidError as error:
             self._refusal = str(error)
         if self._refusal:
-            self._within(_REFUSED_SECONDS, "it was refused: " + self._refusal)
-        elif self._house.must_log_in(self.caller):
-            self._within(self._house.bounds.login_seconds, "nobody logged in in time")
+            self._end_within(_REFUSED_SECONDS, "it was refused: " + self._refusal)
+        elif self._server.must_log_in(self.caller):
+            self._end_within(self._server.bounds.login_seconds, "nobody logged in in time")
 
     def data_received(self, data: bytes) -> None:
         if self._over:
@@ -106,7 +82,7 @@ class ClientConnection(asyncio.Protocol):
             if self._stage is Stage.OPENING:
                 self._open(data)
             elif self._stage is Stage.LOGIN:
-                self._negotiation.feed(data)
+                self._opening += data
                 self._log_in()
             else:
                 self._cutter.feed(data)
@@ -135,36 +111,34 @@ class ClientConnection(asyncio.Protocol):
         self._over = True
         if error is not None:
             _LOG.info("%s: the connection ended: %s", self.caller, error)
-        self._rest()
-        self._house.buffered(-self._counted)
+        self._end_deadline()
+        self._server.buffered(-self._counted)
         self._counted = 0
-        self._house.left(self)
+        self._server.left(self)
 
     # --- login ----------------------------------------------------------------------------------
 
     def _open(self, data: bytes) -> None:
-        self._held += data
-        if len(self._held) < _OPENING:
-            if self._deadline is None:
-                self._within(self._house.bounds.message_seconds, "a message did not arrive in time")
+        self._opening += data
+        if len(self._opening) < _OPENING:
+            self._await_message()
             return
-        first, self._held = bytes(self._held), bytearray()
-        if sasl.begins(first):
+        if sasl.begins(self._opening):
             self._stage = Stage.LOGIN
-            self._within(self._house.bounds.login_seconds, "nobody logged in in time")
-            self._negotiation.feed(first)
+            self._end_within(self._server.bounds.login_seconds, "nobody logged in in time")
             self._log_in()
             return
         self._stage = Stage.CALLS
-        if not self._refusal and self._house.must_log_in(self.caller):
+        if not self._refusal and self._server.must_log_in(self.caller):
             self._refusal = (
                 "log in first: by SASL PLAIN (hive.metastore.client.auth.mode=PLAIN) or a client"
                 " certificate"
             )
         if not self._refusal:
-            self._rest()
-            self._cutter = Cutter(self._house.bounds.message)
-        self._cutter.feed(first)
+            self._end_deadline()
+            self._cutter = Cutter(self._server.bounds.message)
+        self._cutter.feed(self._opening)
+        self._opening.clear()
         self._go_on()
 
     def _log_in(self) -> None:
@@ -173,32 +147,33 @@ class ClientConnection(asyncio.Protocol):
         try:
             if self._refusal:
                 raise sasl.LoginRefused(self._refusal)
-            login = self._negotiation.login()
+            login = sasl.login(self._opening)
         except sasl.LoginRefused as refused:
-            self._not_in(str(refused))
+            self._refuse_login(str(refused))
             return
         if login is None:
             return
+        self._opening.clear()
         if self.caller.user and self.caller.user != login.user:
-            self._not_in(f"the certificate is of {self.caller.user!r}, not of {login.user!r}")
+            self._refuse_login(f"the certificate is of {self.caller.user!r}, not of {login.user!r}")
             return
         self._busy = True
-        self._rest()
-        self._house.log_in(login, self.caller, lambda reason: self._checked(login.user, reason))
+        self._end_deadline()
+        self._server.log_in(login, self.caller, lambda reason: self._checked(login.user, reason))
 
     def _checked(self, user: str, reason: str) -> None:
         self._busy = False
         if self._over:
             return
         if reason:
-            self._not_in(reason)
+            self._refuse_login(reason)
             return
         self.caller.user, self.by_password = user, True
         self._stage = Stage.CALLS
-        self._cutter = Cutter(self._house.bounds.message, only_frames=True)
+        self._cutter = Cutter(self._server.bounds.message, only_frames=True)
         self._write(sasl.written(sasl.SaslStatus.COMPLETE))
 
-    def _not_in(self, reason: str) -> None:
+    def _refuse_login(self, reason: str) -> None:
         _LOG.warning("%s: login refused: %s", self.caller, reason)
         self._write(sasl.written(sasl.SaslStatus.BAD, reason.encode()))
         self._close()
@@ -215,19 +190,19 @@ class ClientConnection(asyncio.Protocol):
         if self._over:
             return
         if message is None:
-            if self._cutter.pending and self._deadline is None:
-                self._within(self._house.bounds.message_seconds, "a message did not arrive in time")
+            if self._cutter.pending:
+                self._await_message()
             return
         if self._refusal:
             _LOG.warning("%s: refused: %s", self.caller, self._refusal)
-            self._write(_framed(message, self._house.refuse(message.payload, self._refusal)))
+            self._write(_framed(message, self._server.refuse(message.payload, self._refusal)))
             self._close()
             return
-        self._rest()
+        self._end_deadline()
         self._busy = True
         assert self._transport is not None
         self._transport.pause_reading()
-        self._house.answer(
+        self._server.answer(
             message.payload, self.caller, lambda answer: self._answered(message, answer)
         )
 
@@ -242,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
     def _ready(self) -> None:
         """For the next message."""
         assert self._transport is not None
-        self._rest()
+        self._end_deadline()
         if not self._transport.is_closing():
             self._transport.resume_reading()
             try:
@@ -252,26 +227,32 @@ class ClientConnection(asyncio.Protocol):
 
     def _write(self, content: bytes) -> None:
         assert self._transport is not None
-        self._within(self._house.bounds.message_seconds, "the client did not take its answer")
+        self._end_within(self._server.bounds.message_seconds, "the client did not take its answer")
         self._transport.write(content)
         if not self._full:
-            self._rest()
+            self._end_deadline()
 
     # --- the end --------------------------------------------------------------------------------
 
     def _count(self) -> None:
         """Tells the server how many bytes wait here."""
         change, self._counted = self._cutter.pending - self._counted, self._cutter.pending
-        if change and not self._house.buffered(change) and change > 0:
+        if change and not self._server.buffered(change) and change > 0:
             self.end("too many bytes wait in all connections; try again later")
 
-    def _within(self, seconds: float, otherwise: str) -> None:
+    def _await_message(self) -> None:
+        """A message that has begun has to be whole in time."""
+        if self._deadline is None:
+            seconds = self._server.bounds.message_seconds
+            self._end_within(seconds, "a message did not arrive in time")
+
+    def _end_within(self, seconds: float, otherwise: str) -> None:
         """Ends the connection after this time."""
-        self._rest()
+        self._end_deadline()
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(seconds, self.end, otherwise)
 
-    def _rest(self) -> None:
+    def _end_deadline(self) -> None:
         """The client may take any time now."""
         if self._deadline is not None:
             self._deadline.cancel()
@@ -281,7 +262,7 @@ class ClientConnection(asyncio.Protocol):
         """Ends the connection when what was written has left."""
         assert self._transport is not None
         self._over = True
-        self._within(_REFUSED_SECONDS, "the client did not take its answer")
+        self._end_within(_REFUSED_SECONDS, "the client did not take its answer")
         self._transport.close()
 
     def end(self, reason: str = "") -> None:

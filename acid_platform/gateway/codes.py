@@ -44,3 +44,6 @@ OPERATIONS = {
 """What a lock is for. Other numbers (5: not said, 6: no transaction) stand for no operation."""
 
 TXN_STATES = {TxnState.COMMITTED: 1, TxnState.ABORTED: 2, TxnState.OPEN: 3}
+
+LONGEST_RANGE = 10_000
+"""The most transactions in one heartbeat."""

@@ -5,44 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from acid_platform.errors import AlreadyScheduled, InvalidDefinition
+from acid_platform.gateway.call_handler import CallHandler
 from acid_platform.gateway.codes import CompactionType
 from acid_platform.gateway.protocol import load
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.compaction import GetQueue
 
 
-class Compactions:
-    """The part of the gateway with compactions. Method names are the protocol's."""
-
-    _metastore: Metastore
+class CompactionCalls(CallHandler):
+    """Compactions."""
 
     def compact2(self, request: Any) -> Any:
         """Queues a compaction; one that is queued already is not accepted, which is no error."""
         if request.type not in set(CompactionType):
             raise InvalidDefinition(f"compactions of type {request.type} are not built")
         kind = CompactionType(request.type).name.lower()
-        name, m = f"{request.dbname}.{request.tablename}", load()
+        entity = (f"{request.dbname}.{request.tablename}", request.partitionname or None)
         try:
             number = self._metastore.request_compaction(
-                name,
-                request.partitionname or None,
-                kind,
-                request.properties or {},
-                request.initiatorId or "gateway",
+                *entity, kind, request.properties or {}, request.initiatorId or "gateway"
             )
         except AlreadyScheduled as error:
-            same = [
-                task.id
-                for task in self._metastore.call(GetQueue())
-                if (task.table, task.partition) == (name, request.partitionname or None)
-            ]
-            return m.CompactionResponse(
-                id=same[0] if same else 0,
+            queue = self._metastore.call(GetQueue())
+            return load().CompactionResponse(
+                id=next((task.id for task in queue if (task.table, task.partition) == entity), 0),
                 state="refused",
                 accepted=False,
                 errormessage=str(error),
             )
-        return m.CompactionResponse(id=number, state="initiated", accepted=True)
+        return load().CompactionResponse(id=number, state="initiated", accepted=True)
 
     def compact(self, request: Any) -> None:
         self.compact2(request)

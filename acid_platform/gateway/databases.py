@@ -33,14 +33,14 @@ def plain_names(arguments: Sequence[Any]) -> list[Any]:
 
     Raises NoSuchTable.
     """
-    given = list(arguments)
-    for number, argument in enumerate(given):
+    plain = list(arguments)
+    for number, argument in enumerate(plain):
         if isinstance(argument, str):
-            given[number] = plain_name(argument) if number == 0 else argument
+            plain[number] = plain_name(argument) if number == 0 else argument
             continue
         for each in argument if isinstance(argument, list) else [argument]:
             for field in FIELDS:
                 name = getattr(each, field, None)
                 if isinstance(name, str):
                     setattr(each, field, plain_name(name))
-    return given
+    return plain

@@ -33,17 +33,17 @@ def distribute(
     The files are called `bucket_N`, and all of their events have the write id. If this is
     interrupted, no event is lost, and it may be repeated. Raises CorruptFile.
     """
-    found = _bucket_files(files, directory)
-    mixed = [number for number, path in found.items() if not _is_pure(files, path, number)]
+    paths = _bucket_files(files, directory)
+    mixed = [number for number, path in paths.items() if not _is_pure(files, path, number)]
     if not mixed:
         return
     if len(mixed) > 1:  # one has to lose events before the other has got them
-        first, second = (found[number] for number in mixed[:2])
+        first, second = (paths[number] for number in mixed[:2])
         raise CorruptFile(
             f"{first} and {second} both have delete events of other buckets; run the statement"
             " again"
         )
-    keys = _keys(files, found, directory, write_id)
+    keys = _keys(files, paths, directory, write_id)
     numbers = bucket_numbers(keys.buckets)
     codec = written_codec(compression)
     others = sorted(set(np.unique(numbers).tolist()) - set(mixed))
@@ -66,12 +66,10 @@ def distribute(
 
 def _bucket_files(files: Files, directory: str) -> dict[int, str]:
     """The path of each bucket's file."""
-    found = {}
-    for info in files.children(directory):
-        bucket = parse_bucket_file(info.base_name) if info.is_file else None
-        if bucket is not None:
-            found[bucket.bucket] = f"{directory}/{info.base_name}"
-    return dict(sorted(found.items()))
+    names = (info.base_name for info in files.children(directory) if info.is_file)
+    buckets = {name: parse_bucket_file(name) for name in names}
+    numbers = {bucket.bucket: name for name, bucket in buckets.items() if bucket is not None}
+    return {number: f"{directory}/{name}" for number, name in sorted(numbers.items())}
 
 
 def _is_pure(files: Files, path: str, number: int) -> bool:
@@ -90,7 +88,7 @@ def _is_pure(files: Files, path: str, number: int) -> bool:
     return one_version and bool((bucket_numbers(properties) == number).all())
 
 
-def _keys(files: Files, found: Mapping[int, str], directory: str, write_id: int) -> DeleteKeys:
+def _keys(files: Files, paths: Mapping[int, str], directory: str, write_id: int) -> DeleteKeys:
     sources = [
         SourceFile(
             path,
@@ -100,7 +98,7 @@ def _keys(files: Files, found: Mapping[int, str], directory: str, write_id: int)
             write_id,
             write_id,
         )
-        for path in found.values()
+        for path in paths.values()
     ]
     return load_keys(files, sources, ValidWriteIdList.of("", write_id))
 

@@ -6,15 +6,15 @@ locked is listed, each file's footer is read, and all of it is on disk before th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.delete_buckets import distribute
-from acid_platform.gateway.finishing import require_finished
-from acid_platform.gateway.own_rows import require_own_rows
-from acid_platform.gateway.plain_text import require_plain_text
+from acid_platform.gateway.file_checks import require_own_rows, require_plain_text
 from acid_platform.layout.formats import FileFormat, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
@@ -28,7 +28,7 @@ from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import GetTouched
 from acid_platform.metastore.operations.transactions import GetTxnOutcome
-from acid_platform.metastore.records import TableRecord, TouchedTable, WriteReport
+from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
@@ -37,6 +37,7 @@ from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.empty_file import write_empty_file
 
+_QUERY_OF_TRINO = re.compile(r"\d{8}_\d{6}_\d{5}_[a-z0-9]{5}", re.ASCII)
 _DELETES = "delete_delta_"
 _REPLACES = {RowOperation.UPDATE, RowOperation.DELETE, RowOperation.OVERWRITE}
 
@@ -74,6 +75,18 @@ def discard_bases(metastore: Metastore, txn: int, writes: Sequence[WriteReport])
                 remove(files, root, place, Ours())
 
 
+def says_when_written(request: Any, locks: Iterable[LockRequest]) -> bool:
+    """Whether a writing statement of Trino asks for the locks, going by its query id (P47).
+
+    Trino cleans up after each statement with a commit, also after one that failed, unless its
+    rollback came first. Each file of such a statement is complete, but some are missing. Before it
+    commits a statement that succeeded, Trino always sends the write id with the altered table or
+    with the partitions that were filled; only then are all files written.
+    """
+    from_trino = _QUERY_OF_TRINO.fullmatch(request.agentInfo or "") is not None
+    return from_trino and any(lock.operation is not RowOperation.SELECT for lock in locks)
+
+
 def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteReport]:
     record = metastore.table(touched.table)
     files, root = Files.of(record.location)
@@ -87,7 +100,11 @@ def _of_table(metastore: Metastore, touched: TouchedTable) -> Iterator[WriteRepo
             raise WriteConflict(
                 f"{where}/{names[0]} was written without a lock of {record.name} for writing"
             )
-        require_finished(touched)
+        if touched.unfinished:
+            raise WriteConflict(
+                f"{record.name}: the statement failed before all its files were written (Trino did"
+                " not send its write id before the commit); run it again"
+            )
         _require_locked_for(where, names, record, partition, touched)
         published += [f"{where}/{name}" for name in names]
         yield from _of_entity(files, record, partition, where, names)
@@ -134,22 +151,17 @@ def _entities(
 
 def _directories(files: Files, where: str, write_id: int) -> list[str]:
     """The ACID directories that hold exactly this write id, sorted. Raises MalformedName."""
-    found = []
+    names = []
     for info in files.children(where):
-        name = info.base_name
-        if info.is_file or is_hidden(name):
+        if info.is_file or is_hidden(info.base_name):
             continue
-        parsed = parse_directory(name, info.path)
-        if parsed is None:
+        parsed = parse_directory(info.base_name, info.path)
+        if parsed is None or parsed.visibility:
             continue
-        low, high = (
-            (parsed.write_id, parsed.write_id)
-            if isinstance(parsed, BaseName)
-            else (parsed.low, parsed.high)
-        )
-        if low == high == write_id and not parsed.visibility:
-            found.append(name)
-    return sorted(found)
+        ids = {parsed.write_id} if isinstance(parsed, BaseName) else {parsed.low, parsed.high}
+        if ids == {write_id}:
+            names.append(info.base_name)
+    return sorted(names)
 
 
 def _of_entity(
@@ -189,15 +201,15 @@ def _bucketed(files: Files, directory: str, rename: bool) -> None:
     Trino ignores the other name among deletes, and would show rows that were deleted (P43). Raises
     CorruptFile for two files of one bucket: one of them is an attempt that its writer gave up.
     """
-    found: dict[int, BucketFile] = {}
+    buckets: dict[int, BucketFile] = {}
     for info in files.children(directory):
         bucket = parse_bucket_file(info.base_name) if info.is_file else None
         if bucket is None:
             continue
-        other = found.setdefault(bucket.bucket, bucket)
+        other = buckets.setdefault(bucket.bucket, bucket)
         if other is not bucket:
             raise CorruptFile(f"{directory}: {other} and {bucket} are two attempts of one bucket")
-    for bucket in found.values():
+    for bucket in buckets.values():
         if rename and bucket.attempt is not None:
             usual = BucketFile(bucket.bucket)
             files.rename(f"{directory}/{bucket}", f"{directory}/{usual}")

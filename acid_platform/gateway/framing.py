@@ -10,6 +10,7 @@ bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 VERSION_1 = 0x8001
@@ -57,7 +58,7 @@ class Cutter:
         self._frame = 0
         """The length of the frame that is read; 0 for a message without a frame."""
 
-    def feed(self, content: bytes) -> None:
+    def feed(self, content: bytes | bytearray) -> None:
         self._buffer += content
 
     @property
@@ -75,7 +76,7 @@ class Cutter:
         if framed and len(self._buffer) < start + self._frame:
             return None  # a frame is looked at when it is whole
         end = start + self._frame if framed else len(self._buffer)
-        if not self._walk.advance(self._buffer, end):
+        if not self._walk.advance(end):
             if framed:
                 raise MalformedMessage("a message does not end inside its frame")
             return None
@@ -103,7 +104,7 @@ class Cutter:
         head = bytes(self._buffer[:_FRAME])
         (word,) = struct.unpack("!I", head)
         if word >> 16 == VERSION_1 and not self._only_frames:
-            self._walk = _Walk(0, self._limits)
+            self._walk = _Walk(self._buffer, 0, self._limits)
             return True
         if not _FRAME <= word <= self._limits.bytes:
             raise MalformedMessage(
@@ -112,128 +113,99 @@ class Cutter:
                 if not self._only_frames
                 else f"{head!r} begins no frame of at most {self._limits.bytes:,} bytes"
             )
-        self._frame, self._walk = word, _Walk(_FRAME, self._limits)
+        self._frame, self._walk = word, _Walk(self._buffer, _FRAME, self._limits)
         return True
-
-
-@dataclass(slots=True)
-class _Elements:
-    """What is left of a list, set or map: its values take the `kinds` in turn."""
-
-    kinds: tuple[int, ...]
-    left: int
 
 
 class _Walk:
-    """Walks over one message; `at` is the place in the buffer up to which it has come."""
+    """Walks over one message; `at` is the place in the buffer up to which it has come.
 
-    def __init__(self, at: int, limits: Limits) -> None:
-        self.at = at
-        self._limits = limits
+    The walk is a generator, which stops where bytes are missing and goes on when they are there.
+    """
+
+    def __init__(self, buffer: bytearray, at: int, limits: Limits) -> None:
+        self.at = self._end = at
+        self._buffer, self._limits = buffer, limits
         self._most = at + limits.bytes
         self._values = limits.values
-        self._named = False
-        self._stack: list[_Elements | None] = []
-        """The structs (None) and collections around the present place."""
+        self._steps = self._message()
 
-    def advance(self, buffer: bytearray, end: int) -> bool:
+    def advance(self, end: int) -> bool:
         """Goes on to the end of the message (True) or of the bytes. Raises MalformedMessage."""
-        if not self._named and not self._name(buffer, end):
-            return False
-        while self._stack:
-            top = self._stack[-1]
-            whole = self._field(buffer, end) if top is None else self._element(top, buffer, end)
-            if not whole:
-                return False
-        return self.at <= end
+        self._end = end
+        return next(self._steps, True)
 
-    def _name(self, buffer: bytearray, end: int) -> bool:
-        """Passes version, type, name and sequence number."""
-        if self.at + 8 > end:
-            return False
-        head = buffer[self.at : self.at + 8]
-        word, size = struct.unpack("!Ii", head)
+    def _message(self) -> Iterator[bool]:
+        """Passes version, type, name and sequence number, and the arguments."""
+        while self.at + 8 > self._end:
+            yield False
+        word, size = struct.unpack_from("!Ii", self._buffer, self.at)
         if word >> 16 != VERSION_1:
             raise MalformedMessage(
-                f"a frame begins with {bytes(head[:4])!r}, not with a message of the binary"
-                " protocol"
+                f"a frame begins with {bytes(self._buffer[self.at : self.at + 4])!r}, not with a"
+                " message of the binary protocol"
             )
-        if head[2] != 0 or head[3] not in (_CALL, _ONEWAY):
-            raise MalformedMessage(f"a message of type {head[3]} is not a call")
+        kind = word & 0xFF
+        if word & 0xFF00 or kind not in (_CALL, _ONEWAY):
+            raise MalformedMessage(f"a message of type {kind} is not a call")
         if _sized(size) > self._limits.name:
             raise MalformedMessage(f"the name of a call has {size:,} bytes")
         self._pass(8 + size + 4)
-        self._named = True
-        self._stack.append(None)
-        return True
+        yield from self._struct(1)
+        while self.at > self._end:
+            yield False
 
-    def _field(self, buffer: bytearray, end: int) -> bool:
-        """Passes one field of a struct, or the end of the struct."""
-        if self.at >= end:
-            return False
-        kind = buffer[self.at]
-        if kind == _STOP:
-            self._pass(1)
-            self._stack.pop()
-            return True
-        if kind not in _HEADS:
-            raise MalformedMessage(f"a message has a value of the unknown type {kind}")
-        if self.at + 3 + _HEADS[kind] > end:
-            return False
-        self._pass(3)
-        self._count(1)
-        self._value(kind, buffer)
-        return True
+    def _struct(self, depth: int) -> Iterator[bool]:
+        """Passes the fields of a struct at this depth, and its end."""
+        while True:
+            while self.at >= self._end:
+                yield False
+            kind = self._buffer[self.at]
+            if kind == _STOP:
+                self._pass(1)
+                return
+            if kind not in _HEADS:
+                raise MalformedMessage(f"a message has a value of the unknown type {kind}")
+            while self.at + 3 + _HEADS[kind] > self._end:
+                yield False
+            self._pass(3)
+            self._count(1)
+            yield from self._value(kind, depth)
 
-    def _element(self, top: _Elements, buffer: bytearray, end: int) -> bool:
-        """Passes one value of a collection."""
-        if not top.left:
-            self._stack.pop()
-            return True
-        kind = top.kinds[-top.left % len(top.kinds)]
-        if self.at + _HEADS[kind] > end:
-            return False
-        top.left -= 1
-        self._value(kind, buffer)
-        return True
-
-    def _value(self, kind: int, buffer: bytearray) -> None:
-        """Passes a value, or its head if it holds others. The head's bytes are there."""
-        at = self.at
+    def _value(self, kind: int, depth: int) -> Iterable[bool]:
+        """Passes a value whose head has arrived; returns the walk over the values inside of it."""
         if kind in _FIXED:
             self._pass(_FIXED[kind])
         elif kind == _STRING:
-            (size,) = struct.unpack_from("!i", buffer, at)
+            (size,) = struct.unpack_from("!i", self._buffer, self.at)
             self._pass(4 + _sized(size))
+        elif depth > self._limits.depth:
+            raise MalformedMessage(f"a message is nested deeper than {self._limits.depth} levels")
         elif kind == _STRUCT:
-            self._deeper(None)
+            return self._struct(depth + 1)
         else:
-            kinds = (buffer[at], buffer[at + 1]) if kind == _MAP else (buffer[at],)
-            (count,) = struct.unpack_from("!i", buffer, at + len(kinds))
-            self._pass(len(kinds) + 4)
-            self._collection(kinds, _sized(count))
+            return self._collection(2 if kind == _MAP else 1, depth + 1)
+        return ()
 
-    def _collection(self, kinds: tuple[int, ...], count: int) -> None:
+    def _collection(self, types: int, depth: int) -> Iterator[bool]:
+        """Passes a list, set or map, whose values take so many types in turn."""
+        kinds = tuple(self._buffer[self.at : self.at + types])
+        (size,) = struct.unpack_from("!i", self._buffer, self.at + types)
+        count = _sized(size)
+        self._pass(types + 4)
         if not count:
             return
-        unknown = [kind for kind in kinds if kind not in _HEADS]
-        if unknown:
+        if unknown := [kind for kind in kinds if kind not in _HEADS]:
             raise MalformedMessage(f"a message has elements of the unknown type {unknown[0]}")
-        self._count(count * len(kinds))
+        self._count(count * types)
         if all(kind in _FIXED for kind in kinds):
-            if len(self._stack) > self._limits.depth:
-                raise self._deep()
             self._pass(count * sum(_FIXED[kind] for kind in kinds))
             return
-        self._deeper(_Elements(kinds, count * len(kinds)))
-
-    def _deeper(self, inside: _Elements | None) -> None:
-        if len(self._stack) > self._limits.depth:
-            raise self._deep()
-        self._stack.append(inside)
-
-    def _deep(self) -> MalformedMessage:
-        return MalformedMessage(f"a message is nested deeper than {self._limits.depth} levels")
+        for _ in range(count):
+            for kind in kinds:
+                while self.at + _HEADS[kind] > self._end:
+                    yield False
+                yield from self._value(kind, depth)
 
     def _pass(self, count: int) -> None:
         """Skips bytes; they may not have arrived yet."""

@@ -3,59 +3,62 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
 
+from acid_platform import errors
 from acid_platform.errors import AcidError, NotAuthorized
-from acid_platform.gateway.authorization import Authorizer, Guard
-from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.compaction_calls import Compactions
+from acid_platform.gateway.catalog_calls import CatalogCalls
+from acid_platform.gateway.compaction_calls import CompactionCalls
 from acid_platform.gateway.databases import plain_names
-from acid_platform.gateway.error_replies import tell
-from acid_platform.gateway.gateway_server import Entry, GatewayServer
-from acid_platform.gateway.protocol import Call, Undecodable, known_calls, load
-from acid_platform.gateway.requests import Requests
+from acid_platform.gateway.definition_calls import DefinitionCalls
+from acid_platform.gateway.partition_calls import PartitionCalls
+from acid_platform.gateway.protocol import (
+    PROTOCOL_ERROR,
+    UNKNOWN_METHOD,
+    Call,
+    Undecodable,
+    known_calls,
+)
 from acid_platform.gateway.session_calls import SessionCalls
 from acid_platform.gateway.statistics_calls import StatisticsCalls
-from acid_platform.gateway.transaction_calls import Transactions
-from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.records import WriteReport
+from acid_platform.gateway.transaction_calls import TransactionCalls
 
 _LOG = logging.getLogger(__name__)
+_OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")
+_REFUSED = (
+    "InvalidOperationException",
+    "InvalidObjectException",
+    "TxnOpenException",
+    "MetaException",
+)
+_ABORTED = ("TxnAbortedException", "NoSuchTxnException", "MetaException")
+_EXCEPTIONS: tuple[tuple[type[AcidError], tuple[str, ...]], ...] = (
+    (errors.NoSuchTable, _OBJECT),
+    (errors.NoSuchPartition, _OBJECT),
+    (errors.TableExists, ("AlreadyExistsException",)),
+    (errors.NoSuchTxn, ("NoSuchTxnException",)),
+    (errors.NoSuchLock, ("NoSuchLockException",)),
+    (errors.TxnAborted, _ABORTED),
+    (errors.SnapshotExpired, _ABORTED),
+    (errors.DeclarationChanged, _ABORTED),
+    (errors.UnsupportedStatement, _REFUSED),
+    (errors.InvalidDefinition, _REFUSED),
+    (errors.WrongType, _REFUSED),
+)
+"""The protocol's exceptions for an error: the first one that the call declares is used. Other
+errors are MetaException."""
 
 
-class Gateway(Requests, SessionCalls, Transactions, Compactions, StatisticsCalls):
+class Gateway(
+    CatalogCalls,
+    DefinitionCalls,
+    PartitionCalls,
+    SessionCalls,
+    TransactionCalls,
+    CompactionCalls,
+    StatisticsCalls,
+):
     """All calls. It may be used from several threads."""
-
-    def __init__(
-        self,
-        metastore: Metastore,
-        lock_wait: float = 2.0,
-        authorizer: Authorizer | None = None,
-        locations: str = "",
-    ) -> None:
-        """`lock_wait`: for how many seconds a lock request is held back before the client learns
-        that it waits. `authorizer` None allows everything. `locations`: directories outside of the
-        warehouse in which clients may make tables, separated by commas. Raises UnsupportedStatement
-        if thriftpy2 is missing."""
-        load()
-        self._metastore = metastore
-        self._lock_wait = lock_wait
-        self._locations = locations
-        self._guard = Guard(metastore, authorizer)
-        self._present = threading.local()
-
-    def _locker(self) -> set[int]:
-        """The transactions for which the connection whose call is answered asked for locks."""
-        caller: Caller = self._present.caller
-        return caller.txns
-
-    def _own(self) -> list[int] | None:
-        return self._guard.own(self._present.caller)
-
-    def _admit_commit(self, writes: Sequence[WriteReport]) -> None:
-        self._guard.admit_commit(writes, self._present.caller)
 
     def answer(self, payload: bytes, peer: Caller) -> bytes:
         """The answer to one message, also to one that is wrong, fails or is not allowed.
@@ -67,13 +70,14 @@ class Gateway(Requests, SessionCalls, Transactions, Compactions, StatisticsCalls
             call = Call.decode(payload)
         except Undecodable as error:
             _LOG.warning("%s: a call that can't be decoded: %s", peer, error)
-            return Call("", 0, []).malformed(f"the call can't be decoded: {error}")
+            return Call("", 0, []).failed(f"the call can't be decoded: {error}", PROTOCOL_ERROR)
         method = getattr(self, call.name, None) if call.name in known_calls() else None
         if call.oneway and method is None:
             return b""
         if method is None:
             _LOG.warning("%s: unknown call %s", peer, call.name)
-            return call.unknown()
+            text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
+            return call.failed(text, UNKNOWN_METHOD)
         try:
             call.arguments = plain_names(call.arguments)
             self._guard.admit(call, peer)
@@ -82,10 +86,10 @@ class Gateway(Requests, SessionCalls, Transactions, Compactions, StatisticsCalls
             return call.answer(answer)
         except NotAuthorized as error:
             _LOG.warning("%s: %s", peer, error)
-            return tell(call, error)
+            return _exception(call, error)
         except AcidError as error:
             _LOG.info("%s: %s: %s: %s", peer, call.name, type(error).__name__, error)
-            return tell(call, error)
+            return _exception(call, error)
         except Exception as error:
             _LOG.exception("%s: %s failed", peer, call.name)
             return call.failed(f"{call.name} failed: {type(error).__name__}: {error}")
@@ -95,22 +99,17 @@ class Gateway(Requests, SessionCalls, Transactions, Compactions, StatisticsCalls
         call = Call.named(payload)
         return b"" if call is None else call.failed(reason)
 
-    def listen(
-        self,
-        host: str,
-        port: int,
-        bounds: Bounds | None = None,
-        entry: Entry | None = None,
-        report: Callable[[GatewayServer], None] | None = None,
-    ) -> GatewayServer:
-        """A server that answers from now on; call its `serve`. Raises InvalidDefinition."""
-        return GatewayServer(
-            host,
-            port,
-            self.answer,
-            self._metastore.disconnect,
-            bounds,
-            self.refuse,
-            entry,
-            report,
-        )
+    def leave(self) -> None:
+        """Ends this thread's connection to the metastore."""
+        self._metastore.disconnect()
+
+
+def _exception(call: Call, error: AcidError) -> bytes:
+    """The answer that reports the error."""
+    declared = call.declared()
+    message = " ".join(str(error).split())
+    kinds = next((names for kind, names in _EXCEPTIONS if isinstance(error, kind)), ())
+    for kind in (*kinds, "MetaException"):
+        if kind in declared:
+            return call.raised(declared[kind], kind, message)
+    return call.failed(f"{type(error).__name__}: {message}")

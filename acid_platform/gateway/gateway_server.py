@@ -16,11 +16,11 @@ from functools import partial
 
 from acid_platform.errors import AcidError, InvalidDefinition
 from acid_platform.gateway import gateway_tls, sasl
-from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.client_connection import ClientConnection
+from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.gateway_tls import Tls
-from acid_platform.gateway.rates import CallRates
 from acid_platform.gateway.users import Users
 from acid_platform.gateway.workers import Workers
 
@@ -61,21 +61,14 @@ class GatewayCounters:
 
 
 class GatewayServer:
-    """Accepts connections and answers their messages until `stop`.
-
-    `answer` gets a message's bytes and who sends it, and returns the bytes of its answer. It is
-    called from a worker's thread. `leave` is called when such a thread ends. `refuse` makes the
-    answer that refuses a message.
-    """
+    """Accepts connections and answers their messages until `stop`."""
 
     def __init__(
         self,
+        gateway: Gateway,
         host: str,
         port: int,
-        answer: Callable[[bytes, Caller], bytes],
-        leave: Callable[[], None] = lambda: None,
         bounds: Bounds | None = None,
-        refuse: Callable[[bytes, str], bytes] = lambda _payload, _reason: b"",
         entry: Entry | None = None,
         report: Callable[[GatewayServer], None] | None = None,
     ) -> None:
@@ -85,13 +78,13 @@ class GatewayServer:
         """
         self.bounds, self.entry = bounds or Bounds(), entry or Entry()
         self.counters = GatewayCounters()
-        self._answer, self.refuse, self._report = answer, refuse, report
+        self._gateway, self._report = gateway, report
         self._context = self._new_context()
         self._stamp = self.entry.tls.stamp if self.entry.tls else ()
-        self._users = self.entry.users.known() if self.entry.users else {}
-        self._workers = Workers(self.bounds.threads, leave)
+        self._users = self.entry.users.secrets() if self.entry.users else {}
+        self._workers = Workers(self.bounds.threads, gateway.leave)
         self._logins = Workers(_LOGINS)
-        self._pace = CallRates(self.bounds)
+        self._rates = CallRates(self.bounds)
         self._stopping, self._stopped = threading.Event(), threading.Event()
         self._serving = False
         self._patience = 10.0
@@ -159,10 +152,10 @@ class GatewayServer:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         accepting = asyncio.create_task(self._accept())
-        told = 0.0
+        ticked = 0.0
         while not self._stopping.is_set():
-            if self._loop.time() - told >= _TICK_SECONDS:
-                told = self._loop.time()
+            if self._loop.time() - ticked >= _TICK_SECONDS:
+                ticked = self._loop.time()
                 self._tick()
             await asyncio.sleep(0.05)
         accepting.cancel()
@@ -202,9 +195,9 @@ class GatewayServer:
         time. Raises InvalidDefinition for a file of users that is wrong."""
         if self.entry.users is None:
             return
-        known = self.entry.users.known()
-        former = {name for name, secret in self._users.items() if known.get(name) != secret}
-        self._users = known
+        users = self.entry.users.secrets()
+        former = {name for name, secret in self._users.items() if users.get(name) != secret}
+        self._users = users
         for connection in [*self._open] if former else ():
             if connection.by_password and connection.caller.user in former:
                 reason = "the user is gone from the file of users, or has another password there"
@@ -261,7 +254,8 @@ class GatewayServer:
             )
         except Exception as error:  # whatever a handshake raises ends this connection alone
             self.left(connection)
-            _LOG.warning("%s: no TLS connection: %s", connection.caller, gateway_tls.told(error))
+            reason = gateway_tls.reason_of(error)
+            _LOG.warning("%s: no TLS connection: %s", connection.caller, reason)
             with suppress(OSError):
                 accepted.close()
 
@@ -272,55 +266,60 @@ class GatewayServer:
         self._above.discard(connection)
 
     def buffered(self, change: int) -> bool:
+        """Counts bytes that wait in connections; False if there are too many of them."""
         self._waiting_bytes += change
         return self._waiting_bytes <= self.bounds.buffer
 
     def must_log_in(self, caller: Caller) -> bool:
         return self.entry.closed and not caller.user
 
-    def log_in(self, login: sasl.Login, caller: Caller, told: Callable[[str], None]) -> None:
+    def refuse(self, payload: bytes, reason: str) -> bytes:
+        return self._gateway.refuse(payload, reason)
+
+    def log_in(self, login: sasl.Login, caller: Caller, reply: Callable[[str], None]) -> None:
+        """Checks a password; `reply` gets the reason of a refusal, or an empty text."""
         users = self.entry.users
         if users is None:
-            told("this gateway has no file of users; connect without SASL")
+            reply("this gateway has no file of users; connect without SASL")
             return
         if self._logins.waiting >= _MOST_WAITING:
-            told("too many logins wait; try again later")
+            reply("too many logins wait; try again later")
             return
 
         def check() -> None:
             # Counted when the check begins, since logins wait for each other.
-            if not self._pace.begin_login(caller.host):
+            if not self._rates.begin_login(caller.host):
                 reason = "too many failed logins from this address; try again in a minute"
             else:
                 reason = "nobody can log in now; the gateway's log says why"
                 try:
-                    known = users.verify(login.user, login.password)
-                    reason = "" if known else "wrong user or password"
+                    right = users.verify(login.user, login.password)
+                    reason = "" if right else "wrong user or password"
                 except Exception:  # as a file of users that is wrong
                     _LOG.exception("a login can't be checked")
                 finally:
-                    self._pace.end_login(caller.host, bool(reason))
+                    self._rates.end_login(caller.host, bool(reason))
             self._later(lambda: checked(reason))
 
         def checked(reason: str) -> None:
             if reason:
                 self.counters.failed_logins += 1
-            told(reason)
+            reply(reason)
 
         self._logins.submit(check)
 
-    def answer(self, payload: bytes, caller: Caller, told: Callable[[bytes], None]) -> None:
+    def answer(self, payload: bytes, caller: Caller, reply: Callable[[bytes], None]) -> None:
         self.counters.calls += 1
 
         def work() -> None:
             try:
-                answer = self._answer(payload, caller)
+                answer = self._gateway.answer(payload, caller)
             except Exception:
                 _LOG.exception("%s: a call failed", caller)
                 answer = self.refuse(payload, "the gateway failed; its log says why")
-            self._later(lambda: told(answer))
+            self._later(lambda: reply(answer))
 
-        pause = self._pace.pause(caller.user or caller.host, time.monotonic())
+        pause = self._rates.pause(caller.user or caller.host, time.monotonic())
         if pause:
             self.counters.slowed += 1
             self._loop.call_later(pause, self._workers.submit, work)

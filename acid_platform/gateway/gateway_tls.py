@@ -102,7 +102,7 @@ def user_of(certificate: dict[str, Any] | None) -> str:
     return require_name(names[0])
 
 
-def told(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Why a handshake failed, in words."""
     text = str(getattr(error, "verify_message", "") or getattr(error, "reason", "") or error)
     if text in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG"):

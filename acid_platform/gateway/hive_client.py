@@ -7,12 +7,19 @@ import os
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from acid_platform.errors import InvalidDefinition, LockTimeout, MetastoreUnavailable, Terminal
+from acid_platform.errors import (
+    AcidError,
+    InvalidDefinition,
+    LockTimeout,
+    MetastoreUnavailable,
+    Terminal,
+)
 from acid_platform.gateway import sasl
 from acid_platform.gateway.codes import INSERT_ONLY_TABLES, LOCK_TYPES, HiveLockState
 from acid_platform.gateway.protocol import load
@@ -105,6 +112,15 @@ class Hive:
             text = getattr(error, "message", None) or str(error)
             raise HiveRefused(type(error).__name__, f"{name}: {text}") from error
 
+    @property
+    def answers(self) -> bool:
+        """Whether the metastore can be asked still, so that a failure was of one table alone."""
+        try:
+            self.call("get_all_databases")
+        except AcidError:
+            return False
+        return True
+
     # --- declarations ---------------------------------------------------------------------------
 
     def table(self, database: str, name: str) -> Any | None:
@@ -162,10 +178,10 @@ class Hive:
         opened, aborted = _parted(answer.open_txns, answer.abortedBits)
         return ValidTxnList.of(answer.txn_high_water_mark, opened, aborted)
 
-    def write_ids(self, database: str, name: str, seen: ValidTxnList) -> ValidWriteIdList:
+    def write_ids(self, database: str, name: str, txns: ValidTxnList) -> ValidWriteIdList:
         """What a snapshot with this list sees of the table. Raises HiveRefused."""
         request = load().GetValidWriteIdsRequest(
-            fullTableNames=[f"{database}.{name}"], validTxnList=str(seen)
+            fullTableNames=[f"{database}.{name}"], validTxnList=str(txns)
         )
         (listed,) = self.call("get_valid_write_ids", request).tblValidWriteIds
         opened, aborted = _parted(listed.invalidWriteIds, listed.abortedBits)
@@ -205,8 +221,6 @@ class Hive:
 
         Raises LockTimeout, and HiveRefused at the end if the transaction did not live so long.
         """
-        import time
-
         (txn,) = self.open(1, agent)
         try:
             state = self.lock(txn, database, name, LockType.EXCLUSIVE, _NO_OPERATION)
@@ -243,10 +257,9 @@ def _parted(ids: Sequence[int], bits: bytes | None) -> tuple[list[int], list[int
     """The open and the aborted ids: a set bit stands for an aborted one (java.util.BitSet)."""
     opened: list[int] = []
     aborted: list[int] = []
-    given = bits or b""
+    padded = (bits or b"").ljust(len(ids) // 8 + 1, b"\0")
     for number, one in enumerate(ids):
-        byte = given[number // 8] if number // 8 < len(given) else 0
-        (aborted if byte >> number % 8 & 1 else opened).append(one)
+        (aborted if padded[number // 8] >> number % 8 & 1 else opened).append(one)
     return opened, aborted
 
 
@@ -293,25 +306,17 @@ def _context(address: Address) -> ssl.SSLContext | None:
 
 
 def _log_in(wire: socket.socket, address: Address) -> None:
-    """Raises InvalidDefinition."""
+    """Raises InvalidDefinition, OSError."""
     password = os.environ.get(PASSWORD)
     if not password:
         raise InvalidDefinition(f"--user {address.user} needs the password in {PASSWORD}")
     wire.sendall(sasl.client_opening(address.user, password))
-    status, size = struct.unpack("!BI", _exactly(wire, 5))
-    content = _exactly(wire, min(size, 1 << 16))
-    if status != sasl.SaslStatus.COMPLETE:
+    with wire.makefile("rb") as answer:  # nothing follows it before our first call
+        head = answer.read(5)
+        content = answer.read(min(int.from_bytes(head[1:], "big"), 1 << 16))
+    if len(head) < 5:
+        raise OSError("it ended the connection instead of an answer")
+    if head[0] != sasl.SaslStatus.COMPLETE:
         raise InvalidDefinition(
             f"{address} does not let {address.user} in: {content.decode(errors='replace')}"
         )
-
-
-def _exactly(wire: socket.socket, count: int) -> bytes:
-    """Raises OSError."""
-    content = b""
-    while len(content) < count:
-        more = wire.recv(count - len(content))
-        if not more:
-            raise OSError("it ended the connection instead of an answer")
-        content += more
-    return content

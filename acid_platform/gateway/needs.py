@@ -37,6 +37,7 @@ SEE = tuple(verb for verb in Verb if verb is not Verb.ADMIN)
 """Declarations and write ids are shown to everybody who may do something to the table."""
 _CHANGE = (Verb.ALTER, Verb.DROP, Verb.CREATE)
 _WRITE = (Verb.INSERT, Verb.UPDATE, Verb.DELETE)
+_ADD_PARTITIONS = (Verb.INSERT, Verb.ALTER)
 _STATISTICS = (*_WRITE, Verb.ALTER)
 _VERBS = {
     RowOperation.SELECT: (Verb.READ,),
@@ -70,7 +71,7 @@ def _of_request(request: Any) -> str:
     """The table that a struct names."""
 
     def first(names: Sequence[str]) -> str | None:
-        return next((found for name in names if (found := getattr(request, name, None))), None)
+        return next(filter(None, (getattr(request, name, None) for name in names)), None)
 
     return _named(first(FIELDS), first(_TABLE))
 
@@ -104,6 +105,17 @@ def _one(*verbs: Verb) -> Rule:
     return Rule(lambda arguments: [Need(verbs, _table(arguments))], _words(verbs, "the table"))
 
 
+def _each(verbs: Sequence[Verb], structs: Callable[..., Iterable[Any]], what: str) -> Rule:
+    """One of the verbs on the table of each struct that `structs` takes out of the arguments."""
+
+    def needs(arguments: Sequence[Any]) -> list[Need]:
+        return [
+            Need((*verbs,), table) for table in sorted({*map(_of_request, structs(*arguments))})
+        ]
+
+    return Rule(needs, _words(verbs, what))
+
+
 def _several(arguments: Sequence[Any]) -> list[Need]:
     """get_table_objects_by_name: a database and tables in it."""
     database, names = arguments
@@ -127,14 +139,6 @@ def _database(*verbs: Verb) -> Rule:
     return Rule(needs, _words(verbs, "all tables of the database"))
 
 
-def _nested(*verbs: Verb) -> Rule:
-    """create_table_req: the table is in the request."""
-    return Rule(
-        lambda arguments: [Need(verbs, _of_request(arguments[0].table))],
-        _words(verbs, "the table"),
-    )
-
-
 def _altered(arguments: Sequence[Any]) -> list[Need]:
     """alter_table: a new name is a table that is made."""
     request = arguments[0]
@@ -145,22 +149,6 @@ def _altered(arguments: Sequence[Any]) -> list[Need]:
     renamed = _of_request(new)
     made = [Need((Verb.CREATE,), renamed)] if renamed != table else []
     return [Need((Verb.ALTER,), table), *made]
-
-
-def _partitions(*verbs: Verb) -> Rule:
-    """Calls whose argument is a list of partitions, each with its table."""
-
-    def needs(arguments: Sequence[Any]) -> list[Need]:
-        return [Need(verbs, table) for table in sorted({*map(_of_request, arguments[0] or ())})]
-
-    return Rule(needs, _words(verbs, "the table of each partition"))
-
-
-def _added(arguments: Sequence[Any]) -> list[Need]:
-    """add_partitions_req: the request names the table, and each partition again."""
-    request = arguments[0]
-    named = {_of_request(request), *map(_of_request, request.parts or ())}
-    return [Need((Verb.INSERT, Verb.ALTER), table) for table in sorted(named)]
 
 
 def _listed(arguments: Sequence[Any]) -> list[Need]:
@@ -196,12 +184,10 @@ def _verbs_of_lock(part: Any) -> list[tuple[Verb, ...]]:
     return [*own, _CHANGE if lock is LockType.EXCLUSIVE else (Verb.UPDATE,)]
 
 
-def _statistics(arguments: Sequence[Any]) -> list[Need]:
-    """Statistics that an engine sets: their description names the table."""
-    first = arguments[0]
-    given = getattr(first, "colStats", None)
-    tables = {_of_request(one.statsDesc) for one in (given if given is not None else [first])}
-    return [Need(_STATISTICS, table) for table in sorted(tables)]
+def _described(first: Any) -> Iterable[Any]:
+    """The descriptions, which name the table, of statistics that an engine sets."""
+    several = getattr(first, "colStats", None)
+    return [one.statsDesc for one in (several if several is not None else [first])]
 
 
 _EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")
@@ -253,7 +239,7 @@ def _rules() -> dict[str, Rule]:
         ),
         (_one(*_WRITE), "allocate_table_write_ids"),
         (_one(Verb.CREATE), "create_table create_table_with_environment_context"),
-        (_nested(Verb.CREATE), "create_table_req"),
+        (_each((Verb.CREATE,), lambda request: [request.table], "the table"), "create_table_req"),
         (_database(Verb.CREATE), "create_database create_database_req"),
         (_database(Verb.ALTER), "alter_database"),
         (_database(Verb.DROP), "drop_database drop_database_req"),
@@ -265,14 +251,22 @@ def _rules() -> dict[str, Rule]:
             " alter_table_req",
         ),
         (
-            _one(Verb.INSERT, Verb.ALTER),
+            _one(*_ADD_PARTITIONS),
             "add_partition append_partition append_partition_by_name append_partition_req",
         ),
         (
-            Rule(_added, _words((Verb.INSERT, Verb.ALTER), "the table of each partition")),
+            _each(
+                _ADD_PARTITIONS,
+                # The request names the table, and each partition again.
+                lambda request: (request, *(request.parts or ())),
+                "the table of each partition",
+            ),
             "add_partitions_req",
         ),
-        (_partitions(Verb.INSERT, Verb.ALTER), "add_partitions"),
+        (
+            _each(_ADD_PARTITIONS, lambda parts: parts or (), "the table of each partition"),
+            "add_partitions",
+        ),
         (
             _one(Verb.DROP, Verb.ALTER),
             "drop_partition drop_partition_with_environment_context drop_partition_by_name"
@@ -285,7 +279,7 @@ def _rules() -> dict[str, Rule]:
             " delete_table_column_statistics delete_partition_column_statistics",
         ),
         (
-            Rule(_statistics, _words(_STATISTICS, "the table of each description")),
+            _each(_STATISTICS, _described, "the table of each description"),
             "update_table_column_statistics update_partition_column_statistics"
             " update_table_column_statistics_req update_partition_column_statistics_req"
             " set_aggr_stats_for",

@@ -12,22 +12,16 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
-from acid_platform.gateway.dropping import drop
+from acid_platform.gateway.call_handler import CallHandler, leading, of_request
+from acid_platform.gateway.locked_removal import drop
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import keep_counts
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.metastore.records import TableRecord
 
 
-class Partitions:
-    """The part of the gateway that changes partitions. Method names are the protocol's."""
-
-    _metastore: Metastore
-
-    def _locker(self) -> set[int]:
-        """The transactions for which this connection has asked for locks."""
-        raise NotImplementedError
+class PartitionCalls(CallHandler):
+    """Changing partitions."""
 
     # --- add ------------------------------------------------------------------------------------
 
@@ -36,11 +30,11 @@ class Partitions:
         if not partitions:
             return 0
         first = partitions[0]
-        record = self._metastore.table(f"{first.dbName}.{first.tableName}")
+        record = self._record(first.dbName, first.tableName)
         names = [_placed(record, one) for one in partitions]
-        known = sorted({*names} & {*self._metastore.partitions(record.name)})
-        if known:
-            raise TableExists(f"{record.name} has the partition {known[0]} already")
+        present = sorted({*names} & {*self._metastore.partitions(record.name)})
+        if present:
+            raise TableExists(f"{record.name} has the partition {present[0]} already")
         return len(self._metastore.call(RegisterPartitions(record.name, tuple(names))))
 
     def add_partition(self, partition: Any) -> Any:
@@ -48,7 +42,7 @@ class Partitions:
         return partition
 
     def add_partitions_req(self, request: Any) -> Any:
-        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        record = self._record(request.dbName, request.tblName)
         names = {_placed(record, one): one for one in request.parts}
         if not request.ifNotExists:
             self.add_partitions(request.parts)
@@ -59,13 +53,18 @@ class Partitions:
         return load().AddPartitionsResult(partitions=result)
 
     def append_partition(self, database: str, name: str, values: Sequence[str]) -> Any:
-        record = self._metastore.table(f"{database}.{name}")
+        record = self._record(database, name)
         partition = shapes.partition(record, shapes.name_of(record, values))
         return self.add_partition(partition)
 
     def append_partition_by_name(self, database: str, name: str, partition: str) -> Any:
-        record = self._metastore.table(f"{database}.{name}")
+        record = self._record(database, name)
         return self.append_partition(database, name, shapes.values_of(record, partition))
+
+    def append_partition_req(self, request: Any) -> Any:
+        if request.name:
+            return self.append_partition_by_name(request.dbName, request.tableName, request.name)
+        return self.append_partition(request.dbName, request.tableName, request.partVals or [])
 
     # --- drop -----------------------------------------------------------------------------------
 
@@ -77,24 +76,29 @@ class Partitions:
             raise UnsupportedStatement(
                 f"{record.name}: a partition can't be dropped without its files"
             )
-        drop(self._metastore, record.name, partition, self._locker())
+        drop(self._metastore, record.name, partition, self._caller.txns)
 
     def drop_partition(self, database: str, name: str, values: Sequence[str], delete: bool) -> bool:
-        record = self._metastore.table(f"{database}.{name}")
+        record = self._record(database, name)
         self._drop(record, shapes.name_of(record, values), delete)
         return True
 
-    def drop_partition_with_environment_context(
-        self, database: str, name: str, values: Sequence[str], delete: bool, _context: Any
-    ) -> bool:
-        return self.drop_partition(database, name, values, delete)
+    drop_partition_with_environment_context = leading(drop_partition, 4)
 
     def drop_partition_by_name(
         self, database: str, name: str, partition: str, delete: bool
     ) -> bool:
-        record = self._metastore.table(f"{database}.{name}")
+        record = self._record(database, name)
         self._drop(record, shapes.normal(record, partition), delete)
         return True
+
+    def drop_partition_req(self, request: Any) -> bool:
+        table = (request.dbName, request.tblName)
+        # Hive's clients leave it out for true.
+        delete = request.deleteData is not False
+        if request.partName:
+            return self.drop_partition_by_name(*table, request.partName, delete)
+        return self.drop_partition(*table, request.partVals or [], delete)
 
     def drop_partitions_req(self, request: Any) -> Any:
         """Raises UnsupportedStatement for partitions that are chosen by an expression."""
@@ -103,7 +107,7 @@ class Partitions:
                 f"{request.dbName}.{request.tblName}: partitions can't be dropped by an expression"
                 ' of Hive\'s; drop them with `acid sql "ALTER TABLE … DROP PARTITION"`'
             )
-        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
+        record = self._record(request.dbName, request.tblName)
         dropped = []
         for name in request.parts.names:
             shown = shapes.partition(record, shapes.normal(record, name))
@@ -123,30 +127,22 @@ class Partitions:
 
         Raises InvalidDefinition for another location, and NoSuchPartition.
         """
-        record = self._metastore.table(f"{database}.{name}")
-        known = set(self._metastore.partitions(record.name))
-        for one in partitions:
-            if _placed(record, one) not in known:
-                raise NoSuchPartition(f"{record.name} has no partition {_placed(record, one)}")
-        for one in partitions:
-            keep_counts(record, _placed(record, one), one.parameters or {})
+        record = self._record(database, name)
+        named = {_placed(record, one): one for one in partitions}
+        missing = [*named.keys() - {*self._metastore.partitions(record.name)}]
+        if missing:
+            raise NoSuchPartition(f"{record.name} has no partition {missing[0]}")
+        for partition, one in named.items():
+            keep_counts(record, partition, one.parameters or {})
 
     def alter_partition(self, database: str, name: str, partition: Any) -> None:
         self.alter_partitions(database, name, [partition])
 
-    def alter_partition_with_environment_context(
-        self, database: str, name: str, partition: Any, _context: Any
-    ) -> None:
-        self.alter_partitions(database, name, [partition])
-
-    def alter_partitions_with_environment_context(
-        self, database: str, name: str, partitions: Sequence[Any], _context: Any
-    ) -> None:
-        self.alter_partitions(database, name, partitions)
-
-    def alter_partitions_req(self, request: Any) -> Any:
-        self.alter_partitions(request.dbName, request.tableName, request.partitions)
-        return load().AlterPartitionsResponse()
+    alter_partition_with_environment_context = leading(alter_partition, 3)
+    alter_partitions_with_environment_context = leading(alter_partitions, 3)
+    alter_partitions_req = of_request(
+        alter_partitions, "dbName tableName partitions", "AlterPartitionsResponse"
+    )
 
 
 def _placed(record: TableRecord, partition: Any) -> str:

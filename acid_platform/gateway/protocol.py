@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from acid_platform.errors import UnsupportedStatement
 _IDL = Path(__file__).with_name("hive_metastore.thrift")
 _NAME = re.compile(rb"\w{1,100}", re.ASCII)
 _REPLY, _EXCEPTION, _ONEWAY = 2, 3, 4
-_UNKNOWN_METHOD, _INTERNAL_ERROR, _PROTOCOL_ERROR = 1, 6, 7
+UNKNOWN_METHOD, INTERNAL_ERROR, PROTOCOL_ERROR = 1, 6, 7
 
 
 @cache
@@ -41,17 +42,17 @@ class Undecodable(Exception):
     """The message is well-formed, but its fields have other types than the call's."""
 
 
+@dataclass
 class Call:
     """A decoded call: its name, sequence number and arguments in the order of their numbers.
 
     A client that sends a `oneway` call reads no answer.
     """
 
-    def __init__(
-        self, name: str, sequence: int, arguments: list[Any], oneway: bool = False
-    ) -> None:
-        self.name, self.sequence, self.arguments = name, sequence, arguments
-        self.oneway = oneway
+    name: str
+    sequence: int
+    arguments: list[Any]
+    oneway: bool = False
 
     @classmethod
     def decode(cls, payload: bytes) -> Call:
@@ -67,12 +68,13 @@ class Call:
             name, kind, sequence = protocol.read_message_begin()
             if name not in known_calls():
                 return cls(str(name), sequence, [], kind == _ONEWAY)
-            given = getattr(load().ThriftHiveMetastore, f"{name}_args")()
-            given.read(protocol)
+            arguments = getattr(load().ThriftHiveMetastore, f"{name}_args")()
+            arguments.read(protocol)
         except Exception as error:  # whatever a decoder raises for unexpected bytes
             raise Undecodable(f"{type(error).__name__}: {error}") from error
-        spec = given.thrift_spec
-        return cls(name, sequence, [getattr(given, spec[number][1]) for number in sorted(spec)])
+        spec = arguments.thrift_spec
+        values = [getattr(arguments, spec[number][1]) for number in sorted(spec)]
+        return cls(name, sequence, values)
 
     @classmethod
     def named(cls, payload: bytes) -> Call | None:
@@ -103,19 +105,8 @@ class Call:
         setattr(result, field, getattr(load(), kind)(message=message))
         return self._written(_REPLY, result)
 
-    def unknown(self) -> bytes:
-        return self._failed(
-            _UNKNOWN_METHOD, f"the gateway has no call {self.name}; docs/gateway.md lists its calls"
-        )
-
-    def failed(self, message: str) -> bytes:
+    def failed(self, message: str, kind: int = INTERNAL_ERROR) -> bytes:
         """Answers that the call failed in a way that its declaration does not foresee."""
-        return self._failed(_INTERNAL_ERROR, message)
-
-    def malformed(self, message: str) -> bytes:
-        return self._failed(_PROTOCOL_ERROR, message)
-
-    def _failed(self, kind: int, message: str) -> bytes:
         from thriftpy2.thrift import TApplicationException
 
         return self._written(_EXCEPTION, TApplicationException(kind, message))

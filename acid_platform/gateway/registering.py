@@ -82,13 +82,11 @@ def register(
     for number, record in enumerate(records):
         progress(record.name, number, len(records))
         try:
-            yield _Table(metastore, hive, record, identity).register(wait, again)
+            yield _Table(metastore, hive, record, identity, again).register(wait)
         except AcidError as error:
-            with suppress(AcidError):
-                hive.call("get_all_databases")
-                yield Registered(record.name, "not registered", note=str(error))
-                continue
-            raise
+            if not hive.answers:
+                raise
+            yield Registered(record.name, "not registered", note=str(error))
 
 
 @dataclass
@@ -99,8 +97,8 @@ class _Table:
     hive: Hive
     record: TableRecord
     identity: str
+    again: bool
     changed: bool = field(default=False, init=False)
-    again: bool = field(default=False, init=False)
     remembered: set[int] = field(default_factory=set, init=False)
     """Write ids that are or were aborted here."""
 
@@ -120,15 +118,11 @@ class _Table:
     def agent(self) -> str:
         return f"acid register {self.mark}"
 
-    def register(self, wait: float, again: bool) -> Registered:
+    def register(self, wait: float) -> Registered:
         """Raises AcidError for what can't be registered; then a second run is possible."""
-        self.again = again
-        wanted = shapes.table(self.record)
-        wanted.parameters = {
-            **{name: text for name, text in wanted.parameters.items() if name != shapes.VERSION},
-            **QUIET,
-            FROM: self.mark,
-        }
+        declared = shapes.table(self.record)
+        del declared.parameters[shapes.VERSION]
+        declared.parameters |= {**QUIET, FROM: self.mark}
         (ids,) = self.metastore.call(
             GetWriteIdsUnder((self.record.name,), self.metastore.call(GetTxnList()))
         )
@@ -139,45 +133,47 @@ class _Table:
         partitions = self.metastore.partitions(self.record.name) if self.record.partitioned else []
         compactions = self._compactions(partitions, ours)
         self._make_database()
-        there = self._own(self.hive.table(self.database, self.name), wanted, again)
-        said = (there.parameters or {}).get(ABORTED, "") if there is not None else ""
-        self.remembered = {int(one) for one in said.split(",") if one} | set(ours.aborted)
+        there = self._own(self.hive.table(self.database, self.name), declared)
+        text = (there.parameters or {}).get(ABORTED, "") if there is not None else ""
+        self.remembered = {int(one) for one in text.split(",") if one} | set(ours.aborted)
         if self.remembered:
-            wanted.parameters[ABORTED] = ",".join(map(str, sorted(self.remembered)))
+            declared.parameters[ABORTED] = ",".join(map(str, sorted(self.remembered)))
         if there is None and self._ids_first(ours):
             self._pass_transactions(compactions)
-            self._create(wanted)
+            self._create(declared)
             self._partitions(partitions)
         else:
             if there is None:
-                self._create(wanted)
+                self._create(declared)
             with self.hive.locked(self.database, self.name, wait, "acid register"):
                 self._write_ids(ours)
                 self._pass_transactions(compactions)
                 if there is not None:
-                    self._alter(there, wanted)
+                    self._alter(there, declared)
                 self._partitions(partitions)
         self._verify(ours, compactions)
-        open_here = ids.open[0] if ids.open else None
+        note = ""
+        if ids.open:
+            note = (
+                f"write id {ids.open[0]} is open here: what follows is not readable there yet; run"
+                " this again when it ended"
+            )
         return Registered(
             self.record.name,
             "registered" if self.changed else "up to date",
             len(partitions),
             ours.high_watermark,
             len(ours.aborted),
-            f"write id {open_here} is open here: what follows is not readable there yet; run this"
-            " again when it ended"
-            if open_here
-            else "",
+            note,
         )
 
     # --- what is there --------------------------------------------------------------------------
 
-    def _own(self, there: Any | None, wanted: Any, again: bool) -> Any | None:
+    def _own(self, there: Any | None, declared: Any) -> Any | None:
         """The table there, if it is ours; None if it has to be made. Raises InvalidDefinition."""
         if there is None:
-            if again:  # write ids of an earlier run may be there, and go with the table only
-                self._create(wanted)
+            if self.again:  # write ids of an earlier run may be there, and go with the table only
+                self._create(declared)
                 self.hive.call("drop_table", self.database, self.name, False)
             return None
         parameters, where = there.parameters or {}, there.sd.location if there.sd else None
@@ -188,9 +184,9 @@ class _Table:
                 " register it; rename or drop it there"
             )
         fits = mark == self.mark and shapes.path(where or "") == shapes.path(self.record.location)
-        if fits and not again:
+        if fits and not self.again:
             return there
-        if not again:
+        if not self.again:
             raise InvalidDefinition(
                 f"{self.record.name} was registered from another place or declaration ({mark},"
                 f" {where}); with --again it is dropped there, without its files, and made anew"
@@ -239,29 +235,30 @@ class _Table:
         there = self._listed()
         if there.open:
             there = self._finish(there, ours)
-        known, ours_aborted = there.high_watermark, set(ours.aborted)
-        if known > ours.high_watermark:
-            raise self._differs(f"write ids up to {known} were given out there")
+        last, ours_aborted = there.high_watermark, set(ours.aborted)
+        if last > ours.high_watermark:
+            raise self._differs(f"write ids up to {last} were given out there")
         self._compare(there, ours)
-        while known < ours.high_watermark:
-            count = min(_BATCH, ours.high_watermark - known)
+        while last < ours.high_watermark:
+            count = min(_BATCH, ours.high_watermark - last)
             txns = self.hive.open(count, self.agent)
             try:
-                given = self.hive.allocate(self.database, self.name, txns)
+                allocated = self.hive.allocate(self.database, self.name, txns)
             except HiveRefused:
                 self.hive.abort(txns)
                 raise
-            if sorted(given.values()) != list(range(known + 1, known + 1 + count)):
+            if sorted(allocated.values()) != list(range(last + 1, last + 1 + count)):
                 self.hive.abort(txns)
                 raise self._differs("somebody else got write ids meanwhile")
-            self._decide(given, ours_aborted)
-            known += count
+            self._decide(allocated, ours_aborted)
+            last += count
             self.changed = True
 
     def _compare(self, there: ValidWriteIdList, ours: ValidWriteIdList) -> None:
         """Raises InvalidDefinition if what is known there is aborted on one side only."""
-        known = {one for one in ours.aborted if one <= there.high_watermark}
-        wrong = (known - set(there.aborted)) | (set(there.aborted) - self.remembered)
+        aborted_here = {one for one in ours.aborted if one <= there.high_watermark}
+        aborted_there = set(there.aborted)
+        wrong = (aborted_here - aborted_there) | (aborted_there - self.remembered)
         if wrong:
             raise self._differs(f"write id {min(wrong)} is aborted on one side only")
 
@@ -274,9 +271,9 @@ class _Table:
         self._decide(self.hive.allocate(self.database, self.name, mine), set(ours.aborted))
         return self._listed()
 
-    def _decide(self, given: dict[int, int], aborted: set[int]) -> None:
+    def _decide(self, allocated: dict[int, int], aborted: set[int]) -> None:
         """Commits or aborts, in the order of the write ids."""
-        for txn, write_id in sorted(given.items(), key=lambda pair: pair[1]):
+        for txn, write_id in sorted(allocated.items(), key=lambda pair: pair[1]):
             if write_id in aborted:
                 # Without a lock, Hive's housekeeping would forget that it was aborted.
                 self.hive.lock(txn, self.database, self.name, LockType.SHARED_READ, _INSERT)
@@ -308,20 +305,20 @@ class _Table:
         """
         files, root = Files.of(self.record.location)
         names = [*partitions] if self.record.partitioned else [None]
-        found = set()
+        txns = set()
         recorded = self.metastore.call(GetRecorded(self.record.name, tuple(names)))
         for partition, directories in zip(names, recorded, strict=True):
-            known = {one.directory.name for one in directories}
+            committed = {one.directory.name for one in directories}
             where = f"{root}/{partition or ''}".rstrip("/")
             for name, parsed in _acid_directories(files, where):
-                if name in known:
-                    found.add(parsed.visibility)
+                if name in committed:
+                    txns.add(parsed.visibility)
                 elif _readable(parsed, ours):
                     raise InvalidDefinition(
                         f"{where}/{name} is not committed here, but would be read there; run the"
                         " Cleaner (`acid run cleaner --once`), and this again"
                     )
-        return found - {0}
+        return txns - {0}
 
     def _pass_transactions(self, needed: set[int]) -> None:
         """The transactions of compactions are committed there; those between them are aborted."""
@@ -335,23 +332,23 @@ class _Table:
 
     # --- declaration ----------------------------------------------------------------------------
 
-    def _create(self, wanted: Any) -> None:
+    def _create(self, declared: Any) -> None:
         if self.hive.table(self.database, self.name) is None:
-            self.hive.call("create_table", wanted)
+            self.hive.call("create_table", declared)
             self.changed = True
 
-    def _alter(self, there: Any, wanted: Any) -> None:
+    def _alter(self, there: Any, declared: Any) -> None:
         def columns(table: Any) -> list[tuple[str, str]]:
             return [(one.name, one.type) for one in table.sd.cols]
 
         lacking = {
             name: text
-            for name, text in wanted.parameters.items()
+            for name, text in declared.parameters.items()
             if name != "transient_lastDdlTime" and (there.parameters or {}).get(name) != text
         }
-        if not lacking and columns(there) == columns(wanted):
+        if not lacking and columns(there) == columns(declared):
             return
-        there.sd.cols = wanted.sd.cols
+        there.sd.cols = declared.sd.cols
         there.parameters = {**there.parameters, **lacking}
         self.hive.call("alter_table", self.database, self.name, there)
         self.changed = True

@@ -22,7 +22,7 @@ class ReloadedFile(Generic[Content]):
         self._path, self._parse, self._what = path, parse, what
         self._guard = threading.Lock()
         self._stamp: _Stamp | None = None
-        self._known: Content | InvalidDefinition | None = None
+        self._content: Content | InvalidDefinition | None = None
 
     def content(self) -> Content:
         """Raises InvalidDefinition as long as the file is missing or wrong."""
@@ -30,15 +30,15 @@ class ReloadedFile(Generic[Content]):
             try:
                 info = Path(self._path).stat()
                 stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
-                if stamp != self._stamp or self._known is None:
-                    self._known = self._parse(Path(self._path).read_text("utf-8"), self._path)
+                if stamp != self._stamp or self._content is None:
+                    self._content = self._parse(Path(self._path).read_text("utf-8"), self._path)
                     self._stamp = stamp
             except (OSError, UnicodeDecodeError) as error:
                 raise InvalidDefinition(
                     f"{self._what} {self._path} can't be read: {error}"
                 ) from error
             except InvalidDefinition as error:
-                self._known, self._stamp = error, stamp
-            if isinstance(self._known, InvalidDefinition):
-                raise InvalidDefinition(str(self._known))
-            return self._known
+                self._content, self._stamp = error, stamp
+            if isinstance(self._content, InvalidDefinition):
+                raise InvalidDefinition(str(self._content))
+            return self._content

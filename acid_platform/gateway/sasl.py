@@ -58,59 +58,48 @@ def written(status: SaslStatus, content: bytes = b"") -> bytes:
     return struct.pack("!BI", status, len(content)) + content
 
 
-class Negotiation:
-    """The server's side: gets bytes, and says who wants to log in."""
+def login(received: bytes | bytearray) -> Login | None:
+    """Who wants to log in, by all bytes of the client so far; None until more arrive.
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._mechanism = ""
+    Raises LoginRefused for what is answered with BAD, and MalformedMessage for what is no SASL.
+    """
+    opening, end = _message(received, 0)
+    if opening is None:
+        return None
+    status, content = opening
+    if status is not SaslStatus.START:
+        raise MalformedMessage(f"SASL begins with {status.name}, not with START")
+    mechanism = _shown(content)
+    if mechanism != "PLAIN":
+        reason = _OTHERS.get(mechanism, f"the mechanism {mechanism!r} is not spoken; use PLAIN")
+        raise LoginRefused(reason)
+    response, end = _message(received, end)
+    if response is None:
+        return None
+    status, content = response
+    if status not in (SaslStatus.OK, SaslStatus.COMPLETE):
+        raise LoginRefused(f"the client ended the negotiation: {_shown(content)}")
+    if len(received) > end:
+        raise MalformedMessage("more bytes follow the client's response before it was answered")
+    return _plain(content)
 
-    def feed(self, content: bytes) -> None:
-        self._buffer += content
 
-    def login(self) -> Login | None:
-        """What the client says, or None until more bytes arrive.
-
-        Raises LoginRefused for what is answered with BAD, and MalformedMessage for what is no SASL.
-        """
-        while True:
-            message = self._message()
-            if message is None:
-                return None
-            status, content = message
-            if not self._mechanism:
-                self._start(status, content)
-                continue
-            if status not in (SaslStatus.OK, SaslStatus.COMPLETE):
-                raise LoginRefused(f"the client ended the negotiation: {_shown(content)}")
-            if self._buffer:
-                raise MalformedMessage(
-                    "more bytes follow the client's response before it was answered"
-                )
-            return _plain(content)
-
-    def _message(self) -> tuple[SaslStatus, bytes] | None:
-        if len(self._buffer) < _HEAD:
-            return None
-        number, size = struct.unpack_from("!BI", self._buffer)
-        if number not in set(SaslStatus):
-            raise MalformedMessage(f"{number} is not the status of a SASL message")
-        if size > _MOST:
-            raise MalformedMessage(f"a SASL message has {size:,} bytes; at most {_MOST:,} are read")
-        if len(self._buffer) < _HEAD + size:
-            return None
-        content = bytes(self._buffer[_HEAD : _HEAD + size])
-        del self._buffer[: _HEAD + size]
-        return SaslStatus(number), content
-
-    def _start(self, status: SaslStatus, content: bytes) -> None:
-        if status is not SaslStatus.START:
-            raise MalformedMessage(f"SASL begins with {status.name}, not with START")
-        mechanism = _shown(content)
-        if mechanism != "PLAIN":
-            reason = _OTHERS.get(mechanism, f"the mechanism {mechanism!r} is not spoken; use PLAIN")
-            raise LoginRefused(reason)
-        self._mechanism = mechanism
+def _message(
+    received: bytes | bytearray, start: int
+) -> tuple[tuple[SaslStatus, bytes] | None, int]:
+    """The message at this place, None until it is whole, and where it ends."""
+    content = start + _HEAD
+    if len(received) < content:
+        return None, start
+    number, size = struct.unpack_from("!BI", received, start)
+    if number not in set(SaslStatus):
+        raise MalformedMessage(f"{number} is not the status of a SASL message")
+    if size > _MOST:
+        raise MalformedMessage(f"a SASL message has {size:,} bytes; at most {_MOST:,} are read")
+    end = content + size
+    if len(received) < end:
+        return None, start
+    return (SaslStatus(number), bytes(received[content:end])), end
 
 
 def _plain(content: bytes) -> Login:

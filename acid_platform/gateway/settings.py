@@ -10,13 +10,13 @@ from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition
 from acid_platform.gateway.authorization import Authorizer, grants, imported
 from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.call_handler import LOCATIONS
 from acid_platform.gateway.gateway_server import Entry
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.users import Users
 from acid_platform.metastore.places import is_uri, local_path
 
 PREFIX = "acid.gateway."
-LOCATIONS = "acid.gateway.locations"
 _FILES = (
     "acid.gateway.tls.certificate",
     "acid.gateway.tls.key",
@@ -27,7 +27,7 @@ _FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class GatewaySettings:
     """Who may come in, who may do what, and how much."""
 
     entry: Entry
@@ -38,27 +38,26 @@ class Chosen:
     commas."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, str], options: Mapping[str, str], host: str) -> Chosen:
+    def of(
+        cls, settings: Mapping[str, str], options: Mapping[str, str], host: str
+    ) -> GatewaySettings:
         """`options` are named as the settings without `acid.gateway.`; `host` is where the gateway
         listens. Raises InvalidDefinition, SettingRefused."""
-        given = {PREFIX + name: text for name, text in options.items()}
-        known = {name: text for name, text in settings.items() if name.startswith(PREFIX)}
-        in_force = Settings.of({**known, **given})
-
-        def text(name: str) -> str:
-            return in_force.text(name)
-
+        in_force = Settings.of(
+            {name: text for name, text in settings.items() if name.startswith(PREFIX)}
+            | {PREFIX + name: text for name, text in options.items()}
+        )
+        text = in_force.text
         for name in _FILES:
             if text(name) and not Path(text(name)).is_absolute():
                 raise InvalidDefinition(f"{name}: {text(name)!r} is not an absolute path")
-        certificate = text("acid.gateway.tls.certificate")
-        key, ca = text("acid.gateway.tls.key"), text("acid.gateway.tls.ca")
+        certificate, key, ca, users, file = map(text, _FILES)
         if bool(certificate) != bool(key) or (ca and not certificate):
             raise InvalidDefinition(
                 "acid.gateway.tls.certificate and acid.gateway.tls.key are needed together, and"
                 " both with acid.gateway.tls.ca"
             )
-        if text("acid.gateway.users") and not certificate and not _loopback(host):
+        if users and not certificate and not _loopback(host):
             raise InvalidDefinition(
                 "acid.gateway.users without acid.gateway.tls.certificate would send passwords in"
                 f" clear text over the network to {host}; give a certificate, or listen on"
@@ -66,16 +65,14 @@ class Chosen:
             )
         entry = Entry(
             Tls(certificate, key, ca) if certificate else None,
-            Users(text("acid.gateway.users")) if text("acid.gateway.users") else None,
+            Users(users) if users else None,
         )
         bounds = Bounds(
             connections=in_force.integer("acid.gateway.connections"),
             threads=in_force.integer("acid.gateway.threads"),
             rate=in_force.integer("acid.gateway.rate"),
         )
-        authorizer = _authorizer(
-            text("acid.gateway.grants"), text("acid.gateway.authorizer"), entry
-        )
+        authorizer = _authorizer(file, text("acid.gateway.authorizer"), entry)
         for place in filter(None, (part.strip() for part in text(LOCATIONS).split(","))):
             if not is_uri(place) and not local_path(place).startswith("/"):
                 raise InvalidDefinition(f"{LOCATIONS}: {place!r} is not an absolute path")

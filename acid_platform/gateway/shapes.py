@@ -111,7 +111,7 @@ def storage_of(record: TableRecord) -> Storage:
 
 
 def descriptor(record: TableRecord, location: str) -> Any:
-    storage, m = storage_of(record), load()
+    storage = storage_of(record)
     stored = FileFormat.of(record.properties)
     parameters = {"serialization.format": "1"}
     if stored.name == "text":
@@ -121,30 +121,40 @@ def descriptor(record: TableRecord, location: str) -> Any:
             "serialization.format": delimiter,
             NULL_TEXT.name: stored.options["null"],
         }
-    return m.StorageDescriptor(
+    serde = load().SerDeInfo(
+        name=split(record.name)[1], serializationLib=storage.serde, parameters=parameters
+    )
+    return _descriptor(record, uri(location), storage.reads, storage.writes, serde)
+
+
+def _descriptor(
+    record: TableRecord | ViewRecord, location: str, reads: str, writes: str, serde: Any
+) -> Any:
+    buckets, columns = (
+        (record.bucket_count, record.bucket_columns) if isinstance(record, TableRecord) else (0, ())
+    )
+    return load().StorageDescriptor(
         cols=_columns(record.columns),
-        location=uri(location),
-        inputFormat=storage.reads,
-        outputFormat=storage.writes,
+        location=location,
+        inputFormat=reads,
+        outputFormat=writes,
         compressed=False,
-        numBuckets=record.bucket_count or -1,
-        serdeInfo=m.SerDeInfo(
-            name=split(record.name)[1], serializationLib=storage.serde, parameters=parameters
-        ),
-        bucketCols=list(record.bucket_columns),
+        numBuckets=buckets or -1,
+        serdeInfo=serde,
+        bucketCols=list(columns),
         sortCols=[],
         parameters={},
-        skewedInfo=m.SkewedInfo([], [], {}),
+        skewedInfo=load().SkewedInfo([], [], {}),
         storedAsSubDirectories=False,
     )
 
 
 def parameters_of(record: TableRecord) -> dict[str, str]:
     """The properties, with those that Hive's clients expect of a transactional table."""
-    given = {each.name: each.values.default for each in (TRANSACTIONAL, TRANSACTIONAL_KIND)}
-    given |= {name: value for name, value in record.properties.items() if value is not None}
-    made = str(record.created // 1000)
-    return {**given, "transient_lastDdlTime": made, VERSION: version_of(record)}
+    defaults = {each.name: each.values.default for each in (TRANSACTIONAL, TRANSACTIONAL_KIND)}
+    own = {name: value for name, value in record.properties.items() if value is not None}
+    created = str(record.created // 1000)
+    return {**defaults, **own, "transient_lastDdlTime": created, VERSION: version_of(record)}
 
 
 def version_of(record: TableRecord) -> str:
@@ -154,6 +164,23 @@ def version_of(record: TableRecord) -> str:
 
 def table(record: TableRecord) -> Any:
     """Raises UnsupportedStatement."""
+    shown = _table(record, descriptor(record, record.location), "MANAGED_TABLE")
+    shown.partitionKeys = _columns(record.partition_columns)
+    shown.parameters = parameters_of(record)
+    shown.writeId = 0
+    return shown
+
+
+def view(record: ViewRecord) -> Any:
+    reads = "org.apache.hadoop.mapred.SequenceFileInputFormat"
+    writes = f"{_HIVE}.ql.io.HiveSequenceFileOutputFormat"
+    stored = _descriptor(record, "", reads, writes, load().SerDeInfo(parameters={}))
+    shown = _table(record, stored, "VIRTUAL_VIEW")
+    shown.viewOriginalText = shown.viewExpandedText = record.query
+    return shown
+
+
+def _table(record: TableRecord | ViewRecord, stored: Any, kind: str) -> Any:
     database, name = split(record.name)
     return load().Table(
         tableName=name,
@@ -162,47 +189,10 @@ def table(record: TableRecord) -> Any:
         createTime=record.created // 1000,
         lastAccessTime=0,
         retention=0,
-        sd=descriptor(record, record.location),
-        partitionKeys=_columns(record.partition_columns),
-        parameters=parameters_of(record),
-        tableType="MANAGED_TABLE",
-        privileges=nobody(),
-        temporary=False,
-        catName=CATALOG,
-        ownerType=USER,
-        writeId=0,
-    )
-
-
-def view(record: ViewRecord) -> Any:
-    database, name = split(record.name)
-    m = load()
-    return m.Table(
-        tableName=name,
-        dbName=database,
-        owner=OWNER,
-        createTime=record.created // 1000,
-        lastAccessTime=0,
-        retention=0,
-        sd=m.StorageDescriptor(
-            cols=_columns(record.columns),
-            location="",
-            inputFormat="org.apache.hadoop.mapred.SequenceFileInputFormat",
-            outputFormat=f"{_HIVE}.ql.io.HiveSequenceFileOutputFormat",
-            compressed=False,
-            numBuckets=-1,
-            serdeInfo=m.SerDeInfo(parameters={}),
-            bucketCols=[],
-            sortCols=[],
-            parameters={},
-            skewedInfo=m.SkewedInfo([], [], {}),
-            storedAsSubDirectories=False,
-        ),
+        sd=stored,
         partitionKeys=[],
         parameters={"transient_lastDdlTime": str(record.created // 1000)},
-        viewOriginalText=record.query,
-        viewExpandedText=record.query,
-        tableType="VIRTUAL_VIEW",
+        tableType=kind,
         privileges=nobody(),
         temporary=False,
         catName=CATALOG,
@@ -228,8 +218,8 @@ def database(name: str, root: str) -> Any:
 
 def values_of(record: TableRecord, partition: str) -> list[str]:
     """The values in the protocol's form: NULL is the name of Hive's default partition."""
-    known = parse_partition(partition, [column for column, _ in record.partition_columns])
-    return [DEFAULT_PARTITION if value is None else value for value in known or ()]
+    values = parse_partition(partition, [column for column, _ in record.partition_columns])
+    return [DEFAULT_PARTITION if value is None else value for value in values or ()]
 
 
 def name_of(record: TableRecord, values: Sequence[str]) -> str:
@@ -273,13 +263,13 @@ def partition(record: TableRecord, name: str) -> Any:
 # --- lists of ids -------------------------------------------------------------------------------
 
 
-def txn_list(seen: ValidTxnList) -> Any:
-    ids = sorted({*seen.open, *seen.aborted})
+def txn_list(listed: ValidTxnList) -> Any:
+    ids = sorted({*listed.open, *listed.aborted})
     return load().GetOpenTxnsResponse(
-        txn_high_water_mark=seen.high_watermark,
+        txn_high_water_mark=listed.high_watermark,
         open_txns=ids,
-        min_open_txn=seen.open[0] if seen.open else None,
-        abortedBits=_bits(ids, seen),
+        min_open_txn=listed.open[0] if listed.open else None,
+        abortedBits=_bits(ids, listed),
     )
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from acid_platform.errors import NoSuchPartition
 from acid_platform.gateway import shapes
+from acid_platform.gateway.call_handler import CallHandler, always_struct
 from acid_platform.gateway.protocol import load
 from acid_platform.layout.names import STATISTICS_DIRECTORY
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 
@@ -26,118 +26,113 @@ COUNTS = ("numFiles", "numRows", "rawDataSize", "totalSize")
 """Parameters of tables and partitions with counts."""
 
 
-class StatisticsCalls:
-    """The part of the gateway with statistics. Method names are the protocol's."""
-
-    _metastore: Metastore
+class StatisticsCalls(CallHandler):
+    """Statistics."""
 
     # --- kept -----------------------------------------------------------------------------------
 
     def update_table_column_statistics(self, statistics: Any) -> bool:
         """Keeps the statistics of these columns; those of others stay."""
         described = statistics.statsDesc
-        record = self._metastore.table(f"{described.dbName}.{described.tableName}")
+        record = self._record(described.dbName, described.tableName)
         _keep_columns(record, None, statistics.statsObj)
         return True
 
     def update_partition_column_statistics(self, statistics: Any) -> bool:
         """Raises NoSuchPartition."""
         described = statistics.statsDesc
-        record = self._metastore.table(f"{described.dbName}.{described.tableName}")
+        record = self._record(described.dbName, described.tableName)
         partition = shapes.normal(record, described.partName)
         if partition not in self._metastore.partitions(record.name):
             raise NoSuchPartition(f"{record.name} has no partition {partition}")
         _keep_columns(record, partition, statistics.statsObj)
         return True
 
-    def _update(self, statistics: Any) -> None:
-        if statistics.statsDesc.isTblLevel:
-            self.update_table_column_statistics(statistics)
-        else:
-            self.update_partition_column_statistics(statistics)
-
     def set_aggr_stats_for(self, request: Any) -> bool:
         for one in request.colStats:
-            self._update(one)
+            if one.statsDesc.isTblLevel:
+                self.update_table_column_statistics(one)
+            else:
+                self.update_partition_column_statistics(one)
         return True
 
     def update_table_column_statistics_req(self, request: Any) -> Any:
         return load().SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
 
-    def update_partition_column_statistics_req(self, request: Any) -> Any:
-        return load().SetPartitionsStatsResponse(result=self.set_aggr_stats_for(request))
+    update_partition_column_statistics_req = update_table_column_statistics_req
 
     def delete_table_column_statistics(
         self, database: str, name: str, column: str | None, _engine: str
     ) -> bool:
         """Forgets the statistics of a column, or of all."""
-        _forget(self._metastore.table(f"{database}.{name}"), None, column)
+        _forget(self._record(database, name), None, column)
         return True
 
     def delete_partition_column_statistics(
         self, database: str, name: str, partition: str, column: str | None, _engine: str
     ) -> bool:
-        record = self._metastore.table(f"{database}.{name}")
+        record = self._record(database, name)
         _forget(record, shapes.normal(record, partition), column)
         return True
 
     # --- served ---------------------------------------------------------------------------------
 
     def get_table_statistics_req(self, request: Any) -> Any:
-        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
-        found = _columns_of(record, None, request.colNames)
-        return load().TableStatsResult(tableStats=found)
+        record = self._record(request.dbName, request.tblName)
+        columns = _columns_of(record, None, request.colNames)
+        return load().TableStatsResult(tableStats=columns)
 
     def get_partitions_statistics_req(self, request: Any) -> Any:
         """The statistics of each partition that has any."""
-        record = self._metastore.table(f"{request.dbName}.{request.tblName}")
-        found = {
-            name: _columns_of(record, shapes.normal(record, name), request.colNames)
+        record = self._record(request.dbName, request.tblName)
+        statistics = {
+            name: columns
             for name in request.partNames
+            if (columns := _columns_of(record, shapes.normal(record, name), request.colNames))
         }
-        kept = {name: columns for name, columns in found.items() if columns}
-        return load().PartitionsStatsResult(partStats=kept)
+        return load().PartitionsStatsResult(partStats=statistics)
 
-    def get_aggr_stats_for(self, _request: Any) -> Any:
-        """None: Hive then plans without the statistics of several partitions together."""
-        return load().AggrStats(colStats=[], partsFound=0)
+    get_aggr_stats_for = always_struct("AggrStats", colStats=[], partsFound=0)
+    """Hive then plans without the statistics of several partitions together."""
 
 
-def keep_counts(record: TableRecord, partition: str | None, given: Mapping[str, str]) -> None:
+def keep_counts(record: TableRecord, partition: str | None, parameters: Mapping[str, str]) -> None:
     """Keeps the counts among the parameters that a client sends for a table or partition."""
-    counted = {name: given[name] for name in COUNTS if given.get(name, "").isdigit()}
-    kept = _read(record, partition)
-    if counted and counted != kept.parameters:
-        kept.parameters = counted
-        _write(record, partition, kept)
+    counts = {name: parameters[name] for name in COUNTS if parameters.get(name, "").isdigit()}
+    statistics = _read(record, partition)
+    if counts and counts != statistics.parameters:
+        statistics.parameters = counts
+        _write(record, partition, statistics)
 
 
 def counts_of(record: TableRecord, partition: str | None) -> dict[str, str]:
-    """The counts that were kept."""
+    """The counts that `keep_counts` kept."""
     return dict(_read(record, partition).parameters)
 
 
 def _keep_columns(record: TableRecord, partition: str | None, columns: Sequence[Any]) -> None:
-    kept = _read(record, partition)
-    told = {one.colName.lower() for one in columns}
-    kept.columns = [one for one in kept.columns if one.colName.lower() not in told]
-    kept.columns += columns
-    _write(record, partition, kept)
+    statistics = _read(record, partition)
+    names = {one.colName.lower() for one in columns}
+    others = [one for one in statistics.columns if one.colName.lower() not in names]
+    statistics.columns = [*others, *columns]
+    _write(record, partition, statistics)
 
 
 def _forget(record: TableRecord, partition: str | None, column: str | None) -> None:
-    kept = _read(record, partition)
-    kept.columns = [one for one in kept.columns if column and one.colName != column.lower()]
-    _write(record, partition, kept)
+    statistics = _read(record, partition)
+    statistics.columns = [
+        one for one in statistics.columns if column and one.colName != column.lower()
+    ]
+    _write(record, partition, statistics)
 
 
 def _columns_of(record: TableRecord, partition: str | None, names: Sequence[str]) -> list[Any]:
     """The statistics of these columns, if they still have the type that was counted."""
-    wanted, types = {name.lower() for name in names}, dict(record.columns)
+    requested, types = {name.lower() for name in names}, dict(record.columns)
     return [
         one
         for one in _read(record, partition).columns
-        if one.colName in wanted and types.get(one.colName) == one.colType
+        if one.colName in requested and types.get(one.colName) == one.colType
     ]
 
 
@@ -158,22 +153,22 @@ def _read(record: TableRecord, partition: str | None) -> Any:
     empty = load().KeptStatistics(entity=partition or "", parameters={}, columns=[])
     files, path = _path(record, partition)
     try:
-        kept = deserialize(load().KeptStatistics(), files.read(path))
+        statistics = deserialize(load().KeptStatistics(), files.read(path))
     except FileNotFoundError:
         return empty
     except Exception as error:  # whatever a decoder raises for damaged bytes
         _LOG.warning("%s holds no statistics: %s; run ANALYZE again", path, error)
         return empty
-    good = kept.entity == (partition or "")
-    return kept if good and None not in (kept.parameters, kept.columns) else empty
+    whole = None not in (statistics.parameters, statistics.columns)
+    return statistics if whole and statistics.entity == (partition or "") else empty
 
 
-def _write(record: TableRecord, partition: str | None, kept: Any) -> None:
+def _write(record: TableRecord, partition: str | None, statistics: Any) -> None:
     """Raises PublicationFailed, WarehouseNotWritable."""
     from thriftpy2.utils import serialize
 
     files, path = _path(record, partition)
     files.make_directory(os.path.dirname(path))
-    part = f"{path}.{os.getpid()}.{id(kept)}"
-    files.write(part, serialize(kept))
+    part = f"{path}.{os.getpid()}.{id(statistics)}"
+    files.write(part, serialize(statistics))
     files.system.move(part, path)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from typing import Any
 
+from acid_platform.base.config import Settings
 from acid_platform.errors import (
     AcidError,
     InvalidDefinition,
@@ -22,18 +22,18 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.gateway import shapes
+from acid_platform.gateway.call_handler import CallHandler, always, leading
 from acid_platform.gateway.caller import THROUGH_GATEWAY
 from acid_platform.gateway.codes import (
     LOCK_NUMBERS,
     LOCK_TYPES,
+    LONGEST_RANGE,
     OPERATIONS,
     TXN_STATES,
     HiveLockState,
 )
-from acid_platform.gateway.external_writes import discard_bases, writes_of
-from acid_platform.gateway.finishing import says_when_written
+from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
 from acid_platform.gateway.protocol import load
-from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import (
     CheckLock,
     FinishWrite,
@@ -56,7 +56,7 @@ from acid_platform.metastore.operations.transactions import (
     OpenBatch,
     Unlock,
 )
-from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
+from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.transactions import (
     RowOperation,
     TxnState,
@@ -67,7 +67,6 @@ from acid_platform.transactions import (
 from acid_platform.transactions.locks import LockSettings, LockType, Statement, lock_of
 
 _USUAL_NAME = re.compile(r"\w+\.\w+", re.ASCII)
-LONGEST_RANGE = 10_000
 _STATEMENTS = {
     RowOperation.INSERT: Statement.INSERT,
     RowOperation.UPDATE: Statement.UPDATE,
@@ -81,20 +80,8 @@ _STRENGTH = (
 )
 
 
-class Transactions:
-    """The part of the gateway with transactions. Method names are the protocol's."""
-
-    _metastore: Metastore
-    _lock_wait: float
-    """Seconds for which a lock request is held back before the answer is WAITING."""
-
-    def _locker(self) -> set[int]:
-        """The transactions for which this connection has asked for locks."""
-        raise NotImplementedError
-
-    def _admit_commit(self, writes: Sequence[WriteReport]) -> None:
-        """Raises NotAuthorized if the caller may not commit these writes."""
-        raise NotImplementedError
+class TransactionCalls(CallHandler):
+    """Transactions, locks and write ids."""
 
     # --- begin and end --------------------------------------------------------------------------
 
@@ -122,7 +109,7 @@ class Transactions:
         txn = request.txnid
         try:
             writes = writes_of(self._metastore, txn)
-            self._admit_commit(writes)
+            self._guard.admit_commit(writes, self._caller)
         except NoSuchTxn:
             if self._metastore.call(GetTxnOutcome(txn)).state == TxnState.COMMITTED.value:
                 return  # the answer to the first commit was lost
@@ -138,10 +125,10 @@ class Transactions:
         except TxnAborted:
             discard_bases(self._metastore, txn, writes)
             raise
-        self._locker().discard(txn)
+        self._caller.txns.discard(txn)
 
     def abort_txn(self, request: Any) -> None:
-        self._locker().discard(request.txnid)
+        self._caller.txns.discard(request.txnid)
         self._metastore.call(AbortTxn(request.txnid, "aborted by its owner"))
 
     def abort_txns(self, request: Any) -> None:
@@ -177,9 +164,8 @@ class Transactions:
     def get_open_txns(self) -> Any:
         return shapes.txn_list(self._metastore.call(GetTxnList()))
 
-    def get_open_txns_req(self, _request: Any) -> Any:
-        """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
-        return self.get_open_txns()
+    get_open_txns_req = leading(get_open_txns, 0)
+    """Types to leave out are not needed: the list has no READ_ONLY transactions (S1)."""
 
     def get_open_txns_info(self) -> Any:
         m, rows = load(), self._metastore.transactions()
@@ -205,23 +191,23 @@ class Transactions:
         The files are kept for it from the moment on at which its transaction locked the table.
         """
         text = request.validTxnList
-        seen = ValidTxnList.parse(text) if text else self._metastore.call(GetTxnList())
+        txns = ValidTxnList.parse(text) if text else self._metastore.call(GetTxnList())
         names = request.fullTableNames
         try:
-            listed = self._metastore.call(GetWriteIdsUnder(tuple(names), seen, no_floors=True))
+            listed = self._metastore.call(GetWriteIdsUnder(tuple(names), txns, no_floors=True))
         except NoSuchTable:
-            listed = [self._write_ids(name, seen) for name in names]
+            listed = [self._write_ids(name, txns) for name in names]
         lists = [shapes.write_id_list(*one) for one in zip(names, listed, strict=True)]
         return load().GetValidWriteIdsResponse(tblValidWriteIds=lists)
 
-    def _write_ids(self, name: str, seen: ValidTxnList) -> ValidWriteIdList:
+    def _write_ids(self, name: str, txns: ValidTxnList) -> ValidWriteIdList:
         """What a snapshot sees of one table; nothing of one that is not there, as Hive's metastore.
 
         Hive 4 asks before it looks whether there is such a table, as for CREATE TABLE IF NOT
         EXISTS. A name in another form gets the error: it could stand for a table that is there.
         """
         try:
-            (listed,) = self._metastore.call(GetWriteIdsUnder((name,), seen, no_floors=True))
+            (listed,) = self._metastore.call(GetWriteIdsUnder((name,), txns, no_floors=True))
         except NoSuchTable:
             if not _USUAL_NAME.fullmatch(name):
                 raise
@@ -232,19 +218,19 @@ class Transactions:
         if request.txnIds is None:
             raise UnsupportedStatement("write ids of replication are not allocated here")
         name = f"{request.dbName}.{request.tableName}"
-        given = dict(self._metastore.call(AllocateMany(name, tuple(request.txnIds))))
+        allocated = self._metastore.call(AllocateMany(name, tuple(request.txnIds)))
         m = load()
         return m.AllocateTableWriteIdsResponse(
-            txnToWriteIds=[m.TxnToWriteId(txnId=txn, writeId=given[txn]) for txn in sorted(given)]
+            txnToWriteIds=[m.TxnToWriteId(*pair) for pair in sorted(allocated)]
         )
 
     def get_max_allocated_table_write_id(self, request: Any) -> Any:
-        record = self._metastore.table(f"{request.dbName}.{request.tableName}")
+        record = self._record(request.dbName, request.tableName)
         highest = self._metastore.call(GetLastWriteId(record.table_id))
         return load().MaxAllocatedTableWriteIdResponse(maxWriteId=highest)
 
-    def add_write_ids_to_min_history(self, _txn: int, _write_ids: Any) -> None:
-        """Says what a reader needs; its locks have said that already."""
+    add_write_ids_to_min_history = always()
+    """Says what a reader needs; its locks have said that already."""
 
     def get_latest_txnid_in_conflict(self, txn: int) -> int:
         """A higher id than `txn` if its commit would conflict, and 0 if not (P34).
@@ -259,7 +245,7 @@ class Transactions:
 
     def lock(self, request: Any) -> Any:
         """ACQUIRED, WAITING, or NOT_ACQUIRED for a read that may not wait and would have to."""
-        settings = self._lock_settings()
+        settings = Settings.of(self._metastore.settings()).lock_settings
         locks = [
             _of_database(component)
             if self._is_to_be_made(component)
@@ -267,7 +253,7 @@ class Transactions:
             for component in request.component
         ]
         if request.txnid:
-            self._locker().add(request.txnid)
+            self._caller.txns.add(request.txnid)
         try:
             progress = self._metastore.call(
                 RequestLock(
@@ -291,7 +277,7 @@ class Transactions:
         if component.operationType in OPERATIONS or not component.tablename:
             return False
         try:
-            self._metastore.table(f"{component.dbname}.{component.tablename}")
+            self._record(component.dbname, component.tablename)
         except NoSuchTable:
             return component.dbname.lower() in self._metastore.databases()
         return False
@@ -323,7 +309,7 @@ class Transactions:
 
     def show_locks(self, request: Any) -> Any:
         m = load()
-        wanted = (request.dbname, request.tablename, request.partname, request.txnid)
+        chosen = (request.dbname, request.tablename, request.partname, request.txnid)
         shown = [
             m.ShowLocksResponseElement(
                 lockid=int(row["lockid"].partition(".")[0]),
@@ -342,11 +328,9 @@ class Transactions:
             )
             for row in self._metastore.locks()
             if all(
-                want in (None, 0, has)
-                for want, has in zip(
-                    wanted,
-                    (row["database"], row["table"], row["partition"], row["transaction_id"]),
-                    strict=True,
+                choice in (None, 0, row[column])
+                for choice, column in zip(
+                    chosen, ("database", "table", "partition", "transaction_id"), strict=True
                 )
             )
         ]
@@ -361,11 +345,6 @@ class Transactions:
         if request.writeid:
             name = f"{request.dbname}.{request.tablename}"
             self._metastore.call(FinishWrite(name, request.writeid, txns=(request.txnid,)))
-
-    def _lock_settings(self) -> LockSettings:
-        from acid_platform.base.config import Settings
-
-        return Settings.of(self._metastore.settings()).lock_settings
 
 
 def _lock(component: Any, settings: LockSettings) -> LockRequest:

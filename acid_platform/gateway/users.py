@@ -128,15 +128,15 @@ class Users:
         self._file.content()
         _nobody()
 
-    def known(self) -> Mapping[str, Secret]:
+    def secrets(self) -> Mapping[str, Secret]:
         """The users and their passwords' hashes. Raises InvalidDefinition for a wrong file."""
         return self._file.content()
 
     def verify(self, name: str, password: str) -> bool:
         """Whether it is the user's password. Raises InvalidDefinition for a file that is wrong."""
-        known = self._file.content().get(name)
-        matches = (known or _nobody()).matches(password)
-        return known is not None and matches
+        secret = self._file.content().get(name)
+        matches = (secret or _nobody()).matches(password)
+        return secret is not None and matches
 
 
 def add(path: str, name: str, password: str) -> bool:
@@ -150,9 +150,9 @@ def add(path: str, name: str, password: str) -> bool:
         raise InvalidDefinition("a password may not be empty, and has no NUL")
     file = Path(path)
     text = file.read_text() if file.exists() else ""
-    known = parse(text, path)
-    kept = [one for one in text.splitlines() if one.strip().partition(":")[0] != name]
-    content = "".join(f"{line}\n" for line in (*kept, f"{name}:{Secret.of(password)}"))
+    users = parse(text, path)
+    others = [line for line in text.splitlines() if line.strip().partition(":")[0] != name]
+    content = "".join(f"{line}\n" for line in (*others, f"{name}:{Secret.of(password)}"))
     try:
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         with os.fdopen(handle, "w") as stream:
@@ -165,4 +165,4 @@ def add(path: str, name: str, password: str) -> bool:
         sync_path(file.parent)
     except OSError as error:
         raise InvalidDefinition(f"{path} can't be written: {error}") from error
-    return name not in known
+    return name not in users

@@ -40,10 +40,10 @@ class FileFormat:
             )
         if name not in _FLAT:
             return cls(name)
-        delimiter = FIELD_DELIMITER.given(properties)
+        delimiter = FIELD_DELIMITER.stated(properties)
         if delimiter is None:
             delimiter = "," if name == "csv" else "\x01"
-        null = NULL_TEXT.given(properties)
+        null = NULL_TEXT.stated(properties)
         if null is None:
             null = "" if name == "csv" else "\\N"
         return cls(name, {"delimiter": delimiter, "null": null})

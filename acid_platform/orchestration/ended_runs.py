@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from acid_platform.base.clock import SystemClock
+from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.client.metastore import Metastore
@@ -106,7 +106,7 @@ def fail_lost_runs(
     with warehouse.open() as opened:
         patience = 2 * Settings.of(opened.metastore.settings()).heartbeat_interval
         silent = list(silent_runs(opened.metastore, runs))
-    now = SystemClock().now_ms()
+    now = wall_ms()
     lost = [
         run
         for run in silent

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from acid_platform.base.clock import SystemClock
+from acid_platform.base.clock import wall_ms
 from acid_platform.base.config import Settings
 from acid_platform.errors import InvalidDefinition, LeaseHeld, NoSuchTable
 from acid_platform.handles.warehouse import Warehouse
@@ -54,7 +54,7 @@ def initiator_sensor(
         if not Settings.of(opened.metastore.settings()).flag("hive.compactor.initiator.on"):
             return dg.SensorResult(skip_reason="hive.compactor.initiator.on is false")
         try:
-            decisions = initiator.run(opened.metastore, SystemClock().now_ms())
+            decisions = initiator.run(opened.metastore, wall_ms())
         except LeaseHeld as error:
             return dg.SensorResult(skip_reason=str(error))
         waiting = initiated(opened)

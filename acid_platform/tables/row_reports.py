@@ -73,7 +73,7 @@ class RowReports:
         return [RowReport(*place, rows) for place, rows in texts.items() if rows is not None]
 
     def _by_row(self, record: TableRecord) -> bool:
-        own = CONFLICT_DETECTION.given(record.properties)
+        own = CONFLICT_DETECTION.stated(record.properties)
         return (own or self._detection).lower() == "row"
 
     @staticmethod

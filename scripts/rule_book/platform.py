@@ -675,7 +675,7 @@ GROUP = Group(
             " it says that all files are written. Without that, files of a statement of Trino abort"
             " its transaction.",
             (
-                "gateway.finishing",
+                "gateway.external_writes",
                 "metastore.rules.foreign_requests:finish_write",
             ),
             (

@@ -29,7 +29,7 @@ def serving(
 ) -> Iterator[GatewayServer]:
     """A gateway that answers during the block."""
     gateway = Gateway(warehouse.metastore, wait, authorizer)
-    server = gateway.listen("127.0.0.1", 0, bounds, entry)
+    server = GatewayServer(gateway, "127.0.0.1", 0, bounds, entry)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -90,7 +90,7 @@ class AsHive(Gateway):
 def as_hive(warehouse: Warehouse) -> Iterator[tuple[AsHive, GatewayServer]]:
     gateway = AsHive(warehouse.metastore, lock_wait=0.01)
     gateway.extra = {}
-    server = gateway.listen("127.0.0.1", 0)
+    server = GatewayServer(gateway, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -16,12 +16,11 @@ from thriftpy2.thrift import TApplicationException
 from acid_platform import InvalidDefinition, MetastoreUnavailable, Warehouse
 from acid_platform.cli.main import main
 from acid_platform.gateway import sasl, users
-from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.gateway_server import Entry, GatewayServer
 from acid_platform.gateway.gateway_tls import Tls
 from acid_platform.gateway.hive_client import PASSWORD, Address, Hive, HiveRefused
-from acid_platform.gateway.rates import CallRates
-from acid_platform.gateway.settings import Chosen
+from acid_platform.gateway.settings import GatewaySettings
 from acid_platform.gateway.users import Users
 from tests.gateway.certificates import Authority
 from tests.gateway.clients import connected, m
@@ -395,7 +394,7 @@ def test_P34_settings_that_leave_a_door_open_are_refused(
     options: dict[str, str], told: str
 ) -> None:
     with pytest.raises(Exception, match=told):
-        Chosen.of({}, options, "0.0.0.0")
+        GatewaySettings.of({}, options, "0.0.0.0")
 
 
 def test_P34_settings_and_options_choose(tls: Tls, people: str) -> None:
@@ -405,7 +404,7 @@ def test_P34_settings_and_options_choose(tls: Tls, people: str) -> None:
         "acid.gateway.connections": "5",
         "acid.gateway.rate": "7",
     }
-    chosen = Chosen.of(settings, {"users": people, "connections": "6"}, "0.0.0.0")
+    chosen = GatewaySettings.of(settings, {"users": people, "connections": "6"}, "0.0.0.0")
     assert chosen.entry.tls == tls and chosen.entry.closed and chosen.authorizer is None
     assert (chosen.bounds.connections, chosen.bounds.rate) == (6, 7)
 

@@ -18,7 +18,7 @@ import pytest
 from acid_platform.gateway import sasl
 from acid_platform.gateway.bounds import Bounds
 from acid_platform.gateway.caller import Caller
-from acid_platform.gateway.client_connection import ClientConnection, ConnectionHost
+from acid_platform.gateway.client_connection import ClientConnection
 from acid_platform.gateway.framing import Limits
 from acid_platform.gateway.gateway import Gateway
 from tests.gateway.test_protocol import CALLS, _Silent, framed
@@ -150,7 +150,7 @@ async def _fuzz(count: int, seed: int) -> Counter[str]:
     dice = random.Random(seed)
     house = _House(dice)
     for number, (opening, calls) in enumerate(streams(dice, count)):
-        connection = ClientConnection(cast(ConnectionHost, house), "10.0.0.1:1")
+        connection = ClientConnection(cast(Any, house), "10.0.0.1:1")
         transport = _Transport(connection, dice)
         connection.connection_made(cast(Any, transport))
         for content in (opening, calls):

@@ -122,6 +122,14 @@ def test_P34_a_client_says_that_it_goes_and_reads_no_answer(server: GatewayServe
         assert opened.recv(19, socket.MSG_WAITALL)[8:] == b"getMetaConf"
 
 
+def test_P34_the_only_catalog_is_shown(client: Any) -> None:
+    assert client.get_catalogs().names == ["hive"]
+    shown = client.get_catalog(m.GetCatalogRequest(name="hive")).catalog
+    assert shown.name == "hive" and shown.locationUri.startswith("file:///")
+    with pytest.raises(m.NoSuchObjectException, match="the only one is hive"):
+        client.get_catalog(m.GetCatalogRequest(name="spark"))
+
+
 def test_P34_every_text_may_be_the_value_of_a_partition(client: Any) -> None:
     assert client.partition_name_has_valid_characters(["a b/c=1", "Zürich"], True)
 

@@ -16,12 +16,11 @@ import pytest
 
 from acid_platform import NotAuthorized, Warehouse
 from acid_platform.gateway.authorization import LOCK_OF, TXNS_OF, AccessRequest, Guard
-from acid_platform.gateway.bounds import Bounds
+from acid_platform.gateway.bounds import Bounds, CallRates
 from acid_platform.gateway.caller import THROUGH_GATEWAY, Caller
 from acid_platform.gateway.gateway import Gateway
 from acid_platform.gateway.needs import RULES, needs_of, needs_of_commit
 from acid_platform.gateway.protocol import Call, known_calls
-from acid_platform.gateway.rates import CallRates
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.transactions import GetLocks
 from acid_platform.metastore.records import WriteReport

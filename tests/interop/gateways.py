@@ -12,6 +12,7 @@ from typing import Any
 from acid_platform import Warehouse
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.gateway import Gateway
+from acid_platform.gateway.gateway_server import GatewayServer
 from acid_platform.gateway.protocol import Call, Undecodable
 from tests.interop.recording import Recording
 
@@ -60,7 +61,7 @@ class Observed(Gateway):
 def serving(warehouse: Warehouse) -> Iterator[tuple[Observed, tuple[str, int]]]:
     """A gateway that answers during the block, and its address."""
     gateway = Observed(warehouse.metastore)
-    server = gateway.listen("127.0.0.1", 0)
+    server = GatewayServer(gateway, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 import definitions
-from acid_platform.base.clock import SystemClock
+from acid_platform.base.clock import wall_ms
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.operations.compaction import AnswerErasure, TakeCompaction
 from acid_platform.orchestration import ended_runs, sensors
@@ -315,7 +315,7 @@ def test_P7_a_run_that_was_heard_of_since_is_not_lost(impatient: Place) -> None:
         place.instance.report_engine_event("its transaction was aborted", run)
         [silent] = ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])
         assert silent.txn_id == txn.id
-        until(lambda: SystemClock().now_ms() > silent.at + 1000)
+        until(lambda: wall_ms() > silent.at + 1000)
         assert "none of them is lost" in tick(place, ended_runs.fail_lost_runs).skip_message
         again = opened.metastore.begin(info=opened.info())  # its next attempt
         assert list(ended_runs.silent_runs(place.warehouse.metastore, [run.run_id])) == []

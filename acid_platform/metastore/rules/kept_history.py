@@ -30,7 +30,7 @@ def retention(state: State, table: TableState) -> int:
 
     The property of the table, or the setting for tables without it.
     """
-    own = HISTORY_RETENTION.given(table.record.properties)
+    own = HISTORY_RETENTION.stated(table.record.properties)
     return _milliseconds(state.settings.text(HISTORY_RETENTION.name) if own is None else own)
 
 

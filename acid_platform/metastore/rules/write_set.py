@@ -69,7 +69,7 @@ def describe(state: State, entity: Entity, reason: str) -> str:
 def by_row(state: State, table_id: int) -> bool:
     """Whether the table's updates and deletes are compared by row (P38)."""
     properties = state.tables[table_id].record.properties
-    own = CONFLICT_DETECTION.given(properties)
+    own = CONFLICT_DETECTION.stated(properties)
     return (own or state.settings.text(CONFLICT_DETECTION.name)).lower() == "row"
 
 

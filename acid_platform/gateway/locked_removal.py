@@ -1,4 +1,5 @@
-"""Empties tables and partitions in a transaction of the client's, as Hive's own metastore does."""
+"""Dropping and emptying tables and partitions under the locks that the client may hold already, as
+Hive's own metastore does."""
 
 from __future__ import annotations
 
@@ -10,8 +11,38 @@ from acid_platform.gateway import shapes
 from acid_platform.layout import names
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.foreign_transactions import GetTouched
+from acid_platform.metastore.operations.transactions import Drop, GetLocks
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
+from acid_platform.transactions.locks import LockType
+
+_WAIT = 30.0
+"""Seconds for the exclusive lock of a client that holds none."""
+
+
+def drop(metastore: Metastore, table: str, partition: str | None, mine: set[int]) -> None:
+    """Drops a table or a partition of it.
+
+    Hive locks the table in a transaction first and commits that afterwards: the drop is made in
+    that transaction, and its commit is repeated then, which is no error (T10). `mine` are the
+    transactions of this connection. For others the drop has a transaction of its own. Raises
+    LockTimeout, NoSuchTable, NoSuchPartition.
+    """
+    database, _, name = table.partition(".")
+    for lock in metastore.call(GetLocks()):
+        if (
+            lock.txn in mine
+            and lock.acquired
+            and lock.lock is LockType.EXCLUSIVE
+            and (lock.database, lock.table) == (database, name)
+            and lock.partition in (None, partition)
+        ):
+            metastore.call(Drop(lock.txn, table, partition))
+            return
+    if partition is None:
+        metastore.drop_table(table, wait=_WAIT)
+    else:
+        metastore.drop_partition(table, partition, wait=_WAIT)
 
 
 def truncate(
@@ -56,9 +87,9 @@ def _entities(
 ) -> Sequence[str | None]:
     if not record.partitioned:
         return [None]
-    known = metastore.partitions(record.name)
-    wanted = [shapes.normal(record, name) for name in partitions or known]
-    missing = sorted({*wanted} - {*known})
+    present = metastore.partitions(record.name)
+    entities = [shapes.normal(record, name) for name in partitions or present]
+    missing = sorted({*entities} - {*present})
     if missing:
         raise NoSuchPartition(f"{record.name} has no partition {missing[0]}")
-    return wanted
+    return entities
