@@ -491,9 +491,11 @@ def test_P34_a_user_above_the_rate_waits_and_loses_nothing(warehouse: Warehouse)
         assert server.counters.slowed > 0
 
 
-def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(warehouse: Warehouse) -> None:
+def test_P34_the_answer_to_a_client_that_does_not_read_is_dropped(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(warehouse, Bounds(message_seconds=0.3)) as server:
-        server._answer = lambda _payload, _caller: b"x" * 50_000_000
+        monkeypatch.setattr(server._gateway, "answer", lambda *_: b"x" * 50_000_000)
         with socket.create_connection(server.address, timeout=10) as deaf:
             deaf.sendall(CALLS[0])
             await_connections(server, 1)
