@@ -291,7 +291,7 @@ class Warehouse:
             waiting = {
                 request
                 for request in waiting
-                if not self.metastore.call(ShowCompaction(request)).done
+                if not self.metastore.call(ShowCompaction(request)).ended
             }
         return [row for row in self.metastore.compactions() if row["compactionid"] in ids]
 

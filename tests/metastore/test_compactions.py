@@ -332,7 +332,7 @@ def test_C61_C62_show_compactions(world: World) -> None:
     (row,) = world.rows()
     assert (row["workerhost"], row["workerid"]) == ("host", "2")
     assert row["hadoopjobid"] == "host-2-compactor-default.t"
-    assert world.call("compaction", id=1)["done"] is False
+    assert world.call("compaction", id=1)["ended"] is False
     with pytest.raises(CompactionRefused, match="no compaction 7"):
         world.call("compaction", id=7)
 

@@ -43,14 +43,14 @@ def test_a_handler_takes_and_answers_what_its_operation_declares(
 ) -> None:
     handler = next(handlers[kind] for handlers in HANDLERS if kind in handlers)
     whole = machine.EXPAND.get(kind)
-    assert (whole is None) == (kind.kept is None)
+    assert (whole is None) == (kind.outcome is None)
     hints = get_type_hints(handler, localns={"GroupCommit": object})
     assert (hints.get("operation") or hints["_operation"]) is kind
     answers = answer_type(kind)
-    assert hints["return"] == (kind.kept or answers)
+    assert hints["return"] == (kind.outcome or answers)
     if whole is not None:
         assert get_type_hints(whole)["return"] == answers
-        assert issubclass(kind.kept or NoneType, get_type_hints(whole)["ticket"])
+        assert issubclass(kind.outcome or NoneType, get_type_hints(whole)["ticket"])
 
 
 def test_each_event_has_an_effect() -> None:
@@ -60,7 +60,7 @@ def test_each_event_has_an_effect() -> None:
 def test_what_reads_may_be_sent_again_and_what_expands_may_not() -> None:
     for kind in OPERATIONS.values():
         assert kind.repeatable or not kind.reads
-        assert not (kind.kept and kind.repeatable)
+        assert not (kind.outcome and kind.repeatable)
 
 
 def test_an_operation_that_reads_is_decided_by_the_rules() -> None:

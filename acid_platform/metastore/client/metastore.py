@@ -373,7 +373,7 @@ class Metastore:
         deadline, pause = time.monotonic() + timeout, 0.02
         while True:
             shown = self.call(ShowCompaction(compaction))
-            if shown.done or time.monotonic() >= deadline:
+            if shown.ended or time.monotonic() >= deadline:
                 return shown.row
             time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(2 * pause, 0.5)

@@ -33,24 +33,29 @@ class MetastoreOperation(Generic[A_co]):
     (rules.machine) or in the server (server.file_operations, server.server).
 
     `op` is its name in messages and in kept outcomes, `answers` the JSON key of the answer, unless
-    the answer is a record of several fields. `kept` is the record that is kept as outcome if each
-    answer is rebuilt from the state. `repeatable`: sending it again does no harm; the outcome of
-    every other operation is kept (P3).
+    the answer is a record of several fields. `outcome` is the record that is kept of the answer if
+    each answer is rebuilt from the state. `repeatable`: sending it again does no harm; the outcome
+    of every other operation is kept (P3).
     """
 
     __slots__ = ()
 
     op: ClassVar[str]
     answers: ClassVar[str]
-    kept: ClassVar[type | None]
+    outcome: ClassVar[type | None]
     repeatable: ClassVar[bool]
     reads: ClassVar[bool] = False
 
     def __init_subclass__(
-        cls, *, op: str = "", answers: str = "", kept: type | None = None, repeatable: bool = False
+        cls,
+        *,
+        op: str = "",
+        answers: str = "",
+        outcome: type | None = None,
+        repeatable: bool = False,
     ) -> None:
         if op:
-            cls.op, cls.answers, cls.kept = op, answers, kept
+            cls.op, cls.answers, cls.outcome = op, answers, outcome
             cls.repeatable = repeatable or cls.reads
         if "op" in vars(cls):  # also for the class with slots that `dataclass` makes of the first
             OPERATIONS[cls.op] = cls

@@ -174,7 +174,7 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class BeginCompaction(
-    MetastoreOperation[CompactionGranted], Owned, op="begin_compaction", kept=CompactionTicket
+    MetastoreOperation[CompactionGranted], Owned, op="begin_compaction", outcome=CompactionTicket
 ):
     """Opens the COMPACTION transaction with its lock and lists (C28)."""
 

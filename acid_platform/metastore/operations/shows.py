@@ -19,14 +19,14 @@ from acid_platform.metastore.operations.base import (
 @dataclass(frozen=True, slots=True)
 class ShownCompaction:
     row: Row
-    done: bool
+    ended: bool
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """The fate of a request (P3): `seen` is `done` (with its answer), `waiting` or `unseen`."""
+class RequestFate:
+    """The fate of a request (P3): `done` (with its answer), `waiting` or `unseen`."""
 
-    seen: str
+    fate: str
     answer: Answer | None = field(default=None, metadata=BRIEF)
 
 
@@ -70,7 +70,7 @@ class ShowCompaction(Unrecorded[ShownCompaction], op="compaction"):
 
 
 @dataclass(frozen=True, slots=True)
-class GetOutcome(MetastoreOperation[SeenRequest], op="outcome", repeatable=True):
+class GetOutcome(MetastoreOperation[RequestFate], op="outcome", repeatable=True):
     """Asks for the fate of a request (P3)."""
 
     request_id: str

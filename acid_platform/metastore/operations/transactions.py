@@ -98,7 +98,7 @@ class TxnOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Begin(Locking[Granted], op="begin", kept=Ticket):
+class Begin(Locking[Granted], op="begin", outcome=Ticket):
     """Opens, locks, allocates write ids and takes the snapshot at once (P6, S4).
 
     `kind` is Hive's number for the type. `tables`: those that the snapshot will be asked for; None
@@ -123,7 +123,7 @@ class OpenBatch(MetastoreOperation[list[int]], op="open_batch", answers="txns"):
 
 
 @dataclass(frozen=True, slots=True)
-class Lock(Locking[Granted], op="lock", kept=Ticket):
+class Lock(Locking[Granted], op="lock", outcome=Ticket):
     """Locks of an open transaction."""
 
     txn: int

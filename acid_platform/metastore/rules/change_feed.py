@@ -226,7 +226,7 @@ def forget(turn: Turn, operation: ForgetCursor) -> None:
     turn.record(CursorForgotten(operation.consumer, table.table_id))
 
 
-# --- effects --------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,7 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
     return row.id
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def fail(turn: Turn, operation: FailCompaction) -> None:
     turn.record(CompactionEnded(id=row.id, state=CompactionState.FAILED, error=operation.error))
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

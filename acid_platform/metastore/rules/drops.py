@@ -11,7 +11,7 @@ from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import lock_index, write_set
 from acid_platform.metastore.rules.declared import refuse_foreign
 from acid_platform.metastore.rules.events import Event
-from acid_platform.metastore.rules.state import Component, State
+from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Turn
 from acid_platform.metastore.rules.txns import WriteIdAllocated
@@ -94,35 +94,34 @@ class Dropped(Event, kind="dropped"):
             former = table.partitions.pop(row.partition)
             table.dropped_partitions.append(replace(former, dropped=state.moment()))
             table.floors[row.partition] = (*former.floors, row.highest_write_id)
-            write_set.put_drop(
-                state,
-                WriteSetRow(
-                    row.table_id,
-                    row.partition,
-                    RowOperation.OVERWRITE,
-                    row.txn_id,
-                    self.commit_id,
-                    row.highest_write_id,
-                ),
+            overwritten = (
+                RowOperation.OVERWRITE,
+                row.txn_id,
+                self.commit_id,
+                row.highest_write_id,
             )
+            write_set.put_drop(state, WriteSetRow(row.table_id, row.partition, *overwritten))
 
-        def gone(table_id: int, partition: str | None) -> bool:
-            return table_id == row.table_id and row.partition in (None, partition)
+        def gone(entity: Entity) -> bool:
+            return entity[0] == row.table_id and row.partition in (None, entity[1])
 
-        for entity in [entity for entity in state.directories if gone(*entity)]:
+        for entity in list(filter(gone, state.directories)):
             # Snapshots that are older than the drop need them until they end (P28).
             dropped = state.dropped_directories.setdefault(entity, {})
             dropped.update(state.directories.pop(entity))
-        state.past = {key: past for key, past in state.past.items() if not gone(*key)}
-        state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(*key)}
+        state.past = {key: past for key, past in state.past.items() if not gone(key)}
+        state.past_drops = {key: past for key, past in state.past_drops.items() if not gone(key)}
         state.queue = {
             key: task
             for key, task in state.queue.items()
-            if isinstance(task, DropTask) or not gone(task.table_id, task.partition)
+            if isinstance(task, DropTask) or not gone(task.entity)
         }
-        for txn_id, components in list(state.components.items()):
+        for txn_id, components in state.components.items():
             state.components[txn_id] = [
-                component for component in components if not _of(component, row)
+                component
+                for component in components
+                if not gone(component.entity)
+                or (row.partition is not None and component.operation is RowOperation.COMPACT)
             ]
         state.next_compaction = row.id + 1
         if not table.record.foreign:  # otherwise its files stay, whoever owns them (P31)
@@ -131,13 +130,3 @@ class Dropped(Event, kind="dropped"):
             state.timers.row_since = {
                 key: moment for key, moment in since.items() if key in state.queue
             }
-
-
-def _of(component: Component, row: DropTask) -> bool:
-    same = component.table_id == row.table_id
-    whole = row.partition is None
-    return (
-        same
-        and (whole or component.partition == row.partition)
-        and (component.operation is not RowOperation.COMPACT or whole)
-    )

@@ -7,7 +7,7 @@ nothing there is written, compacted or removed until they are taken over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from acid_platform.compaction.states import CompactionState
@@ -19,7 +19,7 @@ from acid_platform.metastore.operations.tables import (
     TakeOver,
 )
 from acid_platform.metastore.places import is_relative
-from acid_platform.metastore.records import DropTask, Identity
+from acid_platform.metastore.records import Identity
 from acid_platform.metastore.rules.compactions import to_history
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
@@ -78,7 +78,7 @@ def _locations(state: State) -> Iterable[str]:
     yield from (drop.location for drop in state.drops())
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +110,9 @@ def disown(state: State, at: int) -> None:
     """Makes every external location foreign, and keeps the files of dropped tables there."""
     outside = [key for key, table in state.tables.items() if not is_relative(table.record.location)]
     _mark(state, outside, True)
-    _keep_files(state, at, [drop for drop in state.drops() if not is_relative(drop.location)])
-
-
-def _keep_files(state: State, at: int, drops: Sequence[DropTask]) -> None:
-    for row in drops:
-        to_history(
-            state,
-            replace(
-                row,
-                state=CompactionState.REFUSED,
-                ended=at,
-                error="the files of the dropped table may belong to another warehouse, and stay",
-            ),
-        )
+    why = "the files of the dropped table may belong to another warehouse, and stay"
+    for row in [drop for drop in state.drops() if not is_relative(drop.location)]:
+        to_history(state, replace(row, state=CompactionState.REFUSED, ended=at, error=why))
 
 
 @dataclass(frozen=True, slots=True)

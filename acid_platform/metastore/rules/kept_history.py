@@ -9,7 +9,7 @@ or an open transaction holds, keeps one snapshot for longer; it carries its own 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 
@@ -96,28 +96,24 @@ def horizon(state: State, table: TableState, now: int) -> int:
 
 def reader(state: State, table: TableState, moment: int) -> int:
     """The open transaction that reads the changes of the table since before a moment; 0: none."""
-    table_id = table.record.table_id
-    return next(
-        (
-            txn.txn_id
-            for txn in state.open_txns()
-            for pin in txn.pins
-            if pin.onward and pin.table_id == table_id and pin.moment < moment
-        ),
-        0,
+    readers = (
+        txn_id for txn_id, pin in _open_pins(state, table) if pin.onward and pin.moment < moment
     )
+    return next(readers, 0)
+
+
+def _open_pins(state: State, table: TableState) -> Iterator[tuple[int, Pin]]:
+    """The past snapshots of the table that open transactions read, with their ids."""
+    for txn in state.open_txns():
+        for pin in txn.pins:
+            if pin.table_id == table.record.table_id:
+                yield txn.txn_id, pin
 
 
 def _onward(state: State, table: TableState, otherwise: int) -> int:
     """The oldest moment since which an open transaction reads the changes of the table (P39)."""
-    table_id = table.record.table_id
-    held = (
-        pin.moment
-        for txn in state.open_txns()
-        for pin in txn.pins
-        if pin.onward and pin.table_id == table_id
-    )
-    return min(held, default=otherwise)
+    moments = (pin.moment for _, pin in _open_pins(state, table) if pin.onward)
+    return min(moments, default=otherwise)
 
 
 def at_time(table: TableState, at: int) -> int:
@@ -136,16 +132,11 @@ def pins(state: State, table: TableState) -> list[tuple[str, Pin]]:
 
     Of a dropped table, those of open transactions stay.
     """
-    table_id = table.record.table_id
     tags = () if table.dropped else table.tags.values()
-    held = [(f"tag {tag.name}", tag.pin) for tag in tags]
-    held += [
-        (f"transaction {txn.txn_id}", pin)
-        for txn in state.open_txns()
-        for pin in txn.pins
-        if pin.table_id == table_id
+    return [
+        *((f"tag {tag.name}", tag.pin) for tag in tags),
+        *((f"transaction {txn_id}", pin) for txn_id, pin in _open_pins(state, table)),
     ]
-    return held
 
 
 def oldest(state: State, table: TableState) -> int:

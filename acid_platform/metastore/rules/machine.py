@@ -119,7 +119,7 @@ class Machine:
         try:
             answer = HANDLERS[kind](turn, operation)
             txn = getattr(answer, "txn", txn)
-            reply = {"value": _kept(kind, answer)}
+            reply = {"value": _recorded_answer(kind, answer)}
         except Parked:
             reply = None
         except AcidError as error:
@@ -158,10 +158,10 @@ class Machine:
     def expand(self, op: str, reply: Answer) -> Answer:
         """The whole answer, built from what was kept of it."""
         kind = OPERATIONS.get(op)
-        if kind is None or kind.kept is None or "value" not in reply:
+        if kind is None or kind.outcome is None or "value" not in reply:
             return reply
         try:
-            whole = EXPAND[kind](self.state, self._past, decode(kind.kept, reply["value"]))
+            whole = EXPAND[kind](self.state, self._past, decode(kind.outcome, reply["value"]))
         except AcidError as error:
             return error_reply(error)
         return {"value": write_answer(kind, whole)}
@@ -177,5 +177,5 @@ class Machine:
         return Handled(turn.events, replies)
 
 
-def _kept(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:
-    return write_answer(kind, answer) if kind.kept is None else encode(answer)
+def _recorded_answer(kind: type[MetastoreOperation[object]], answer: object) -> JsonObject:
+    return write_answer(kind, answer) if kind.outcome is None else encode(answer)

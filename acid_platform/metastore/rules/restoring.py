@@ -60,7 +60,7 @@ def resolve(turn: Turn, operation: ResolveDoubtful) -> list[tuple[int, int]]:
     return ranges(table.doubtful)
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------
 
 
 class Found(NamedTuple):

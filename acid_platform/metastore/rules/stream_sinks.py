@@ -106,7 +106,7 @@ def forget(turn: Turn, operation: ForgetSink) -> None:
     turn.record(SinkForgotten(operation.sink, table.table_id))
 
 
-# --- effects --------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,7 @@ def _normal(name: str, columns: tuple[str, ...]) -> str | None:
     return None if values is None else partition_name(dict(zip(columns, values, strict=True)))
 
 
-# --- effects ----------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

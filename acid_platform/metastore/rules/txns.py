@@ -309,7 +309,7 @@ def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
     return turn.state.settings.heartbeat_interval
 
 
-# --- effects ------------------------------------------------------------------------------------
+# --- events -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

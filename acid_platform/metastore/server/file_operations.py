@@ -10,22 +10,22 @@ from acid_platform.metastore.operations.shows import (
     GetHistory,
     GetOutcome,
     QueryResult,
+    RequestFate,
     RunQuery,
-    SeenRequest,
 )
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.group_commit import GroupCommit
 
 
-def outcome(group: GroupCommit, operation: GetOutcome) -> SeenRequest:
+def outcome(group: GroupCommit, operation: GetOutcome) -> RequestFate:
     request_id = operation.request_id
     if group.machine.waits(request_id):
-        return SeenRequest("waiting")
+        return RequestFate("waiting")
     kept = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
     if kept is None:
-        return SeenRequest("unseen")
-    return SeenRequest("done", group.machine.expand(kept.op, kept.reply))
+        return RequestFate("unseen")
+    return RequestFate("done", group.machine.expand(kept.op, kept.reply))
 
 
 def query(group: GroupCommit, operation: RunQuery) -> QueryResult:
