@@ -29,26 +29,13 @@ from acid_platform.metastore.records import (
     RowReport,
     WriteReport,
 )
-from acid_platform.metastore.rules import (
-    change_feed,
-    locking,
-    stream_sinks,
-    write_set,
-)
+from acid_platform.metastore.rules import change_feed, locking, stream_sinks, write_set
 from acid_platform.metastore.rules.declared import unchanged, widened
 from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
 from acid_platform.metastore.rules.events import Event
-from acid_platform.metastore.rules.state import (
-    Component,
-    Entity,
-    State,
-    Txn,
-)
-from acid_platform.metastore.rules.table_declarations import (
-    TableAltered,
-    normal_partition,
-)
+from acid_platform.metastore.rules.state import Component, Entity, State, Txn
+from acid_platform.metastore.rules.table_declarations import TableAltered, normal_partition
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
 from acid_platform.transactions import RowOperation, TxnState, TxnType

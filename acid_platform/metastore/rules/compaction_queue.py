@@ -25,11 +25,7 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.records import CompactionTask, EndedCompaction
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
-from acid_platform.metastore.rules.compactions import (
-    CompactionEnded,
-    CompactionRevoked,
-    to_history,
-)
+from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
 from acid_platform.metastore.rules.declared import refuse_foreign
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list

@@ -94,12 +94,7 @@ class Dropped(Event, kind="dropped"):
             former = table.partitions.pop(row.partition)
             table.dropped_partitions.append(replace(former, dropped=state.moment()))
             table.floors[row.partition] = (*former.floors, row.highest_write_id)
-            overwritten = (
-                RowOperation.OVERWRITE,
-                row.txn_id,
-                self.commit_id,
-                row.highest_write_id,
-            )
+            overwritten = (RowOperation.OVERWRITE, row.txn_id, self.commit_id, row.highest_write_id)
             write_set.put_drop(state, WriteSetRow(row.table_id, row.partition, *overwritten))
 
         def gone(entity: Entity) -> bool:

@@ -105,14 +105,7 @@ def close(
     state.heartbeats.pop(txn_id, None)
     state.reads.pop(txn_id, None)
     state.ended[txn_id] = Ended(
-        txn_id,
-        end_state,
-        txn.kind,
-        txn.started,
-        at,
-        commit_id,
-        txn.info,
-        reason,
+        txn_id, end_state, txn.kind, txn.started, at, commit_id, txn.info, reason
     )
     if end_state is TxnState.ABORTED and txn_id in state.components:
         moment = state.moment()

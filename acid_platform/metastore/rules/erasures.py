@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition
-from acid_platform.metastore.operations.compaction import (
-    AnswerErasure,
-    GetErasures,
-    RequestErasure,
-)
+from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
 from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State

@@ -14,12 +14,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.codec import FLAT, encode
 from acid_platform.metastore.operations.compaction import PublishCompaction
-from acid_platform.metastore.operations.transactions import (
-    Begin,
-    Lock,
-    LockAlone,
-    Ticket,
-)
+from acid_platform.metastore.operations.transactions import Begin, Lock, LockAlone, Ticket
 from acid_platform.metastore.records import CompactionTask, LockRequest
 from acid_platform.metastore.rules.declared import unchanged
 from acid_platform.metastore.rules.endings import Aborted

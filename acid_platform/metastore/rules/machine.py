@@ -31,14 +31,7 @@ from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.snapshots import low_mark
 from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.rules.table_declarations import TableAltered
-from acid_platform.metastore.rules.turn import (
-    HANDLERS,
-    Parked,
-    Past,
-    Reply,
-    Turn,
-    error_reply,
-)
+from acid_platform.metastore.rules.turn import HANDLERS, Parked, Past, Reply, Turn, error_reply
 
 for _module in iter_modules(rules.__path__, f"{rules.__name__}."):
     import_module(_module.name)  # completes HANDLERS and EVENTS

@@ -6,12 +6,7 @@ from dataclasses import dataclass, replace
 
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
-from acid_platform.metastore.operations.history import (
-    GetKept,
-    GetPast,
-    PlaceTag,
-    RemoveTag,
-)
+from acid_platform.metastore.operations.history import GetKept, GetPast, PlaceTag, RemoveTag
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
@@ -238,9 +233,7 @@ class PastPinned(Event, kind="pinned"):
     def apply(self, state: State, _at: int) -> None:
         txn = state.txns[self.txn]
         state.txns[txn.txn_id] = replace(
-            txn,
-            pins=(*txn.pins, self.pin),
-            needs=txn.needs | {self.name: self.pin.table_id},
+            txn, pins=(*txn.pins, self.pin), needs=txn.needs | {self.name: self.pin.table_id}
         )
 
 

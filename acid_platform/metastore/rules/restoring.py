@@ -15,10 +15,7 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.names import parse_directory
 from acid_platform.metastore.codec import ranges
-from acid_platform.metastore.operations.tables import (
-    GetDoubtful,
-    ResolveDoubtful,
-)
+from acid_platform.metastore.operations.tables import GetDoubtful, ResolveDoubtful
 from acid_platform.metastore.records import Identity, RecordedDirectory
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.endings import place

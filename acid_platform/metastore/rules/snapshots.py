@@ -8,12 +8,7 @@ from itertools import accumulate
 
 from acid_platform.metastore.pasts import TableCommit
 from acid_platform.metastore.rules.state import State, TableState, Txn
-from acid_platform.transactions import (
-    CompactorWriteIdList,
-    TxnType,
-    ValidTxnList,
-    ValidWriteIdList,
-)
+from acid_platform.transactions import CompactorWriteIdList, TxnType, ValidTxnList, ValidWriteIdList
 
 
 def txn_list(state: State) -> ValidTxnList:

@@ -6,10 +6,7 @@ from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
-from acid_platform.metastore.operations.tables import (
-    DeclareView,
-    DropView,
-)
+from acid_platform.metastore.operations.tables import DeclareView, DropView
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import EarlierView, State
