@@ -155,7 +155,13 @@ def _sql_type(hint: Any) -> str:
 
 def left_out(cls: type[Any]) -> dict[str, object]:
     """The values that are omitted while they are empty, by their names."""
-    return {member.name: member.default for member in _members[cls] if member.how == "brief"}
+    hints, values = get_type_hints(cls), {}
+    for name, _, _, how, default, _ in _members[cls]:
+        if how == "flat":
+            values.update(left_out(hints[name]))
+        elif how == "brief":
+            values[name] = default
+    return values
 
 
 def ranges(ids: Iterable[int]) -> list[tuple[int, int]]:

@@ -315,11 +315,11 @@ PLATFORM = "acid_platform"
 class ClientInfo:
     """Who opened a transaction."""
 
-    user: str = ""
-    host: str = ""
-    agent: str = ""
-    run_id: str = ""
-    description: str = ""
+    user: str = field(default="", metadata=BRIEF)
+    host: str = field(default="", metadata=BRIEF)
+    agent: str = field(default="", metadata=BRIEF)
+    run_id: str = field(default="", metadata=BRIEF)
+    description: str = field(default="", metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,7 +372,7 @@ class CompactionTransaction(OpenTransaction):
     def __init__(self, metastore: Metastore, begun: CompactionGranted) -> None:
         self.task = begun.task
         self.compactor_list: CompactorWriteIdList = begun.compactor_list
-        super().__init__(metastore, TxnType.COMPACTION, begun)
+        super().__init__(metastore, TxnType.COMPACTION, begun.granted)
 
     def publish(self, reports: Sequence[WriteReport]) -> None:
         """Publishes, commits and makes the row ready for cleaning, all at once (C30, P21).

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from acid_platform.compaction.states import ErasureState
-from acid_platform.metastore.codec import BRIEF
+from acid_platform.metastore.codec import BRIEF, FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
 from acid_platform.metastore.records import (
@@ -52,9 +52,10 @@ class CompactionTicket(Ticket):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionGranted(Granted):
+class CompactionGranted:
     """What a Worker receives; `compactor_list` is what it may merge (S16)."""
 
+    granted: Granted = field(metadata=FLAT)
     compactor_list: CompactorWriteIdList
     task: CompactionTask
 

@@ -144,7 +144,7 @@ def _enqueue(turn: Turn, operation: RequestCompaction, waiting: Queue, txns: Val
             commit_time=turn.now,
             next_txn_id=turn.state.next_txn,
         )
-    turn.record(CompactionQueued(row))
+    turn.record(CompactionAdded(row))
     waiting.setdefault(entity, []).append(row)
     return row.id
 
@@ -237,7 +237,7 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
         ended=turn.now,
         error=operation.reason,
     )
-    turn.record(NotInitiated(row))
+    turn.record(CompactionAdded(row))
     return row.id
 
 
@@ -245,12 +245,17 @@ def not_initiated(turn: Turn, operation: RecordNotInitiated) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionQueued(Event, kind="queued"):
+class CompactionAdded(Event, kind="queued"):
+    """Adds a row to the queue, or one that was not initiated to the history."""
+
     row: CompactionTask
 
     def apply(self, state: State, _at: int) -> None:
         row = self.row
         state.next_compaction = row.id + 1
+        if row.state is CompactionState.DID_NOT_INITIATE:
+            to_history(state, row)
+            return
         state.queue[row.id] = row
         state.timers.row_since[row.id] = state.timers.now
 
@@ -272,13 +277,3 @@ class CompactionTaken(Event, kind="taken"):
             job=row.job_name(self.worker),
         )
         state.timers.row_since[row.id] = state.timers.now
-
-
-@dataclass(frozen=True, slots=True)
-class NotInitiated(Event, kind="not_initiated"):
-    row: CompactionTask
-
-    def apply(self, state: State, _at: int) -> None:
-        row = self.row
-        state.next_compaction = row.id + 1
-        to_history(state, row)

@@ -82,18 +82,9 @@ def begun(state: State, past: Past, ticket: CompactionTicket) -> CompactionGrant
     answer = granted(state, past, ticket)
     row = state.compaction(ticket.id)
     txns = answer.valid_txns
-    return CompactionGranted(
-        answer.txn,
-        ValidTxnList.of(txns.high_watermark, {*txns.open, ticket.txn}, txns.aborted),
-        answer.write_ids,
-        answer.lists,
-        answer.stale,
-        answer.lost_overwrite,
-        answer.interval,
-        answer.set,
-        compactor_list(state, state.tables[row.table_id], txns),
-        row,
-    )
+    own = ValidTxnList.of(txns.high_watermark, {*txns.open, ticket.txn}, txns.aborted)
+    merged = compactor_list(state, state.tables[row.table_id], txns)
+    return CompactionGranted(replace(answer, valid_txns=own), merged, row)
 
 
 @handles(CommitCompaction)

@@ -8,9 +8,10 @@ nothing there is written, compacted or removed until they are taken over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from acid_platform.compaction.states import CompactionState
+from acid_platform.metastore.codec import FLAT
 from acid_platform.metastore.operations.tables import (
     GetDropped,
     GetIdentity,
@@ -36,14 +37,14 @@ def identity(turn: Turn, _operation: GetIdentity) -> Identity:
 @handles(Identify)
 def identify(turn: Turn, operation: Identify) -> Identity:
     if turn.state.identity is None:
-        turn.record(Identified(operation.id))
+        turn.record(Identified(Identity(operation.id)))
     return turn.state.identity or Identity()
 
 
 @handles(ReportIdentityPlaced)
 def placed(turn: Turn, operation: ReportIdentityPlaced) -> None:
     if turn.state.identity == Identity(operation.id, placed=False):
-        turn.record(IdentityPlaced())
+        turn.record(Identified(Identity(operation.id, placed=True)))
 
 
 @handles(TakeOver)
@@ -83,19 +84,12 @@ def _locations(state: State) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True)
 class Identified(Event, kind="identified"):
-    """Gives the metastore an identity (P31)."""
+    """Gives the metastore an identity, or notes that the warehouse's root carries it (P31)."""
 
-    id: str
+    identity: Identity = field(metadata=FLAT)
 
     def apply(self, state: State, _at: int) -> None:
-        state.identity = Identity(self.id)
-
-
-@dataclass(frozen=True, slots=True)
-class IdentityPlaced(Event, kind="placed"):
-    def apply(self, state: State, _at: int) -> None:
-        assert state.identity is not None
-        state.identity = replace(state.identity, placed=True)
+        state.identity = self.identity
 
 
 @dataclass(frozen=True, slots=True)

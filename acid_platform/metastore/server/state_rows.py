@@ -9,7 +9,7 @@ from typing import Any
 
 from acid_platform.metastore.codec import decode, encode, left_out
 from acid_platform.metastore.rules.declared import directories
-from acid_platform.metastore.rules.state import State
+from acid_platform.metastore.rules.state import Ended, State
 from acid_platform.metastore.server.stored_kinds import KINDS, Key
 
 Row = dict[str, Any]
@@ -32,6 +32,7 @@ KEYS = {kind.name: kind.key for kind in KINDS}
 """The key columns of each live table."""
 
 _LEFT_OUT = {kind.name: left_out(kind.record) for kind in KINDS}
+_LEFT_OUT_OF_ENDED = left_out(Ended)
 
 
 def counters(state: State) -> dict[str, int]:
@@ -58,7 +59,7 @@ def live_rows(state: State) -> Rows:
 def ended_rows(state: State) -> Rows:
     """What has ended since the last snapshot, for the KEPT tables."""
     return {
-        "txns": [encode(ended) for ended in state.ended.values()],
+        "txns": [{**_LEFT_OUT_OF_ENDED, **encode(ended)} for ended in state.ended.values()],
         "outcomes": [encode(outcome) for outcome in state.outcomes.values()],
         "writes": [encode(row) for row in state.written],
     }
