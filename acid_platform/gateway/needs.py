@@ -85,14 +85,12 @@ def _table(arguments: Sequence[Any]) -> str:
     return _of_request(first)
 
 
-_Needs = Callable[[Sequence[Any]], Iterable[Need]]
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a call needs, and the same in words for docs/rights.md."""
 
-    needs: _Needs
+    needs: Callable[..., Iterable[Need]]
+    """By the call's arguments."""
     words: str
 
 
@@ -102,36 +100,32 @@ def _words(verbs: Sequence[Verb], what: str) -> str:
 
 
 def _one(*verbs: Verb) -> Rule:
-    return Rule(lambda arguments: [Need(verbs, _table(arguments))], _words(verbs, "the table"))
+    return Rule(lambda *arguments: [Need(verbs, _table(arguments))], _words(verbs, "the table"))
 
 
 def _each(verbs: Sequence[Verb], structs: Callable[..., Iterable[Any]], what: str) -> Rule:
     """One of the verbs on the table of each struct that `structs` takes out of the arguments."""
 
-    def needs(arguments: Sequence[Any]) -> list[Need]:
-        return [
-            Need((*verbs,), table) for table in sorted({*map(_of_request, structs(*arguments))})
-        ]
+    def needs(*arguments: Any) -> list[Need]:
+        tables = {_of_request(one) for one in structs(*arguments)}
+        return [Need(tuple(verbs), table) for table in sorted(tables)]
 
     return Rule(needs, _words(verbs, what))
 
 
-def _several(arguments: Sequence[Any]) -> list[Need]:
+def _several(database: str, names: Sequence[str] | None) -> list[Need]:
     """get_table_objects_by_name: a database and tables in it."""
-    database, names = arguments
     return [Need(SEE, _named(database, name)) for name in names or ()]
 
 
-def _several_req(arguments: Sequence[Any]) -> list[Need]:
-    request = arguments[0]
+def _several_req(request: Any) -> list[Need]:
     if request.tblNames is None:
         return [Need(SEE, _named(request.dbName, None))]
-    return _several((request.dbName, request.tblNames))
+    return _several(request.dbName, request.tblNames)
 
 
 def _database(*verbs: Verb) -> Rule:
-    def needs(arguments: Sequence[Any]) -> list[Need]:
-        first = arguments[0]
+    def needs(first: Any, *_arguments: Any) -> list[Need]:
         name = first if isinstance(first, str) else getattr(first, "name", None)
         name = name or getattr(first, "databaseName", None)
         return [Need(verbs, _named(name, None))]
@@ -139,32 +133,29 @@ def _database(*verbs: Verb) -> Rule:
     return Rule(needs, _words(verbs, "all tables of the database"))
 
 
-def _altered(arguments: Sequence[Any]) -> list[Need]:
+def _altered(*arguments: Any) -> list[Need]:
     """alter_table: a new name is a table that is made."""
-    request = arguments[0]
-    if isinstance(request, str):
-        table, new = _table(arguments), arguments[2]
-    else:
-        table, new = _of_request(request), request.table
+    table, first = _table(arguments), arguments[0]
+    new = arguments[2] if isinstance(first, str) else first.table
     renamed = _of_request(new)
     made = [Need((Verb.CREATE,), renamed)] if renamed != table else []
     return [Need((Verb.ALTER,), table), *made]
 
 
-def _listed(arguments: Sequence[Any]) -> list[Need]:
+def _listed(request: Any) -> list[Need]:
     """get_valid_write_ids: names with their databases."""
     return [
         Need(SEE, name.lower())
-        for name in arguments[0].fullTableNames or ()
+        for name in request.fullTableNames or ()
         if not name.startswith("_dummy_database.")
     ]
 
 
-def _locked(arguments: Sequence[Any]) -> list[Need]:
+def _locked(request: Any) -> list[Need]:
     """lock: what each part of the request is for, and whom its lock keeps out."""
     return [
         Need(verbs, _named(part.dbname, part.tablename))
-        for part in arguments[0].component or ()
+        for part in request.component or ()
         if part.dbname != "_dummy_database"
         for verbs in _verbs_of_lock(part)
     ]
@@ -196,7 +187,7 @@ _EVERYTHING = Need((Verb.ADMIN,), f"{ANY}.{ANY}")
 def _rules() -> dict[str, Rule]:
     by_rule: tuple[tuple[Rule, str], ...] = (
         (
-            Rule(lambda _arguments: (), "nothing"),
+            Rule(lambda *_arguments: (), "nothing"),
             "getMetaConf get_config_value set_ugi flushCache get_metastore_db_uuid get_databases"
             " get_all_databases get_database get_database_req get_catalogs get_catalog get_tables"
             " get_tables_by_type get_all_tables get_table_meta get_table_names_by_filter"
@@ -285,7 +276,7 @@ def _rules() -> dict[str, Rule]:
             " set_aggr_stats_for",
         ),
         (_one(Verb.ALTER), "compact compact2"),
-        (Rule(lambda _arguments: [_EVERYTHING], "`admin` on everything"), "setMetaConf"),
+        (Rule(lambda *_arguments: [_EVERYTHING], "`admin` on everything"), "setMetaConf"),
     )
     return {name: rule for rule, names in by_rule for name in names.split()}
 
@@ -308,6 +299,6 @@ def needs_of(call: Call) -> Iterable[Need]:
     if rule is None:
         return [_EVERYTHING]
     try:
-        return list(rule.needs(call.arguments))
+        return list(rule.needs(*call.arguments))
     except (AttributeError, TypeError, ValueError):  # a required argument is missing
         return [_EVERYTHING]

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,7 @@ class GatewayStatus:
 
     def write(self, server: GatewayServer) -> None:
         """Raises OSError."""
-        counters, tls = server.counters, server.entry.tls
+        tls = server.entry.tls
         host, port = server.address
         self._target.write(
             {
@@ -109,11 +110,7 @@ class GatewayStatus:
                 "threads_limit": server.bounds.threads,
                 "waiting_bytes": server.waiting_bytes,
                 "rate": server.bounds.rate,
-                "accepted": counters.accepted,
-                "refused": counters.refused,
-                "failed_logins": counters.failed_logins,
-                "calls": counters.calls,
-                "slowed": counters.slowed,
+                **asdict(server.counters),
                 "since": self._since,
                 "at": wall_ms(),
             }
