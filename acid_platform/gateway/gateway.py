@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 from acid_platform import errors
-from acid_platform.errors import AcidError, NotAuthorized
+from acid_platform.errors import AcidError, NoSuchTable, NotAuthorized
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog_calls import CatalogCalls
 from acid_platform.gateway.compaction_calls import CompactionCalls
-from acid_platform.gateway.databases import plain_names
 from acid_platform.gateway.definition_calls import DefinitionCalls
+from acid_platform.gateway.needs import DATABASE_FIELDS
 from acid_platform.gateway.partition_calls import PartitionCalls
 from acid_platform.gateway.protocol import (
     PROTOCOL_ERROR,
@@ -20,10 +22,12 @@ from acid_platform.gateway.protocol import (
     known_calls,
 )
 from acid_platform.gateway.session_calls import SessionCalls
+from acid_platform.gateway.shapes import CATALOG
 from acid_platform.gateway.statistics_calls import StatisticsCalls
 from acid_platform.gateway.transaction_calls import TransactionCalls
 
 _LOG = logging.getLogger(__name__)
+_EMPTY_NAME = "!"
 _OBJECT = ("NoSuchObjectException", "UnknownTableException", "UnknownDBException")
 _REFUSED = (
     "InvalidOperationException",
@@ -79,7 +83,7 @@ class Gateway(
             text = f"the gateway has no call {call.name}; docs/gateway.md lists its calls"
             return call.failed(text, UNKNOWN_METHOD)
         try:
-            call.arguments = plain_names(call.arguments)
+            call.arguments = _plain_names(call.arguments)
             self._guard.admit(call, peer)
             answer = method(*call.arguments)
             self._guard.answered(call, peer, answer)
@@ -113,3 +117,36 @@ def _exception(call: Call, error: AcidError) -> bytes:
         if kind in declared:
             return call.raised(declared[kind], kind, message)
     return call.failed(f"{type(error).__name__}: {message}")
+
+
+def _plain_name(name: str) -> str | None:
+    """The database of `@hive#database`, and every other text as it is.
+
+    `@hive#` names none, and `@hive#!` the empty text. Raises NoSuchTable for another catalog.
+    """
+    if not name.startswith("@") or "#" not in name:
+        return name
+    catalog, _, database = name[1:].partition("#")
+    if catalog.lower() != CATALOG:
+        raise NoSuchTable(f"there is no catalog {catalog}; the only one is {CATALOG}")
+    if database == _EMPTY_NAME:
+        return ""
+    return database or None
+
+
+def _plain_names(arguments: Sequence[Any]) -> list[Any]:
+    """A call's arguments with plain names: its first text, and the fields of its structs.
+
+    Raises NoSuchTable.
+    """
+    plain = list(arguments)
+    for number, argument in enumerate(plain):
+        if isinstance(argument, str):
+            plain[number] = _plain_name(argument) if number == 0 else argument
+            continue
+        for each in argument if isinstance(argument, list) else [argument]:
+            for field in DATABASE_FIELDS:
+                name = getattr(each, field, None)
+                if isinstance(name, str):
+                    setattr(each, field, _plain_name(name))
+    return plain

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 
 from acid_platform.gateway.codes import LOCK_TYPES, OPERATIONS
-from acid_platform.gateway.databases import FIELDS
 from acid_platform.gateway.external_writes import is_deletes
 from acid_platform.gateway.protocol import Call
 from acid_platform.metastore.records import WriteReport
@@ -64,6 +63,8 @@ def _named(database: str | None, table: str | None) -> str:
     return f"{(database or ANY).lower()}.{(table or ANY).lower()}"
 
 
+DATABASE_FIELDS = ("dbName", "dbname", "db_name", "databaseName")
+"""The fields of requests that name a database."""
 _TABLE = ("tblName", "tablename", "tbl_name", "tableName")
 
 
@@ -73,7 +74,7 @@ def _of_request(request: Any) -> str:
     def first(names: Sequence[str]) -> str | None:
         return next(filter(None, (getattr(request, name, None) for name in names)), None)
 
-    return _named(first(FIELDS), first(_TABLE))
+    return _named(first(DATABASE_FIELDS), first(_TABLE))
 
 
 def _table(arguments: Sequence[Any]) -> str:
