@@ -11,8 +11,7 @@ from acid_platform.compaction.execution import CompactionEngine
 from acid_platform.compaction.opening import CompactionWork
 from acid_platform.compaction.plan import CompactionPlan
 from acid_platform.engine.choice import Engines
-from acid_platform.engine.local.compact import LocalCompaction
-from acid_platform.engine.local.plain_copy import only_spark
+from acid_platform.engine.local.compact import LocalCompaction, only_spark
 from acid_platform.errors import CompactionRefused, NeedsSpark
 
 

@@ -244,7 +244,7 @@ class Warehouse:
         For queries in DuckDB's own SQL, by people and BI tools. Later commits are not visible; the
         files stay until `release` or `close` (P12). Needs no Spark. Hive's views are left out.
         """
-        from acid_platform.engine.local.duckdb_views import with_views
+        from acid_platform.engine.local.duckdb_connection import with_views
 
         names = self.tables()
         with self.leases.lasting(*names) as view:

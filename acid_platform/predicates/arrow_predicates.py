@@ -9,8 +9,10 @@ be worse than none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,10 +34,10 @@ from acid_platform.predicates.arrow_compare import (
     in_common_type,
     ordered,
 )
+from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_numpy import scalar_of
 
-_ORDER = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _FALSE = scalar_of(False, pa.bool_())
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -60,6 +62,14 @@ def arrow_predicate(where: str, columns: Iterable[Column], table: str) -> ArrowP
     builder = _Builder(tuple(columns), table)
     evaluate = builder.condition(parse(where))
     return ArrowPredicate(frozenset(builder.used), evaluate)
+
+
+@lru_cache(256)
+def predicate_or_none(where: str, columns: tuple[Column, ...]) -> ArrowPredicate | None:
+    """As `arrow_predicate`; None for a condition that another engine has to evaluate or refuse."""
+    with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
+        return arrow_predicate(where, columns, "the table")
+    return None
 
 
 class _Builder:
@@ -108,8 +118,8 @@ class _Builder:
                         " compare it with a value"
                     )
                 return term.evaluate
-            case exp.Binary() if type(node) in _ORDER:
-                return self._compare(_ORDER[type(node)], node.left, node.right)
+            case exp.Binary() if type(node) in COMPARISONS:
+                return self._compare(COMPARISONS[type(node)], node.left, node.right)
         raise self._unsupported(node)
 
     def _is(self, node: exp.Is) -> Evaluate:

@@ -25,6 +25,15 @@ _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
     TokenType.LT: exp.LT,
     TokenType.LTE: exp.LTE,
 }
+COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+"""The operators that compare as an order does, and their signs."""
 _SIGNS = ("/*+", "==", "::", "||", "|>", ">=", "<=", "<>", "!=", "<=>", "->", "=>")
 """Those of more than one character. Other systems have `~~`, which is `~` twice here."""
 _BITS: tuple[tuple[TokenType, type[exp.Binary]], ...] = (

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from acid_platform import CompactionFailed, CompactionRefused, Table, Warehouse
 from acid_platform.engine import compaction_choice
-from acid_platform.engine.local import plain_copy
+from acid_platform.engine.local import compact
 from acid_platform.orc import OrcWriter, orc_schema
 from acid_platform.services.worker import work_once
 from acid_platform.storage.files import Files
@@ -93,7 +93,7 @@ def test_F17_large_inputs_make_several_files(
 ) -> None:
     table = made(warehouse, stored)
     before = rows(table)
-    monkeypatch.setattr(plain_copy, "PLAIN_FILE_BYTES", 1)
+    monkeypatch.setattr(compact, "PLAIN_FILE_BYTES", 1)
     assert outcome(warehouse).state == "published"
     assert [Path(file).name for file in files(table)] == ["000000_0", "000001_0", "000002_0"]
     assert rows(table) == before
@@ -121,7 +121,7 @@ def test_P33_what_this_process_finds_that_it_cant_copy_goes_to_spark(
     """Under `auto`; with engine='local' the compaction fails and leaves nothing."""
     table = made(warehouse, stored, "id int, e date")
     before, there = rows(table), files(table)
-    monkeypatch.setattr(plain_copy, "has_ancient", lambda _: True)
+    monkeypatch.setattr(compact, "has_ancient", lambda _: True)
     asked = []
 
     def spark(*_: Any) -> Any:
@@ -149,5 +149,5 @@ def test_C32_nanoseconds_of_insert_only_files_are_refused(
     def refused(*_: Any) -> None:
         raise CompactionRefused("holds timestamps with nanoseconds")
 
-    monkeypatch.setattr(plain_copy, "refuse_finer", refused)
+    monkeypatch.setattr(compact, "refuse_finer", refused)
     assert outcome(warehouse).state == "refused"

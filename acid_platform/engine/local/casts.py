@@ -6,15 +6,23 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from sqlglot import exp
+
 from acid_platform.engine.local.duckdb_types import (
     BIGINT,
+    BOOLEAN,
     DATE,
     DOUBLE,
+    FLOAT,
     FLOATING,
+    INT,
+    SMALLINT,
     STRING,
     TIMESTAMP,
+    TINYINT,
     VOID,
     as_decimal,
+    decimal,
     duckdb_type,
     of_value,
     spark_name,
@@ -42,6 +50,31 @@ class Typed:
     nested value have."""
     is_field: bool = False
     """Whether it is a field of a column, which a result shows as a string."""
+
+
+def named_type(to: exp.DataType) -> HiveType:
+    """The type that a CAST names. Raises NeedsSpark for one that is not translated."""
+    types = {
+        exp.DType.BOOLEAN: BOOLEAN,
+        exp.DType.TINYINT: TINYINT,
+        exp.DType.SMALLINT: SMALLINT,
+        exp.DType.INT: INT,
+        exp.DType.BIGINT: BIGINT,
+        exp.DType.FLOAT: FLOAT,
+        exp.DType.DOUBLE: DOUBLE,
+        exp.DType.TEXT: STRING,
+        exp.DType.DATE: DATE,
+        exp.DType.TIMESTAMPTZ: TIMESTAMP,  # sqlglot's name for Spark's TIMESTAMP
+        exp.DType.TIMESTAMPLTZ: TIMESTAMP,
+    }
+    if to.this == exp.DType.DECIMAL:
+        sizes = [int(size.name) for size in to.expressions]
+        precision, scale = (*sizes, *(10, 0)[len(sizes) :])
+        if 1 <= precision <= 38 and 0 <= scale <= precision:
+            return decimal(precision, scale)
+    elif to.this in types and not to.expressions:
+        return types[to.this]
+    raise NeedsSpark(f"the type {to.sql('spark')}")
 
 
 _EXACT_DOUBLE, _EXACT_FLOAT = 15, 7

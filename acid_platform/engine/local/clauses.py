@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.duckdb_types import spark_name
-from acid_platform.engine.local.expressions import Translator, ordered
+from acid_platform.engine.local.duckdb_types import ordered, spark_name
+from acid_platform.engine.local.expressions import Translator
 from acid_platform.engine.local.functions import AGGREGATES, calls_of
 from acid_platform.engine.local.scope import ScopeColumn
 from acid_platform.errors import NeedsSpark

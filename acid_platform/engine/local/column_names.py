@@ -9,21 +9,16 @@ from sqlglot import exp
 from acid_platform.engine.local import arithmetic
 from acid_platform.engine.local.functions import calls_of
 from acid_platform.errors import NeedsSpark
-from acid_platform.predicates.grammar import CALLED, IS_NOT, UNIT
+from acid_platform.predicates.grammar import CALLED, COMPARISONS, IS_NOT, UNIT
 
 _LETTER = re.compile(r"\b([abc])\b")
 _OPERATORS: dict[type[exp.Expr], str] = {
     **arithmetic.OPERATORS,
+    **COMPARISONS,
     exp.IntDiv: "div",
-    exp.EQ: "=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
     exp.And: "AND",
     exp.Or: "OR",
 }
-_COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def column_name(node: exp.Expr) -> str:
@@ -80,7 +75,7 @@ def _name_of(node: exp.Expr) -> str:
             return f"-{name_of(node.this)}"
         case exp.Neg():
             return f"(- {name_of(node.this)})"
-        case exp.Binary() if type(node) in _COMPARISONS and _has_fraction(node):
+        case exp.Binary() if type(node) in COMPARISONS and _has_fraction(node):
             pass  # Spark writes another comparison where the other side is a whole number
         case exp.Binary() if type(node) in _OPERATORS:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
@@ -97,8 +92,8 @@ def _name_of(node: exp.Expr) -> str:
         case exp.Filter():
             return f"{name_of(node.this)} FILTER (WHERE {name_of(node.expression.this)})"
         case exp.Like():
-            done = f"{name_of(node.this)} LIKE {name_of(node.expression)}"
-            return f"(NOT {done})" if node.args.get("negate") else done
+            like = f"{name_of(node.this)} LIKE {name_of(node.expression)}"
+            return f"(NOT {like})" if node.args.get("negate") else like
         case exp.Case():
             tests = [
                 name_of(branch.this)
@@ -131,9 +126,9 @@ def _name_of(node: exp.Expr) -> str:
             kind = node.to.sql("spark").replace(", ", ",")
             return f"CAST({name_of(node.this)} AS {kind})"
     for function, arguments in calls_of(node):
-        known = {letter: name_of(argument) for letter, argument in arguments.items()}
+        names = {letter: name_of(argument) for letter, argument in arguments.items()}
         pieces = _LETTER.split(function.column or function.call)
-        return "".join(known.get(piece, piece) for piece in pieces)
+        return "".join(names.get(piece, piece) for piece in pieces)
     raise _unknown(node)
 
 

@@ -1,24 +1,36 @@
-"""Expressions of a statement, computed by DuckDB over Arrow tables."""
+"""The expressions of a statement, computed by DuckDB over Arrow tables as a table stores them.
+
+Which types fit a column are the rules of Spark's ANSI store assignment, except that fractions may
+not go into whole numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.duckdb_connection import connect
-from acid_platform.engine.local.duckdb_types import identifier, of_value
+from acid_platform.engine.local.duckdb_types import (
+    DATE,
+    NUMERIC,
+    STRING,
+    TIMESTAMP,
+    VOID,
+    identifier,
+    of_value,
+    spark_name,
+)
 from acid_platform.engine.local.expressions import as_condition, translate_value
-from acid_platform.engine.local.failures import translated
-from acid_platform.engine.local.running import RunningStatement
+from acid_platform.engine.local.failures import too_long, translated
+from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.local.storing import stored
-from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import LOCAL_ZONE, Column
+from acid_platform.errors import NeedsSpark, WrongType
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -26,32 +38,15 @@ POSITION = "__n"
 """The column with the number of a row in its table."""
 
 
-@dataclass(slots=True)
-class Computation:
-    """A DuckDB connection of one statement; use as a context manager. `statement` may stop it."""
+def compute(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """The result of a SELECT in DuckDB's SQL over these tables.
 
-    statement: RunningStatement
-    _connection: duckdb.DuckDBPyConnection = field(default_factory=connect)
-
-    def __enter__(self) -> Computation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def run(self, sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """The result of a SELECT over these tables.
-
-        Raises WrongType, InvalidExpression, TxnAborted, NeedsSpark.
-        """
-        with self.statement.computing(self._connection), _ours():
-            for name, table in tables.items():
-                self._connection.register(name, without_zones(table))
-            try:
-                return self._connection.sql(sql).to_arrow_table()
-            finally:
-                for name in tables:
-                    self._connection.unregister(name)
+    Raises WrongType, InvalidExpression, TxnAborted, NeedsSpark.
+    """
+    with closing(connect()) as connection, stoppable(connection), _ours():
+        for name, table in tables.items():
+            connection.register(name, _without_zones(table))
+        return connection.sql(sql).to_arrow_table()
 
 
 @contextmanager
@@ -66,7 +61,7 @@ def _ours() -> Iterator[None]:
         raise ours or NeedsSpark(str(error).partition("\n")[0]) from error
 
 
-def without_zones(table: pa.Table) -> pa.Table:
+def _without_zones(table: pa.Table) -> pa.Table:
     """The table with instants as timestamps in UTC, as Spark's expressions see them."""
     for place, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz:
@@ -93,19 +88,30 @@ def join_sql(text: str, scope: NameScope) -> str:
     return condition.sql
 
 
+# --- values of a column ---------------------------------------------------------------------------
+
+
 def value_sql(text: str, column: Column, scope: NameScope, table: str) -> str:
     """DuckDB's SQL of an expression as a value of the column, under the column's name.
 
-    Raises WrongType, UnknownColumn, InvalidExpression, NeedsSpark.
+    Raises WrongType if the type does not fit, UnknownColumn, InvalidExpression, NeedsSpark. The SQL
+    fails with WrongType for a value that does not fit.
     """
+    value = translate_value(text, scope)
     if column.type.nested:
-        given = translate_value(text, scope)
         zones = any(kind.kind == LOCAL_ZONE for kind in column.type.walk())
-        if zones or given.type != of_value(column.type):
+        if zones or value.type != of_value(column.type):
             raise NeedsSpark(f"an expression for {column}")
-        return f"{given.sql} AS {identifier(column.name)}"
-    value = stored(translate_value(text, scope), column, table, text)
-    return f"{value} AS {identifier(column.name)}"
+        return f"{value.sql} AS {identifier(column.name)}"
+    if not _fits(value.type, column.type):
+        raise WrongType(
+            f"column {column.name!r} of {table} = {text}: {spark_name(value.type)} does not fit"
+            f" {column.type}; cast it explicitly"
+        )
+    stored = cast(value, column.type).sql
+    if column.type.kind in CHAR_TYPES:
+        stored = _cut(stored, column, table)
+    return f"{stored} AS {identifier(column.name)}"
 
 
 def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
@@ -114,3 +120,31 @@ def in_declared_type(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray
     if column.type.kind == LOCAL_ZONE:
         return values.cast(pa.timestamp("us")).cast(target)
     return values.cast(target)
+
+
+def _cut(value: str, column: Column, table: str) -> str:
+    """Blanks beyond the length are cut, as in Hive; any other text that is too long fails."""
+    (length,) = column.type.sizes
+    size = f"length(rtrim({value}, ' '))"
+    failure = too_long(f"column {column.name} of {table} takes {column.type}, a value has ", size)
+    cut = f"left({value}, {length})"
+    if column.type.kind == "char":
+        cut = f"rpad({value}, {length}, ' ')"
+    return f"CASE WHEN {size} > {length} THEN {failure} ELSE {cut} END"
+
+
+def _fits(source: HiveType, target: HiveType) -> bool:
+    """Whether a value of `source` may be stored in `target`, which is not nested."""
+    stored = of_value(target)
+    if source in (stored, VOID):
+        return True
+    if source.nested:
+        return False
+    whole = source.kind in INTEGRAL or (source.kind == "decimal" and source.sizes[1] == 0)
+    fits = {
+        **dict.fromkeys(INTEGRAL, whole),
+        **dict.fromkeys(("decimal", "float", "double"), source.kind in NUMERIC),
+        STRING.kind: source.kind != "binary",
+        TIMESTAMP.kind: source in (DATE, TIMESTAMP),
+    }
+    return fits.get(stored.kind, False)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acid_platform.engine.local.computation import (
     POSITION,
-    Computation,
+    compute,
     condition_sql,
     in_declared_type,
     numbered,
     value_sql,
 )
-from acid_platform.engine.local.conditions import accepted_keys
 from acid_platform.engine.local.query_sources import ROW_ID
-from acid_platform.engine.local.running import RunningStatement
+from acid_platform.engine.local.run import query
 from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.reads import Condition, Where
+from acid_platform.engine.reads import Condition, TableRead, Where
+from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.scan.arrow_scan import ENTITY
-from acid_platform.scan.scans import Scan
+from acid_platform.scan.scans import Scan, partition_scalars
 
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
@@ -37,19 +41,14 @@ _ACCEPTED = (
 
 
 class ComputedRows:
-    """What becomes of the rows of a scan, batch by batch; use as a context manager.
+    """What becomes of the rows of a scan, batch by batch.
 
     `where` accepts rows, None all of them. Making it raises WrongType, UnknownColumn,
     InvalidExpression, NeedsSpark.
     """
 
     def __init__(
-        self,
-        scan: Scan,
-        where: Where,
-        assignments: Mapping[str, str],
-        table: str,
-        statement: RunningStatement,
+        self, scan: Scan, where: Where, assignments: Mapping[str, str], table: str
     ) -> None:
         columns = (*scan.columns, *scan.partition_columns)
         scope = NameScope.of({_ROWS: columns})
@@ -62,22 +61,14 @@ class ComputedRows:
         self._sql = f"SELECT {', '.join((POSITION, *values))} FROM {_ROWS}"
         self._keys: dict[str, pa.Table] = {}
         if isinstance(where, Condition):
-            self._keys[_KEYS] = accepted_keys(scan, where, ENTITY.name)
+            self._keys[_KEYS] = _accepted_keys(scan, where)
             self._sql += _ACCEPTED
         elif where is not None:
             texts.append(where)
-            seen = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
-            self._sql += f" WHERE {condition_sql(where, NameScope.of({_ROWS: seen}))}"
+            with_keys = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
+            self._sql += f" WHERE {condition_sql(where, NameScope.of({_ROWS: with_keys}))}"
         self.columns = _named(texts, columns)
         """The columns of the scan that it needs, besides ENTITY and ROW_ID_COLUMN."""
-        self._computation = Computation(statement)
-
-    def __enter__(self) -> ComputedRows:
-        self._computation.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._computation.__exit__(*error)
 
     def of(self, rows: pa.Table) -> pa.Table:
         """The accepted rows of a batch, with the new values of changed columns.
@@ -86,7 +77,7 @@ class ComputedRows:
         """
         if not rows.num_rows:
             return rows
-        computed = self._computation.run(self._sql, {_ROWS: numbered(rows), **self._keys})
+        computed = compute(self._sql, {_ROWS: numbered(rows), **self._keys})
         rows = rows.take(computed.column(POSITION))
         for column in self._changed:
             values = in_declared_type(computed.column(column.name), column)
@@ -100,3 +91,43 @@ def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
     return set[str]().union(
         *(every if (read := columns_of(text)) is None else read for text in texts)
     )
+
+
+def _accepted_keys(scan: Scan, where: Condition) -> pa.Table:
+    """The row ids that a condition accepts which reads other tables, with the place of each row's
+    partition in the scan as ENTITY.
+
+    Raises InvalidExpression, UnknownColumn, NeedsSpark.
+    """
+    names = [*(column.name for column in scan.partition_columns), ROW_ID_COLUMN]
+    selection = ", ".join(map(quoted, names))
+    own = TableRead(scan, None, where.pruning, row_id=True)
+    sources = {**where.sources, where.target: own}
+    try:
+        rows = query(f"SELECT {selection}{where.text}", sources, _no_session, "").to_arrow()
+    except duckdb.Error as error:
+        raise NeedsSpark(str(error).partition("\n")[0]) from error
+    *values, keys = rows.columns
+    places = _places(scan)
+    index = [places[key] for key in zip(*(value.to_pylist() for value in values), strict=True)]
+    return pa.table(
+        {
+            ENTITY.name: pa.array(index if values else [0] * rows.num_rows, pa.int32()),
+            **{name: pc.struct_field(keys, [place]) for place, name in enumerate("wbr")},
+        }
+    )
+
+
+def _places(scan: Scan) -> dict[tuple[object, ...], int]:
+    """The place of each partition in the scan, by its typed values."""
+    places: dict[tuple[object, ...], int] = {}
+    for place, entity in enumerate(scan.entities):
+        scalars = partition_scalars(scan.partition_columns, entity.values)
+        key = tuple(scalar.as_py() for scalar in scalars.values())
+        if any(value != value for value in key) or places.setdefault(key, place) != place:
+            raise NeedsSpark("a condition with a subquery over partitions of equal values")
+    return places
+
+
+def _no_session() -> NoReturn:
+    raise NeedsSpark("the rows of a condition")

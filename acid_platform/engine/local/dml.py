@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from acid_platform.engine.assignments import wanted_assignments
+from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -17,126 +17,96 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import RowPartitions
-from acid_platform.engine.local.running import RunningStatement
-from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.reads import Where
-from acid_platform.errors import InvalidExpression, UnknownColumn, UnsupportedStatement
+from acid_platform.errors import NeedsSpark, UnsupportedLayout
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ENTITY, ArrowScan
 from acid_platform.scan.scans import Scan
-from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.storage.arrow_numpy import from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedRows:
-    """Rows of a scan in the order of their keys; `values` are the wanted columns."""
-
-    values: pa.Table
-    keys: Keys
-
-
-def delete_rows(
-    scan: Scan, target: WriteTarget, where: Where, statement: RunningStatement
-) -> list[WrittenDirectory]:
+def delete_rows(scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
     """Writes and publishes a delete event for each matching row, in the file of its bucket.
 
     Raises InvalidExpression, UnknownColumn, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
     """
     require_writable(target)
-    keys = _found(scan, where, (), {}, target.table, statement).keys
-    return publish_events(
-        target, statement.check, lambda files: files.delete(keys, np.zeros(len(keys), bool))
-    )
+    _, keys = _matching(scan, where, (), {}, target.table)
+    return publish_events(target, lambda files: files.delete(keys, np.zeros(len(keys), bool)))
 
 
 def update_rows(
-    scan: Scan,
-    target: WriteTarget,
-    assignments: Mapping[str, str],
-    where: Where,
-    statement: RunningStatement,
+    scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
 ) -> list[WrittenDirectory]:
     """Writes and publishes a delete event and an insert event for each matching row.
 
     Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType too.
     """
-    wanted = wanted_assignments(assignments, scan, target.buckets, target.table)
+    expressions = wanted_assignments(assignments, scan, target.buckets, target.table)
     require_writable(target)
     names = [column.name for column in scan.columns]
-    found = _found(scan, where, names, wanted, target.table, statement)
-    values = conform(found.values, scan.columns, target.table, in_files=scan.columns)
+    rows, keys = _matching(scan, where, names, expressions, target.table)
+    values = conform(rows, scan.columns, target.table, in_files=scan.columns)
 
     def write(files: EventFiles) -> None:
-        files.delete(found.keys, np.ones(len(found.keys), bool))
-        files.insert(values, found.keys.places, found.keys.numbers)
+        files.delete(keys, np.ones(len(keys), bool))
+        files.insert(values, keys.places, keys.numbers)
 
-    return publish_events(target, statement.check, write)
+    return publish_events(target, write)
 
 
-def _found(
-    scan: Scan,
-    where: Where,
-    wanted: Sequence[str],
-    assignments: Mapping[str, str],
-    table: str,
-    statement: RunningStatement,
-) -> MatchedRows:
-    """The rows that `where` accepts, with these columns after the assignments."""
-    predicate = _predicate(scan, where)
+def _matching(
+    scan: Scan, where: Where, names: Sequence[str], assignments: Mapping[str, str], table: str
+) -> tuple[pa.Table, Keys]:
+    """These columns, after the assignments, of the rows that `where` accepts, and the rows' keys;
+    in the order of the keys."""
+    columns = (*scan.columns, *scan.partition_columns)
+    predicate = predicate_or_none(where, columns) if isinstance(where, str) else None
     rest = where if predicate is None else None
-    with _computing(scan, rest, assignments, table, statement) as (needed, compute):
-        columns = (*scan.columns, *scan.partition_columns)
-        read = [column.name for column in columns if column.name in {*wanted, *needed}]
-        arrow = ArrowScan(scan, (*read, ENTITY.name), predicate, row_id=True)
-        parts = [
-            compute(pa.Table.from_batches([batch])).select([*wanted, ENTITY.name, ROW_ID_COLUMN])
-            for batch in scanned(arrow, statement)
-        ]
-    return _in_key_order(parts, wanted, scan)
+    computed = None
+    if rest is not None or assignments:
+        from acid_platform.engine.local.computed_rows import ComputedRows  # DuckDB takes long
 
-
-@contextmanager
-def _computing(
-    scan: Scan,
-    where: Where,
-    assignments: Mapping[str, str],
-    table: str,
-    statement: RunningStatement,
-) -> Iterator[tuple[set[str], Callable[[pa.Table], pa.Table]]]:
-    """The columns that a computation needs, and what it makes of the rows of a batch."""
-    if where is None and not assignments:
-        yield set(), lambda rows: rows
-        return
-    from acid_platform.engine.local.computed_rows import ComputedRows  # to import DuckDB takes long
-
-    with ComputedRows(scan, where, assignments, table, statement) as computed:
-        yield computed.columns, computed.of
-
-
-def _in_key_order(parts: list[pa.Table], wanted: Sequence[str], scan: Scan) -> MatchedRows:
+        computed = ComputedRows(scan, rest, assignments, table)
+    needed = {*names, *(computed.columns if computed else ())}
+    read = [column.name for column in columns if column.name in needed]
+    shown = [*names, ENTITY.name, ROW_ID_COLUMN]
+    parts = []
+    for batch in scanned(ArrowScan(scan, (*read, ENTITY.name), predicate, row_id=True)):
+        rows = pa.Table.from_batches([batch])
+        parts.append((computed.of(rows) if computed else rows).select(shown))
     if not parts:
-        columns = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
-        nothing = {name: pa.nulls(0, arrow_type(columns[name].type)) for name in wanted}
+        kinds = {column.name: arrow_type(column.type) for column in columns}
+        nothing = pa.table({name: pa.nulls(0, kinds[name]) for name in names})
         none = np.zeros(0, np.int64)
-        return MatchedRows(pa.table(nothing), Keys(none, none, none, RowPartitions((), none)))
-    table = pa.concat_tables(parts)
-    keys = keys_of(table, scan)
+        return nothing, Keys(none, none, none, RowPartitions((), none))
+    matching = pa.concat_tables(parts)
+    keys = keys_of(matching, scan)
     order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids))
-    values = table.select(list(wanted))
-    if wanted:
-        values = values.take(from_numpy(order))
-    return MatchedRows(values, keys.take(order))
+    values = matching.select(list(names))
+    return values.take(from_numpy(order)) if names else values, keys.take(order)
 
 
-def _predicate(scan: Scan, where: Where) -> ArrowPredicate | None:
-    """The condition for the Arrow reader; None if only DuckDB can evaluate it."""
-    if not isinstance(where, str):
-        return None
+def scanned(scan: ArrowScan) -> Iterator[pa.RecordBatch]:
+    """The batches of the scan, until the statement is stopped. Raises NeedsSpark too."""
     try:
-        return arrow_predicate(where, (*scan.columns, *scan.partition_columns), "the table")
-    except (UnsupportedStatement, InvalidExpression, UnknownColumn):
-        return None
+        for batch in scan.batches():
+            running.check()
+            yield batch
+    except UnsupportedLayout as error:
+        raise NeedsSpark(str(error)) from error
+
+
+def keys_of(table: pa.Table, scan: Scan) -> Keys:
+    """The keys of rows with ROW_ID_COLUMN and ENTITY."""
+    ids = table.column(ROW_ID_COLUMN)
+    write_ids, buckets, row_ids = (
+        values_of(pc.struct_field(ids, [place])).astype(np.int64, copy=False) for place in range(3)
+    )
+    index = values_of(table.column(ENTITY.name)).astype(np.int64, copy=False)
+    places = RowPartitions.ranked([entity.partition for entity in scan.entities], index)
+    return Keys(write_ids, buckets, row_ids, places)

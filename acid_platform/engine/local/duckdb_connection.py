@@ -10,9 +10,12 @@ from contextlib import contextmanager
 import duckdb
 import psutil
 
+from acid_platform.engine.local.duckdb_types import identifier
 from acid_platform.engine.local.failures import raise_as_ours
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
+from acid_platform.engine.reads import TableRead
+from acid_platform.scan.scans import Scan
 from acid_platform.storage.per_process import PerProcess
 
 MEMORY_SHARE = 0.25
@@ -74,3 +77,21 @@ def reading(
             raise
     finally:
         connection.close()
+
+
+def with_views(tables: Mapping[str, Scan]) -> duckdb.DuckDBPyConnection:
+    """A database for people and BI tools: a schema for each database, a view for each table.
+
+    `tables` go by `database.table`. A view reads its files when it is queried, all columns of it,
+    batch by batch. The caller closes the connection.
+    """
+    connection = duckdb.connect()
+    for number, (name, scan) in enumerate(tables.items()):
+        database, _, table = name.partition(".")
+        source = f"acid_{number}"
+        connection.register(source, QuerySource(TableRead(scan), filtered=False))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(database)}")
+        connection.execute(
+            f"CREATE VIEW {identifier(database)}.{identifier(table)} AS SELECT * FROM {source}"
+        )
+    return connection

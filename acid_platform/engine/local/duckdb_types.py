@@ -58,6 +58,11 @@ def of_value(hive: HiveType) -> HiveType:
     )
 
 
+def ordered(kind: HiveType) -> bool:
+    """Whether both engines order the values of the type alike."""
+    return not kind.nested and kind != VOID
+
+
 def spark_name(hive: HiveType) -> str:
     """The type as Spark's messages print it."""
     return str(of_value(hive))

@@ -39,36 +39,33 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
-        from acid_platform.engine.local.run import query  # DuckDB and the parser take long
+        from acid_platform.engine.local.run import query
 
         return query(text, sources, self._session, reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
         from acid_platform.engine.local.write import write_rows
 
-        statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement)
+        return write_rows(rows, target, fixed)
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[WrittenDirectory]:
         from acid_platform.engine.local.write import write_rows
 
-        statement = self._statements.of(target.txn_id)
-        return write_rows(rows, target, fixed, statement, True, empty)
+        return write_rows(rows, target, fixed, True, empty)
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[WrittenDirectory]:
         from acid_platform.engine.local.dml import update_rows
 
-        statement = self._statements.of(target.txn_id)
-        return update_rows(scan, target, assignments, where, statement)
+        return update_rows(scan, target, assignments, where)
 
     def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
         from acid_platform.engine.local.dml import delete_rows
 
-        return delete_rows(scan, target, where, self._statements.of(target.txn_id))
+        return delete_rows(scan, target, where)
 
     def merge(
         self,
@@ -79,7 +76,6 @@ class LocalEngine:
         clauses: Sequence[MergeClause],
         aliases: tuple[str, str],
     ) -> tuple[list[WrittenDirectory], MergeCounts]:
-        from acid_platform.engine.local.merge import merge_rows
+        from acid_platform.engine.local.merge import LocalMerge
 
-        statement = self._statements.of(target.txn_id)
-        return merge_rows(scan, target, source, on, clauses, aliases, statement, target.most_bytes)
+        return LocalMerge(scan, target, source, on, clauses, aliases).run()

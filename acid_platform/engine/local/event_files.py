@@ -10,21 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
+from acid_platform.engine.local import running
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
-from acid_platform.layout.formats import ORC
+from acid_platform.layout.formats import ORC, FileFormat
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
+from acid_platform.layout.types import Column
 from acid_platform.orc import WRITTEN_CODECS, AcidWriter, OrcWriter
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import acid_schema
+from acid_platform.storage.files import Files
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.file_records import record_as_written, recorded_file
 from acid_platform.write.parquet_writer import ParquetWriter
@@ -40,6 +44,7 @@ from acid_platform.write.task_files import delete_events, insert_events, plain_n
 
 _PIECE = 1 << 17
 """Rows to hand to a writer at a time; between pieces the statement may be stopped."""
+_Writer = OrcWriter | ParquetWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,8 @@ def require_writable(target: WriteTarget) -> None:
 class EventFiles:
     """Writes the files of one statement."""
 
-    def __init__(
-        self, target: WriteTarget, staged: Staging, check: Callable[[], None], overwrite: bool
-    ) -> None:
-        self._target, self._staged, self._check = target, staged, check
-        self._overwrite = overwrite
+    def __init__(self, target: WriteTarget, staged: Staging, overwrite: bool) -> None:
+        self._target, self._staged, self._overwrite = target, staged, overwrite
         self._ready: dict[tuple[bool, str], str] = {}
         """The path of each directory, by whether it holds delete events, and partition."""
         self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
@@ -104,12 +106,9 @@ class EventFiles:
         order = np.lexsort((places.index, buckets))
         ordered = bool((np.diff(order) == 1).all())
         place, bucket = places.index[order], buckets[order]
-        ends = np.append(
-            np.flatnonzero((np.diff(place) != 0) | (np.diff(bucket) != 0)) + 1, len(order)
-        )
-        start, number, next_id = 0, -1, 0
-        whole = rows.combine_chunks() if not ordered else rows
-        for end in ends.tolist() if len(order) else ():
+        number, next_id = -1, 0
+        whole = rows if ordered else rows.combine_chunks()
+        for start, end in _runs(place, bucket):
             if bucket[start] != number:
                 number, next_id = int(bucket[start]), 0
             run = (
@@ -119,26 +118,21 @@ class EventFiles:
             )
             self.insert_run(run.to_batches(_PIECE), places.names[place[start]], number, next_id)
             next_id += end - start
-            start = end
 
     def insert_run(
         self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int, first: int = 0
-    ) -> int:
-        """Writes one file: rows of one partition and bucket, numbered from `first`.
-
-        Returns their number.
-        """
+    ) -> None:
+        """Writes one file: rows of one partition and bucket, numbered from `first`."""
         with self._file(partition, bucket, deletes=False) as writer:
             next_id = first
             for batch in batches:
-                self._check()
+                running.check()
                 if isinstance(writer, AcidWriter):
                     writer.write(self._events(batch, bucket, next_id))
                 else:
                     writer.write(batch)
                 next_id += batch.num_rows
         self._require_count(writer, next_id - first, partition)
-        return next_id - first
 
     def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
         target = self._target
@@ -156,23 +150,18 @@ class EventFiles:
         numbers, place = keys.numbers, keys.places.index
         order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
         place, numbers = place[order], numbers[order]
-        ends = np.append(
-            np.flatnonzero((np.diff(place) != 0) | (np.diff(numbers) != 0)) + 1, len(order)
-        )
-        start = 0
-        for end in ends.tolist() if len(order) else ():
+        for start, end in _runs(place, numbers):
             chosen = order[start:end]
             partition = keys.places.names[place[start]]
             with self._file(partition, int(numbers[start]), deletes=True) as writer:
                 for at in range(0, len(chosen), _PIECE):
-                    self._check()
+                    running.check()
                     assert isinstance(writer, AcidWriter)
                     writer.updates(updated[chosen[at : at + _PIECE]])
                     writer.write(self._delete_events(keys, chosen[at : at + _PIECE]))
             self._require_count(writer, end - start, partition)
             ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])
             self._changed.setdefault(partition, []).append(ChangedRows.of(*ids))
-            start = end
 
     def _delete_events(self, keys: Keys, chosen: np.ndarray) -> pa.RecordBatch:
         ids = (keys.write_ids, keys.buckets.astype(np.int32), keys.row_ids)
@@ -181,9 +170,7 @@ class EventFiles:
     # --- files and directories -----------------------------------------------------------------
 
     @contextmanager
-    def _file(
-        self, partition: str, bucket: int, deletes: bool
-    ) -> Iterator[OrcWriter | ParquetWriter]:
+    def _file(self, partition: str, bucket: int, deletes: bool) -> Iterator[_Writer]:
         """A new file, which is finished and recorded after the block."""
         target, plain = self._target, self._target.plain
         if bucket > MAX_BUCKET:
@@ -196,29 +183,22 @@ class EventFiles:
             self._entries[deletes, partition] = []
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
         path = f"{self._ready[deletes, partition]}/{name}"
-        files, columns = target.files, target.columns
-        writer: OrcWriter | ParquetWriter
+        writer: _Writer
         if plain is None:
-            writer = AcidWriter(files, path, columns, target.compression, deletes)
-        elif plain.name == "orc":
-            writer = OrcWriter(files, path, columns, target.compression)
+            writer = AcidWriter(target.files, path, target.columns, target.compression, deletes)
         else:
-            writer = ParquetWriter(files, path, columns)
-        try:
+            writer = plain_writer(target.files, path, plain, target.columns, target.compression)
+        with finished(writer):
             yield writer
-            if not writer.close():
-                return
-        except BaseException:
-            writer.give_up()
-            raise
-        entry = (
-            recorded_file(target.files, path, name, plain or ORC)
-            if isinstance(writer, ParquetWriter)
-            else record_as_written(writer, name, deletes)
-        )
-        self._entries[deletes, partition].append(entry)
+        if writer.rows:
+            entry = (
+                recorded_file(target.files, path, name, plain or ORC)
+                if isinstance(writer, ParquetWriter)
+                else record_as_written(writer, name, deletes)
+            )
+            self._entries[deletes, partition].append(entry)
 
-    def _require_count(self, writer: OrcWriter | ParquetWriter, rows: int, partition: str) -> None:
+    def _require_count(self, writer: _Writer, rows: int, partition: str) -> None:
         if writer.rows != rows:
             raise PublicationFailed(
                 f"{self._target.location}/{partition}: {rows} events were given, its file holds"
@@ -246,18 +226,44 @@ class EventFiles:
             directory = self._directory(deletes)
             built.append(WrittenDirectory(partition, directory, deletes, contents, changed))
         if self._overwrite:
-            there = {written.partition for written in built}
+            written = {directory.partition for directory in built}
             built += [
                 write_empty_base(self._target, self._staged, partition)
                 for partition in empty
-                if partition not in there
+                if partition not in written
             ]
         return built
 
 
+def _runs(places: np.ndarray, buckets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Where the rows of each partition and bucket, which lie together, begin and end."""
+    changes = np.flatnonzero((np.diff(places) != 0) | (np.diff(buckets) != 0)) + 1
+    bounds = [0, *changes.tolist(), len(places)]
+    return pairwise(bounds) if len(places) else iter(())
+
+
+def plain_writer(
+    files: Files, path: str, stored: FileFormat, columns: Sequence[Column], compression: str
+) -> _Writer:
+    """A new ORC or Parquet file of an insert-only table."""
+    if stored.name == "orc":
+        return OrcWriter(files, path, columns, compression)
+    return ParquetWriter(files, path, columns)
+
+
+@contextmanager
+def finished(writer: _Writer) -> Iterator[None]:
+    """Finishes the file after the block, or gives it up if the block fails."""
+    try:
+        yield
+        writer.close()
+    except BaseException:
+        writer.give_up()
+        raise
+
+
 def publish_events(
     target: WriteTarget,
-    check: Callable[[], None],
     write: Callable[[EventFiles], None],
     overwrite: bool = False,
     empty: Sequence[str] = (),
@@ -268,10 +274,10 @@ def publish_events(
     published.
     """
     with staging(target) as staged:
-        files = EventFiles(target, staged, check, overwrite)
+        files = EventFiles(target, staged, overwrite)
         write(files)
         built = files.finished(empty)
-        check()
+        running.check()
         target.still_open()
         staged.publish(built)
         return built

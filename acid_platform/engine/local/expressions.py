@@ -1,42 +1,37 @@
 """From an expression of Spark's SQL to DuckDB's SQL, with the type that Spark gives it.
 
-Only what stands in functions.py is translated; everything else raises NeedsSpark, which names it.
+Only what stands in CONSTRUCTS and in functions.py is translated; everything else raises NeedsSpark,
+which names it.
 Types are cast explicitly wherever Spark casts, so that DuckDB has nothing to decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from decimal import Decimal
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from acid_platform.engine.local import arithmetic
-from acid_platform.engine.local.casts import Typed, cast
+from acid_platform.engine.local.casts import Typed, cast, named_type
 from acid_platform.engine.local.comparison import common, compared
 from acid_platform.engine.local.duckdb_types import (
-    BIGINT,
     BOOLEAN,
-    DATE,
-    DOUBLE,
-    FLOATING,
-    INT,
-    NUMERIC,
     STRING,
-    TIMESTAMP,
     VOID,
     duckdb_type,
+    ordered,
     spark_name,
     text,
     widest,
 )
-from acid_platform.engine.local.functions import AGGREGATES, CONSTRUCTS, Function, Takes, calls_of
+from acid_platform.engine.local.functions import AGGREGATES, Function, called, calls_of
 from acid_platform.engine.local.scope import NameScope
 from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
-from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
 from acid_platform.predicates.analysis import parse
+from acid_platform.predicates.grammar import COMPARISONS
 from acid_platform.predicates.known_columns import is_word
 
 
@@ -70,13 +65,15 @@ class Translator:
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_value`."""
-        if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == _CAST:
+        if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == _CAST_PARTS:
             return self._cast(node)  # sqlglot's class for Spark's CAST
-        translate = _CONSTRUCTS.get(type(node))
-        if translate is not None:
-            _require_known_parts(node)
-            return translate(self, node)
-        return self._call(node)
+        construct = CONSTRUCTS.get(type(node))
+        if construct is None:
+            return self._call(node)
+        for name, part in node.args.items():
+            if part and name not in construct.parts:  # an option that the translation ignores
+                raise NeedsSpark(f"{name.upper()} of {node.sql('spark')}")
+        return construct.translate(self, node)
 
     def condition(self, node: exp.Expr) -> Typed:
         return as_condition(self.value(node), node.sql("spark"))
@@ -86,7 +83,7 @@ class Translator:
     def _literal(self, node: exp.Literal) -> Typed:
         if node.is_string:
             return Typed(text(node.this), STRING, literal=str(node.this))
-        return number(literals.number(node.this), node.this)
+        return arithmetic.number(literals.number(node.this), node.this)
 
     def _boolean(self, node: exp.Boolean) -> Typed:
         return Typed("true" if node.this else "false", BOOLEAN)
@@ -153,8 +150,8 @@ class Translator:
             return Typed(f"({value.sql} IS NULL)", BOOLEAN, value.fails)
         if isinstance(node.expression, exp.Boolean):
             condition = as_condition(value, node.this.sql("spark"), null=True)
-            wanted = "TRUE" if node.expression.this else "FALSE"
-            return Typed(f"({condition.sql} IS {wanted})", BOOLEAN, value.fails)
+            truth = "TRUE" if node.expression.this else "FALSE"
+            return Typed(f"({condition.sql} IS {truth})", BOOLEAN, value.fails)
         raise NeedsSpark(node.sql("spark"))
 
     def _comparison(self, node: exp.Binary) -> Typed:
@@ -201,7 +198,8 @@ class Translator:
     def _neg(self, node: exp.Neg) -> Typed:
         inner = node.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            return number(literals.negated(literals.number(inner.this)), f"-{inner.this}")
+            value = literals.negated(literals.number(inner.this))
+            return arithmetic.number(value, f"-{inner.this}")
         return arithmetic.negated(self.value(inner))
 
     def _complement(self, node: exp.BitwiseNot) -> Typed:
@@ -222,19 +220,18 @@ class Translator:
         parts = [self.value(part) for part in nodes]
         if not all(part.type in (STRING, VOID) for part in parts):
             raise NeedsSpark("concat of anything but text; cast it to string")
-        done = " || ".join(cast(part, STRING).sql for part in parts)
-        return Typed(f"({done})", STRING, any(part.fails for part in parts))
+        joined = " || ".join(cast(part, STRING).sql for part in parts)
+        return Typed(f"({joined})", STRING, any(part.fails for part in parts))
 
     # --- choices -------------------------------------------------------------------------------
 
     def _case(self, node: exp.Case) -> Typed:
-        branches = []
-        for branch in node.args["ifs"]:
+        def test(branch: exp.If) -> Typed:
             if node.this is None:
-                branches.append((self.condition(branch.this), self.value(branch.args["true"])))
-            else:
-                test = compared("=", self.value(node.this), self.value(branch.this))
-                branches.append((test, self.value(branch.args["true"])))
+                return self.condition(branch.this)
+            return compared("=", self.value(node.this), self.value(branch.this))
+
+        branches = [(test(one), self.value(one.args["true"])) for one in node.args["ifs"]]
         return self._cases(branches, node.args.get("default"))
 
     def _if(self, node: exp.If) -> Typed:
@@ -260,22 +257,22 @@ class Translator:
         values = self._in_one_type(self._all(node), "coalesce")
         # Not DuckDB's coalesce: CASE is known to evaluate what it needs and no more.
         whens = " ".join(f"WHEN {one.sql} IS NOT NULL THEN {one.sql}" for one in values[:-1])
-        done = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
-        return Typed(done, values[-1].type, any(one.fails for one in values))
+        choice = f"(CASE {whens} ELSE {values[-1].sql} END)" if whens else values[-1].sql
+        return Typed(choice, values[-1].type, any(one.fails for one in values))
 
     def _nullif(self, node: exp.Nullif) -> Typed:
         value = self.value(node.this)
         test = compared("=", value, self.value(node.expression))
-        done = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
-        return Typed(done, value.type, value.fails or test.fails)
+        choice = f"(CASE WHEN {test.sql} THEN NULL ELSE {value.sql} END)"
+        return Typed(choice, value.type, value.fails or test.fails)
 
     def _greatest(self, node: exp.Expr) -> Typed:
         values = self._in_one_type(self._all(node), "greatest and least")
         if not ordered(values[0].type):
             raise NeedsSpark(f"greatest and least of {spark_name(values[0].type)}")
         name = "greatest" if isinstance(node, exp.Greatest) else "least"
-        done = f"{name}({', '.join(one.sql for one in values)})"
-        return Typed(done, values[0].type, any(one.fails for one in values))
+        call = f"{name}({', '.join(one.sql for one in values)})"
+        return Typed(call, values[0].type, any(one.fails for one in values))
 
     def _all(self, node: exp.Expr) -> list[Typed]:
         return [self.value(part) for part in (node.this, *node.expressions)]
@@ -290,24 +287,21 @@ class Translator:
     # --- casts and calls -----------------------------------------------------------------------
 
     def _cast(self, node: exp.Cast) -> Typed:
-        done = cast(self.value(node.this), named_type(node.to))
-        return replace(done, declared=None)  # no longer the CHAR column itself
+        value = cast(self.value(node.this), named_type(node.to))
+        return replace(value, declared=None)  # no longer the CHAR column itself
 
     def _call(self, node: exp.Expr, over: str = "") -> Typed:
-        given: list[HiveType] = []
-        name = ""
+        refused = None
         for function, arguments in calls_of(node):
-            name = function.name
             if function in AGGREGATES:
-                self.require_aggregates(name)
+                self.require_aggregates(function.name)
             values = {letter: self.argument(function, part) for letter, part in arguments.items()}
-            given = [value.type for value in values.values()]
-            done = called(function, values, over)
-            if done is not None:
-                return done
-        if name:
-            raise NeedsSpark(f"{name}({', '.join(map(spark_name, given))})")
-        raise NeedsSpark(node.sql("spark"))
+            call = called(function, values, over)
+            if call is not None:
+                return call
+            types = ", ".join(spark_name(value.type) for value in values.values())
+            refused = f"{function.name}({types})"
+        raise NeedsSpark(refused or node.sql("spark"))
 
     def require_aggregates(self, name: str) -> None:
         """Raises NeedsSpark if no aggregate may stand here."""
@@ -317,169 +311,98 @@ class Translator:
         return self.value(node)
 
 
-def called(function: Function, values: dict[str, Typed], over: str = "") -> Typed | None:
-    """The call, or None if the function does not take these values.
-
-    `over` is the FILTER or OVER clause of an aggregate.
-    """
-    accepted = {}
-    for letter, takes in zip(("a", "b", "c"), function.takes, strict=False):
-        value = _accepted(values[letter], takes)
-        if value is None:
-            return None
-        accepted[letter] = value
-    parts = {letter: value.sql for letter, value in accepted.items()}
-    types = [value.type for value in accepted.values()]
-    template = function.sql if isinstance(function.sql, str) else function.sql(types)
-    done = template.format(over=over, **parts)
-    gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
-    fails = function.fails or any(value.fails for value in accepted.values())
-    return Typed(f"CAST({done} AS {duckdb_type(gives)})", gives, fails)
+# --- what is translated ---------------------------------------------------------------------------
 
 
-def _accepted(value: Typed, takes: Takes) -> Typed | None:
-    """The value as a function takes it, cast as Spark casts arguments; None if it does not."""
-    kind = value.type
-    match takes:
-        case "any":
-            return value
-        case "ordered" if ordered(kind):
-            return value
-        case "string" if kind == STRING:
-            return value
-        case "condition" if kind == BOOLEAN:
-            return value
-        case "integral" if kind.kind in INTEGRAL:
-            return value
-        case "int" if kind.kind in INTEGRAL and kind != BIGINT:
-            return cast(value, INT)
-        case "count" if isinstance(value.literal, int) and 0 <= value.literal < 1 << 20:
-            return value
-        case "pad" if isinstance(value.literal, str) and value.literal:
-            return value
-        case "decimal" if kind.kind == "decimal":
-            return value
-        case "number" if kind.kind in NUMERIC and not arithmetic.too_long_to_negate(kind):
-            return value
-        case "double" if kind.kind in FLOATING:
-            return cast(value, DOUBLE)
-        case "date" if kind in (DATE, TIMESTAMP):
-            return cast(value, DATE)
-        case "timestamp" if kind in (DATE, TIMESTAMP):
-            return cast(value, TIMESTAMP)
-    return None
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """An operator or form of SQL, by the class of its node in sqlglot."""
+
+    shown: str
+    types: str
+    translate: Callable[..., Typed]
+    parts: frozenset[str] = frozenset(("this", "expression", "safe"))
+    """The parts of the node that its translation knows."""
 
 
-def ordered(kind: HiveType) -> bool:
-    """Whether both engines order the values of the type alike."""
-    return not kind.nested and kind != VOID
-
-
-def number(value: int | Decimal | float, written: str) -> Typed:
-    """A literal number: its type is the narrowest of int, bigint, decimal; double with exponent."""
-    if isinstance(value, float):
-        return Typed(f"CAST({written} AS DOUBLE)", DOUBLE)
-    if isinstance(value, int):
-        kind = arithmetic.type_of_whole(value)
-    else:
-        kind = arithmetic.type_of_decimal(value)
-    return Typed(f"CAST({text(written)} AS {duckdb_type(kind)})", kind, literal=value)
-
-
-def named_type(to: exp.DataType) -> HiveType:
-    """The type that a CAST names. Raises NeedsSpark for one that is not known here."""
-    known = {
-        exp.DType.BOOLEAN: BOOLEAN,
-        exp.DType.TINYINT: HiveType("tinyint"),
-        exp.DType.SMALLINT: HiveType("smallint"),
-        exp.DType.INT: INT,
-        exp.DType.BIGINT: BIGINT,
-        exp.DType.FLOAT: HiveType("float"),
-        exp.DType.DOUBLE: DOUBLE,
-        exp.DType.TEXT: STRING,
-        exp.DType.DATE: DATE,
-        exp.DType.TIMESTAMPTZ: TIMESTAMP,  # sqlglot's name for Spark's TIMESTAMP
-        exp.DType.TIMESTAMPLTZ: TIMESTAMP,
-    }
-    if to.this == exp.DType.DECIMAL:
-        sizes = [int(size.name) for size in to.expressions]
-        precision, scale = (*sizes, *(10, 0)[len(sizes) :])
-        if 1 <= precision <= 38 and 0 <= scale <= precision:
-            return HiveType("decimal", (precision, scale))
-    elif to.this in known and not to.expressions:
-        return known[to.this]
-    raise NeedsSpark(f"the type {to.sql('spark')}")
-
-
-_CAST = {"this", "to"}
-_OPERANDS = {"this", "expression", "safe"}
-_BRANCHES = {"this", "true", "false"}
-_MEMBERS = {"this", "expressions", "safe", "ignore_nulls"}
-_PARTS: dict[type[exp.Expr], set[str]] = {
-    exp.Literal: {"this", "is_string"},
-    exp.Column: {"this", "table", "db", "catalog"},
-    exp.Between: {"this", "low", "high"},
-    exp.In: {"this", "expressions", "query"},
-    exp.Like: {"this", "expression", "negate"},
-    exp.Round: {"this", "decimals"},
-    exp.Concat: _MEMBERS,
-    exp.Coalesce: _MEMBERS,
-    exp.Greatest: _MEMBERS,
-    exp.Least: _MEMBERS,
-    exp.Case: {"this", "ifs", "default"},
-    exp.If: _BRANCHES,
-    exp.Nvl2: _BRANCHES,
-    exp.Cast: _CAST,
-}
-"""The parts of a node that its translation knows, where they are more than two operands."""
-
-
-def _require_known_parts(node: exp.Expr) -> None:
-    """Raises NeedsSpark for a node with a part, such as an option, that no translation reads."""
-    known = _PARTS.get(type(node), _OPERANDS)
-    for name, part in node.args.items():
-        if part and name not in known:
-            raise NeedsSpark(f"{name.upper()} of {node.sql('spark')}")
-
-
+_CAST_PARTS = frozenset(("this", "to"))
+_BRANCHES = frozenset(("this", "true", "false"))
+_MEMBERS = frozenset(("this", "expressions", "safe", "ignore_nulls"))
 _COMPARISONS = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+    **COMPARISONS,
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-_CONSTRUCTS: dict[type[exp.Expr], Callable[..., Typed]] = {
-    exp.Literal: Translator._literal,
-    exp.Boolean: Translator._boolean,
-    exp.Null: Translator._null,
-    exp.Column: Translator._column,
-    exp.Dot: Translator._dot,
-    exp.Paren: Translator._paren,
-    exp.And: Translator._and,
-    exp.Or: Translator._or,
-    exp.Not: Translator._not,
-    exp.Is: Translator._is,
-    exp.Between: Translator._between,
-    exp.In: Translator._in,
-    exp.Like: Translator._like,
-    **dict.fromkeys(_COMPARISONS, Translator._comparison),
-    **dict.fromkeys(arithmetic.OPERATORS, Translator._arithmetic),
-    exp.Neg: Translator._neg,
-    exp.BitwiseNot: Translator._complement,
-    exp.Round: Translator._round,
-    exp.DPipe: Translator._concat,
-    exp.Concat: Translator._concat,
-    exp.Case: Translator._case,
-    exp.If: Translator._if,
-    exp.Nvl2: Translator._nvl2,
-    exp.Coalesce: Translator._coalesce,
-    exp.Nullif: Translator._nullif,
-    exp.Greatest: Translator._greatest,
-    exp.Least: Translator._greatest,
-    exp.Cast: Translator._cast,
+_T = Translator
+_ORDERED = "types that have an order"
+CONSTRUCTS: dict[type[exp.Expr], Construct] = {
+    exp.Literal: Construct(
+        "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, frozenset(("this", "is_string"))
+    ),
+    exp.Boolean: Construct("true, false", "boolean", _T._boolean),
+    exp.Null: Construct("NULL", "all", _T._null),
+    exp.Column: Construct(
+        "a, t.a, a.field", "all", _T._column, frozenset(("this", "table", "db", "catalog"))
+    ),
+    exp.Dot: Construct("t.a.field", "structs", _T._dot),
+    exp.Paren: Construct("(a)", "all", _T._paren),
+    exp.And: Construct("a AND b", "conditions", _T._and),
+    exp.Or: Construct("a OR b", "conditions", _T._or),
+    exp.Not: Construct("NOT a", "conditions", _T._not),
+    **{
+        kind: Construct(f"a {sign} b", _ORDERED, _T._comparison)
+        for kind, sign in COMPARISONS.items()
+    },
+    exp.NullSafeEQ: Construct("a <=> b", _ORDERED, _T._comparison),
+    exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", _ORDERED, _T._comparison),
+    exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all", _T._is),
+    exp.Between: Construct(
+        "a BETWEEN b AND c", _ORDERED, _T._between, frozenset(("this", "low", "high"))
+    ),
+    exp.In: Construct("a IN (b, c)", _ORDERED, _T._in, frozenset(("this", "expressions", "query"))),
+    exp.Like: Construct(
+        "a LIKE 'pattern'",
+        "text; a literal pattern without \\",
+        _T._like,
+        frozenset(("this", "expression", "negate")),
+    ),
+    exp.Add: Construct("a + b", "numbers", _T._arithmetic),
+    exp.Sub: Construct("a - b", "numbers", _T._arithmetic),
+    exp.Mul: Construct("a * b", "numbers", _T._arithmetic),
+    exp.Div: Construct(
+        "a / b", "numbers; decimals if the quotient needs few digits", _T._arithmetic
+    ),
+    exp.IntDiv: Construct("a DIV b", "whole numbers", _T._arithmetic),
+    exp.Mod: Construct("a % b", "numbers but decimal", _T._arithmetic),
+    exp.Neg: Construct("-a", "numbers", _T._neg),
+    exp.BitwiseAnd: Construct("a & b", "whole numbers", _T._arithmetic),
+    exp.BitwiseOr: Construct("a | b", "whole numbers", _T._arithmetic),
+    exp.BitwiseXor: Construct("a ^ b", "whole numbers", _T._arithmetic),
+    exp.BitwiseNot: Construct("~a", "whole numbers", _T._complement),
+    exp.DPipe: Construct("a || b", "text", _T._concat),
+    exp.Concat: Construct("concat(a, b)", "text", _T._concat, _MEMBERS),
+    exp.Case: Construct(
+        "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
+        "all",
+        _T._case,
+        frozenset(("this", "ifs", "default")),
+    ),
+    exp.If: Construct("if(a, b, c)", "all", _T._if, _BRANCHES),
+    exp.Coalesce: Construct(
+        "coalesce(a, b), nvl(a, b), ifnull(a, b)", "all", _T._coalesce, _MEMBERS
+    ),
+    exp.Nullif: Construct("nullif(a, b)", _ORDERED, _T._nullif),
+    exp.Nvl2: Construct("nvl2(a, b, c)", "all", _T._nvl2, _BRANCHES),
+    exp.Greatest: Construct("greatest(a, b)", _ORDERED, _T._greatest, _MEMBERS),
+    exp.Least: Construct("least(a, b)", _ORDERED, _T._greatest, _MEMBERS),
+    exp.Round: Construct(
+        "round(a, digits)",
+        "decimal; digits a literal, 0 or more",
+        _T._round,
+        frozenset(("this", "decimals")),
+    ),
+    exp.Cast: Construct(
+        "CAST(a AS type)", "but float and double to text or decimal", _T._cast, _CAST_PARTS
+    ),
 }
-assert _CONSTRUCTS.keys() == CONSTRUCTS.keys()
+"""Every operator and form that was shown to mean the same in both engines."""

@@ -1,7 +1,8 @@
-"""What runs locally: every operator and function that was shown to mean the same in both engines.
+"""What runs locally: every function that was shown to mean the same in both engines.
 
-Whatever is not in these tables needs Spark. The differential test computes each entry in both
-engines, over values of all its types, and docs/engines.md prints them.
+Whatever is neither in these tables nor among the operators of expressions.py needs Spark. The
+differential test computes each entry in both engines, over values of all its types, and
+docs/engines.md prints them.
 """
 
 from __future__ import annotations
@@ -14,22 +15,26 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
-from acid_platform.engine.local.decimals import mean_type, quotient, unscaled
+from acid_platform.engine.local.arithmetic import mean_type, quotient, too_long_to_negate, unscaled
+from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.duckdb_types import (
     BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
+    FLOATING,
     INT,
     MOST_DIGITS,
+    NUMERIC,
     STRING,
     TIMESTAMP,
     decimal,
     duckdb_type,
+    ordered,
 )
 from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.errors import NeedsSpark
-from acid_platform.layout.types import HiveType
+from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql
 
 Takes = Literal[
@@ -288,96 +293,97 @@ AGGREGATES = (
 FUNCTIONS = (*TEXT, *DATES, *NUMBERS, *AGGREGATES)
 
 
-@dataclass(frozen=True, slots=True)
-class Construct:
-    """An operator or form of SQL; `expressions.py` translates it, by the class of its node."""
-
-    shown: str
-    types: str
-
-
-CONSTRUCTS: dict[type[exp.Expr], Construct] = {
-    exp.Literal: Construct("1, 1.5, 1e3, 'text'", "numbers and text"),
-    exp.Boolean: Construct("true, false", "boolean"),
-    exp.Null: Construct("NULL", "all"),
-    exp.Column: Construct("a, t.a, a.field", "all"),
-    exp.Dot: Construct("t.a.field", "structs"),
-    exp.Paren: Construct("(a)", "all"),
-    exp.And: Construct("a AND b", "conditions"),
-    exp.Or: Construct("a OR b", "conditions"),
-    exp.Not: Construct("NOT a", "conditions"),
-    exp.EQ: Construct("a = b", "types that have an order"),
-    exp.NEQ: Construct("a <> b", "types that have an order"),
-    exp.LT: Construct("a < b", "types that have an order"),
-    exp.LTE: Construct("a <= b", "types that have an order"),
-    exp.GT: Construct("a > b", "types that have an order"),
-    exp.GTE: Construct("a >= b", "types that have an order"),
-    exp.NullSafeEQ: Construct("a <=> b", "types that have an order"),
-    exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", "types that have an order"),
-    exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all"),
-    exp.Between: Construct("a BETWEEN b AND c", "types that have an order"),
-    exp.In: Construct("a IN (b, c)", "types that have an order"),
-    exp.Like: Construct("a LIKE 'pattern'", "text; a literal pattern without \\"),
-    exp.Add: Construct("a + b", "numbers"),
-    exp.Sub: Construct("a - b", "numbers"),
-    exp.Mul: Construct("a * b", "numbers"),
-    exp.Div: Construct("a / b", "numbers; decimals if the quotient needs few digits"),
-    exp.IntDiv: Construct("a DIV b", "whole numbers"),
-    exp.Mod: Construct("a % b", "numbers but decimal"),
-    exp.Neg: Construct("-a", "numbers"),
-    exp.BitwiseAnd: Construct("a & b", "whole numbers"),
-    exp.BitwiseOr: Construct("a | b", "whole numbers"),
-    exp.BitwiseXor: Construct("a ^ b", "whole numbers"),
-    exp.BitwiseNot: Construct("~a", "whole numbers"),
-    exp.DPipe: Construct("a || b", "text"),
-    exp.Concat: Construct("concat(a, b)", "text"),
-    exp.Case: Construct("CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END", "all"),
-    exp.If: Construct("if(a, b, c)", "all"),
-    exp.Coalesce: Construct("coalesce(a, b), nvl(a, b), ifnull(a, b)", "all"),
-    exp.Nullif: Construct("nullif(a, b)", "types that have an order"),
-    exp.Nvl2: Construct("nvl2(a, b, c)", "all"),
-    exp.Greatest: Construct("greatest(a, b)", "types that have an order"),
-    exp.Least: Construct("least(a, b)", "types that have an order"),
-    exp.Round: Construct("round(a, digits)", "decimal; digits a literal, 0 or more"),
-    exp.Cast: Construct("CAST(a AS type)", "but float and double to text or decimal"),
-}
-
-
 # --- finding the function of a node ---------------------------------------------------------------
 
 
 def calls_of(node: exp.Expr) -> Iterator[tuple[Function, dict[str, exp.Expr]]]:
     """The functions whose call the node is, with the arguments by their letter."""
     for pattern, function in _patterns().get(type(node), ()):
-        found: dict[str, exp.Expr] = {}
-        if _matches(pattern, node, found):
-            yield function, found
+        arguments: dict[str, exp.Expr] = {}
+        if _matches(pattern, node, arguments):
+            yield function, arguments
 
 
 @cache
 def _patterns() -> dict[type[exp.Expr], list[tuple[exp.Expr, Function]]]:
     """The calls as sqlglot parses them, as they are written here and as it writes them itself."""
-    found: dict[type[exp.Expr], list[tuple[exp.Expr, Function]]] = {}
+    patterns: dict[type[exp.Expr], list[tuple[exp.Expr, Function]]] = {}
     for function in FUNCTIONS:
         written = sqlglot.parse_one(function.call, dialect=SparkSql)
         again = sqlglot.parse_one(written.sql("spark"), dialect=SparkSql)
         for pattern in (written,) if written == again else (written, again):
-            found.setdefault(type(pattern), []).append((pattern, function))
-    return found
+            patterns.setdefault(type(pattern), []).append((pattern, function))
+    return patterns
 
 
-def _matches(pattern: object, node: object, found: dict[str, exp.Expr]) -> bool:
+def _matches(pattern: object, node: object, arguments: dict[str, exp.Expr]) -> bool:
     if isinstance(pattern, exp.Column) and isinstance(node, exp.Expr):
         if isinstance(node, exp.Distinct | exp.Star):
             return False
-        found[pattern.name] = node
+        arguments[pattern.name] = node
         return True
     if isinstance(pattern, list) and isinstance(node, list):
         return len(pattern) == len(node) and all(
-            _matches(a, b, found) for a, b in zip(pattern, node, strict=True)
+            _matches(a, b, arguments) for a, b in zip(pattern, node, strict=True)
         )
     if isinstance(pattern, exp.Expr) and type(pattern) is type(node):
         assert isinstance(node, exp.Expr)
         names = {name for name, value in (*pattern.args.items(), *node.args.items()) if value}
-        return all(_matches(pattern.args.get(n), node.args.get(n), found) for n in names)
+        return all(_matches(pattern.args.get(n), node.args.get(n), arguments) for n in names)
     return pattern == node
+
+
+# --- calling it -----------------------------------------------------------------------------------
+
+
+def called(function: Function, values: dict[str, Typed], over: str = "") -> Typed | None:
+    """The call, or None if the function does not take these values.
+
+    `over` is the FILTER or OVER clause of an aggregate.
+    """
+    accepted = {}
+    for letter, takes in zip(("a", "b", "c"), function.takes, strict=False):
+        value = _accepted(values[letter], takes)
+        if value is None:
+            return None
+        accepted[letter] = value
+    parts = {letter: value.sql for letter, value in accepted.items()}
+    types = [value.type for value in accepted.values()]
+    template = function.sql if isinstance(function.sql, str) else function.sql(types)
+    sql = template.format(over=over, **parts)
+    gives = function.gives if isinstance(function.gives, HiveType) else function.gives(types)
+    fails = function.fails or any(value.fails for value in accepted.values())
+    return Typed(f"CAST({sql} AS {duckdb_type(gives)})", gives, fails)
+
+
+def _accepted(value: Typed, takes: Takes) -> Typed | None:
+    """The value as a function takes it, cast as Spark casts arguments; None if it does not."""
+    kind = value.type
+    match takes:
+        case "any":
+            return value
+        case "ordered" if ordered(kind):
+            return value
+        case "string" if kind == STRING:
+            return value
+        case "condition" if kind == BOOLEAN:
+            return value
+        case "integral" if kind.kind in INTEGRAL:
+            return value
+        case "int" if kind.kind in INTEGRAL and kind != BIGINT:
+            return cast(value, INT)
+        case "count" if isinstance(value.literal, int) and 0 <= value.literal < 1 << 20:
+            return value
+        case "pad" if isinstance(value.literal, str) and value.literal:
+            return value
+        case "decimal" if kind.kind == "decimal":
+            return value
+        case "number" if kind.kind in NUMERIC and not too_long_to_negate(kind):
+            return value
+        case "double" if kind.kind in FLOATING:
+            return cast(value, DOUBLE)
+        case "date" if kind in (DATE, TIMESTAMP):
+            return cast(value, DATE)
+        case "timestamp" if kind in (DATE, TIMESTAMP):
+            return cast(value, TIMESTAMP)
+    return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +12,14 @@ import pyarrow.compute as pc
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.local.computation import (
     POSITION,
-    Computation,
+    compute,
     condition_sql,
     in_declared_type,
     join_sql,
     numbered,
     value_sql,
 )
+from acid_platform.engine.local.dml import keys_of, scanned
 from acid_platform.engine.local.duckdb_types import identifier
 from acid_platform.engine.local.event_files import (
     EventFiles,
@@ -28,8 +28,6 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.running import RunningStatement
-from acid_platform.engine.local.scanned_rows import keys_of, scanned
 from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.write import buckets_of, counted
@@ -48,52 +46,56 @@ from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 from acid_platform.write.task_files import files_needed
 
 _CLAUSE = "__clause"
+"""The column with the number of the clause that applies to a row."""
 
 
-@dataclass(frozen=True, slots=True)
 class LocalMerge:
-    """A MERGE into one scan. Expressions call the two sides `alias` and `source_alias`.
+    """A MERGE into one scan. `aliases`: what expressions call the table and the source.
 
-    `limit` is the most bytes of rows to hold of each side.
+    Making it reads both sides, of each at most the target's `most_bytes`. Raises WrongType,
+    UnknownColumn, InvalidDefinition, CorruptFile, TxnAborted, NeedsSpark.
     """
 
-    scan: Scan
-    target: WriteTarget
-    on: str
-    clauses: Sequence[MergeClause]
-    alias: str
-    source_alias: str
-    statement: RunningStatement
-    limit: int
+    def __init__(
+        self,
+        scan: Scan,
+        target: WriteTarget,
+        source: Rows,
+        on: str,
+        clauses: Sequence[MergeClause],
+        aliases: tuple[str, str],
+    ) -> None:
+        self.alias, self.source_alias = aliases
+        if self.alias.lower() == self.source_alias.lower():
+            raise NeedsSpark("MERGE with one name for both sides")
+        require_writable(target)
+        self.scan, self.target, self.on, self.clauses = scan, target, on, clauses
+        self.own = (*scan.columns, *scan.partition_columns)
+        self.source, self.source_columns = self._source(source)
+        self.table = self._table()
+        self.both = NameScope.of({self.alias: self.own, self.source_alias: self.source_columns})
 
-    def run(self, rows: Rows) -> tuple[list[WrittenDirectory], MergeCounts]:
+    def run(self) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events; returns the counts of changed rows.
 
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
         """
-        if self.alias.lower() == self.source_alias.lower():
-            raise NeedsSpark("MERGE with one name for both sides")
-        require_writable(self.target)
-        source, source_columns = self._source(rows)
-        table = self._table()
         matched = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
-        with Computation(self.statement) as computation:
-            work = _Work(self, computation, table, source, source_columns)
-            updates = [work.update_sql(clause) for clause in matched]
-            pairs = work.pairs(matched)
-            changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
-            updated = work.updated(changed, updates)
-            if matched:
-                self._require_one_source_row(changed, table)
-            counts = dict.fromkeys(MergeAction, 0)
-            for number, clause in enumerate(matched):
-                chosen = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
-                counts[clause.action] += chosen or 0
-            inserted = work.inserted(pairs, inserts)
+        updates = [self._update_sql(clause) for clause in matched]
+        pairs = self._pairs(matched)
+        changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
+        updated = self._updated(changed, updates)
+        if matched:
+            self._require_one_source_row(changed)
+        counts = dict.fromkeys(MergeAction, 0)
+        for number, clause in enumerate(matched):
+            rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
+            counts[clause.action] += rows or 0
+        inserted = self._inserted(pairs, inserts)
         counts[MergeAction.INSERT] = inserted[0].num_rows
-        written = self._publish(changed, table, updated, inserted)
+        written = self._publish(changed, updated, inserted)
         return written, MergeCounts(*(counts[action] for action in MergeAction))
 
     # --- the two sides -------------------------------------------------------------------------
@@ -107,54 +109,180 @@ class LocalMerge:
             except InvalidDefinition as error:
                 raise NeedsSpark(str(error)) from error
             reader = rows.batches()
-            batches = list(counted(reader, self.statement, self.limit))
-            given = pa.Table.from_batches(batches, reader.schema)
+            table = pa.Table.from_batches(
+                list(counted(reader, self.target.most_bytes)), reader.schema
+            )
             for place, column in enumerate(columns):
-                values = given.column(place).cast(arrow_type(column.type))
-                given = given.set_column(place, column.name, values)
-            return given, columns
-        given = local_table(rows, self.target.all_columns, self.target.table, more=True)
+                values = table.column(place).cast(arrow_type(column.type))
+                table = table.set_column(place, column.name, values)
+            return table, columns
+        table = local_table(rows, self.target.all_columns, self.target.table, more=True)
         own = {column.name: column for column in self.target.all_columns}
-        return given, tuple(
+        return table, tuple(
             # What a CHAR of the table is given is one: its trailing blanks don't count.
             own[column.name]
             if column.name in own and own[column.name].type.kind == "char"
             else column
-            for column in declared_columns(given.schema)
+            for column in declared_columns(table.schema)
         )
 
     def _table(self) -> pa.Table:
         """All live rows, with their row ids and ENTITY."""
-        names = [column.name for column in (*self.scan.columns, *self.scan.partition_columns)]
+        names = [column.name for column in self.own]
         scan = ArrowScan(self.scan, (*names, ENTITY.name), row_id=True)
         # What a MERGE reads is held in memory; compressed files are much smaller than their rows.
-        batches = list(counted(scanned(scan, self.statement), self.statement, 4 * self.limit))
+        batches = list(counted(scanned(scan), 4 * self.target.most_bytes))
         return pa.Table.from_batches(batches, scan.schema)
 
-    def _require_one_source_row(self, changed: pa.Table, table: pa.Table) -> None:
+    def _pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
+        """POSITION of the table's row, `s` (of the source's row), and the number of the first
+        clause that applies, or NULL, for each pair that ON joins."""
+        alias, source = identifier(self.alias), identifier(self.source_alias)
+        number = _first_of(clauses, self.both)
+        sql = (
+            f"SELECT {alias}.{POSITION} AS {POSITION}, {source}.{POSITION} AS s,"
+            f" {number} AS {_CLAUSE} FROM {alias} JOIN {source}"
+            f" ON {join_sql(self.on, self.both)}"
+        )
+        tables = {
+            self.alias: numbered(self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name])),
+            self.source_alias: numbered(self.source),
+        }
+        return compute(sql, tables)
+
+    def _require_one_source_row(self, changed: pa.Table) -> None:
         places, times = np.unique(values_of(changed.column(POSITION)), return_counts=True)
         twice = np.flatnonzero(times > 1)
         if len(twice):
             first = twice[0]
-            key = table.column(ROW_ID_COLUMN)[int(places[first])].as_py()
+            key = self.table.column(ROW_ID_COLUMN)[int(places[first])].as_py()
             raise source_rows_ambiguous(
                 self.target.table, int(times[first]), tuple(key.values()), self.on
             )
+
+    # --- new values ----------------------------------------------------------------------------
+
+    def _update_sql(self, clause: MergeClause) -> dict[str, str] | None:
+        """DuckDB's SQL of the columns that the clause sets; None if it deletes."""
+        if clause.action is not MergeAction.UPDATE:
+            return None
+        assignments = wanted_assignments(
+            clause.values or {}, self.scan, self.target.buckets, self.target.table
+        )
+        return self._sql(assignments, self.both)
+
+    def _updated(
+        self, changed: pa.Table, updates: Sequence[Mapping[str, str] | None]
+    ) -> tuple[pa.Table, np.ndarray]:
+        """The new values of updated rows, and the place of each in the table."""
+        names = [column.name for column in self.scan.columns]
+        parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
+        for number, values in enumerate(updates):
+            if values is None:
+                continue
+            mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
+            old = self.table.take(mine.column(POSITION)).select(
+                [column.name for column in self.own]
+            )
+            source = self.source.take(mine.column("s"))
+            computed = self._computed(values, {self.alias: old, self.source_alias: source})
+            parts.append(_replaced(old.select(names), computed, self.scan.columns))
+            positions.append(values_of(mine.column(POSITION)))
+        return pa.concat_tables(parts), np.concatenate(positions)
+
+    def _inserted(
+        self, pairs: pa.Table, clauses: Sequence[MergeClause]
+    ) -> tuple[pa.Table, np.ndarray]:
+        """The rows of source rows without a match, with all columns, and their places there."""
+        fields = [(column.name, arrow_type(column.type)) for column in self.own]
+        parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
+        if clauses:
+            alone = np.ones(self.source.num_rows, bool)
+            alone[values_of(pairs.column("s"))] = False
+            rest = np.flatnonzero(alone)
+            unmatched = self.source.take(from_numpy(rest))
+            scope = NameScope.of({self.source_alias: self.source_columns})
+            number = _first_of(clauses, scope)
+            name = identifier(self.source_alias)
+            numbers = compute(
+                f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
+                {self.source_alias: numbered(unmatched)},
+            ).column(_CLAUSE)
+            for place, clause in enumerate(clauses):
+                mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
+                values = inserted_values(
+                    clause,
+                    self.source.column_names,
+                    self.own,
+                    self.target.table,
+                    expressions_of(self.on, self.clauses),
+                )
+                source = unmatched.take(from_numpy(mine))
+                copied = self._copied(source) if clause.values is None else {}
+                rest_of = {name: text for name, text in values.items() if name not in copied}
+                sql = self._sql(rest_of, scope)
+                computed = self._computed(sql, {self.source_alias: source}) | copied
+                nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
+                parts.append(_replaced(nothing, computed, self.own))
+                positions.append(rest[mine])
+        rows = conform(
+            pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
+        )
+        source_rows = np.concatenate(positions)
+        order = np.argsort(source_rows, kind="stable")
+        return rows.take(from_numpy(order)), source_rows[order]
+
+    def _copied(self, source: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """The columns of source rows that have the type of the table's column of their name."""
+        own = {column.name: column for column in self.own}
+        copied = {}
+        for name, declared in zip(source.column_names, self.source_columns, strict=True):
+            column = own.get(name.lower())
+            if column is None or (declared.type.has_char and declared.type != column.type):
+                continue
+            with suppress(NeedsSpark):  # an expression may still convert it
+                copied[name.lower()] = assigned(source.column(name), column, self.target.table)
+        return copied
+
+    def _sql(self, texts: Mapping[str, str], scope: NameScope) -> dict[str, str]:
+        """DuckDB's SQL of expressions for columns of the table."""
+        return {
+            column.name: value_sql(texts[column.name], column, scope, self.target.table)
+            for column in self.own
+            if column.name in texts
+        }
+
+    def _computed(
+        self, sql: Mapping[str, str], sides: Mapping[str, pa.Table]
+    ) -> dict[str, pa.ChunkedArray]:
+        """Columns of the table as SQL over rows of the sides, which stand side by side."""
+        if not sql:
+            return {}
+        rows = {name: numbered(table) for name, table in sides.items()}
+        first, *others = (identifier(name) for name in rows)
+        joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
+        computed = compute(
+            f"SELECT {', '.join(sql.values())} FROM {joined} ORDER BY {POSITION}", rows
+        )
+        return {
+            column.name: in_declared_type(computed.column(column.name), column)
+            for column in self.own
+            if column.name in sql
+        }
 
     # --- the events ----------------------------------------------------------------------------
 
     def _publish(
         self,
         changed: pa.Table,
-        table: pa.Table,
         updated: tuple[pa.Table, np.ndarray],
         inserted: tuple[pa.Table, np.ndarray],
     ) -> list[WrittenDirectory]:
-        keys = keys_of(table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
-        gone = values_of(changed.column(POSITION))
-        deletes = keys.take(gone)
+        keys = keys_of(self.table.select([ROW_ID_COLUMN, ENTITY.name]), self.scan)
+        changed_rows = values_of(changed.column(POSITION))
+        deletes = keys.take(changed_rows)
         values, positions = updated
-        kept = np.isin(gone, positions)
+        are_updated = np.isin(changed_rows, positions)
         values = conform(values, self.scan.columns, self.target.table, in_files=self.scan.columns)
         old = keys.take(positions)
         order = np.lexsort((old.row_ids, old.buckets, old.write_ids))
@@ -169,10 +297,10 @@ class LocalMerge:
         buckets = np.concatenate([self._writers_of(fresh, source_rows, deletes), old.numbers])
 
         def write(files: EventFiles) -> None:
-            files.delete(deletes, kept)
+            files.delete(deletes, are_updated)
             files.insert(rows, places, buckets)
 
-        return publish_events(self.target, self.statement.check, write)
+        return publish_events(self.target, write)
 
     def _writers_of(self, fresh: pa.Table, source_rows: np.ndarray, deletes: Keys) -> np.ndarray:
         """The bucket number of each inserted row: Hive's hash, or its turn."""
@@ -185,154 +313,6 @@ class LocalMerge:
             return buckets_of(fresh, self.target)
         needed = files_needed(fresh.num_rows)
         return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The tables of a MERGE, and the queries over them."""
-
-    merge: LocalMerge
-    computation: Computation
-    table: pa.Table
-    source: pa.Table
-    source_columns: tuple[Column, ...]
-
-    @property
-    def _own(self) -> tuple[Column, ...]:
-        return (*self.merge.scan.columns, *self.merge.scan.partition_columns)
-
-    @property
-    def _both(self) -> NameScope:
-        return NameScope.of(
-            {self.merge.alias: self._own, self.merge.source_alias: self.source_columns}
-        )
-
-    def pairs(self, clauses: Sequence[MergeClause]) -> pa.Table:
-        """POSITION of the table's row, `s` (of the source's row), and the number of the first
-        clause that applies, or NULL, for each pair that ON joins."""
-        alias, source = identifier(self.merge.alias), identifier(self.merge.source_alias)
-        number = _first_of(clauses, self._both)
-        sql = (
-            f"SELECT {alias}.{POSITION} AS {POSITION}, {source}.{POSITION} AS s,"
-            f" {number} AS {_CLAUSE} FROM {alias} JOIN {source}"
-            f" ON {join_sql(self.merge.on, self._both)}"
-        )
-        tables = {
-            self.merge.alias: numbered(self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name])),
-            self.merge.source_alias: numbered(self.source),
-        }
-        return self.computation.run(sql, tables)
-
-    def update_sql(self, clause: MergeClause) -> dict[str, str] | None:
-        """DuckDB's SQL of the columns that the clause sets; None if it deletes."""
-        merge = self.merge
-        if clause.action is not MergeAction.UPDATE:
-            return None
-        wanted = wanted_assignments(
-            clause.values or {}, merge.scan, merge.target.buckets, merge.target.table
-        )
-        return self._sql(wanted, self._both)
-
-    def updated(
-        self, changed: pa.Table, updates: Sequence[Mapping[str, str] | None]
-    ) -> tuple[pa.Table, np.ndarray]:
-        """The new values of updated rows, and the place of each in the table."""
-        merge = self.merge
-        names = [column.name for column in merge.scan.columns]
-        parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
-        for number, values in enumerate(updates):
-            if values is None:
-                continue
-            mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
-            old = self.table.take(mine.column(POSITION)).select(
-                [column.name for column in self._own]
-            )
-            given = self.source.take(mine.column("s"))
-            computed = self._computed(values, {merge.alias: old, merge.source_alias: given})
-            parts.append(_replaced(old.select(names), computed, merge.scan.columns))
-            positions.append(values_of(mine.column(POSITION)))
-        return pa.concat_tables(parts), np.concatenate(positions)
-
-    def inserted(
-        self, pairs: pa.Table, clauses: Sequence[MergeClause]
-    ) -> tuple[pa.Table, np.ndarray]:
-        """The rows of source rows without a match, with all columns, and their places there."""
-        merge = self.merge
-        fields = [(column.name, arrow_type(column.type)) for column in self._own]
-        parts, positions = [pa.schema(fields).empty_table()], [np.zeros(0, np.int64)]
-        if clauses:
-            alone = np.ones(self.source.num_rows, bool)
-            alone[values_of(pairs.column("s"))] = False
-            rest = np.flatnonzero(alone)
-            unmatched = self.source.take(from_numpy(rest))
-            scope = NameScope.of({merge.source_alias: self.source_columns})
-            number = _first_of(clauses, scope)
-            name = identifier(merge.source_alias)
-            numbers = self.computation.run(
-                f"SELECT {POSITION}, {number} AS {_CLAUSE} FROM {name} ORDER BY {POSITION}",
-                {merge.source_alias: numbered(unmatched)},
-            ).column(_CLAUSE)
-            for place, clause in enumerate(clauses):
-                mine = np.flatnonzero(filled(pc.equal(numbers, place), False))
-                values = inserted_values(
-                    clause,
-                    self.source.column_names,
-                    self._own,
-                    merge.target.table,
-                    expressions_of(merge.on, merge.clauses),
-                )
-                given = unmatched.take(from_numpy(mine))
-                copied = self._copied(given) if clause.values is None else {}
-                rest_of = {name: text for name, text in values.items() if name not in copied}
-                sql = self._sql(rest_of, scope)
-                computed = self._computed(sql, {merge.source_alias: given}) | copied
-                nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
-                parts.append(_replaced(nothing, computed, self._own))
-                positions.append(rest[mine])
-        rows = conform(
-            pa.concat_tables(parts), self._own, merge.target.table, in_files=merge.scan.columns
-        )
-        source_rows = np.concatenate(positions)
-        order = np.argsort(source_rows, kind="stable")
-        return rows.take(from_numpy(order)), source_rows[order]
-
-    def _copied(self, given: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """The columns of source rows that have the type of the table's column of their name."""
-        own = {column.name: column for column in self._own}
-        copied = {}
-        for name, source in zip(given.column_names, self.source_columns, strict=True):
-            column = own.get(name.lower())
-            if column is None or (source.type.has_char and source.type != column.type):
-                continue
-            with suppress(NeedsSpark):  # an expression may still convert it
-                copied[name.lower()] = assigned(given.column(name), column, self.merge.target.table)
-        return copied
-
-    def _sql(self, texts: Mapping[str, str], scope: NameScope) -> dict[str, str]:
-        """DuckDB's SQL of expressions for columns of the table."""
-        return {
-            column.name: value_sql(texts[column.name], column, scope, self.merge.target.table)
-            for column in self._own
-            if column.name in texts
-        }
-
-    def _computed(
-        self, sql: Mapping[str, str], sides: Mapping[str, pa.Table]
-    ) -> dict[str, pa.ChunkedArray]:
-        """Columns of the table as SQL over rows of the sides, which stand side by side."""
-        if not sql:
-            return {}
-        rows = {name: numbered(table) for name, table in sides.items()}
-        first, *others = (identifier(name) for name in rows)
-        joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
-        found = self.computation.run(
-            f"SELECT {', '.join(sql.values())} FROM {joined} ORDER BY {POSITION}", rows
-        )
-        return {
-            column.name: in_declared_type(found.column(column.name), column)
-            for column in self._own
-            if column.name in sql
-        }
 
 
 def _first_of(clauses: Sequence[MergeClause], scope: NameScope) -> str:
@@ -351,17 +331,3 @@ def _replaced(
     return pa.table(
         {column.name: computed.get(column.name, rows.column(column.name)) for column in columns}
     )
-
-
-def merge_rows(
-    scan: Scan,
-    target: WriteTarget,
-    source: Rows,
-    on: str,
-    clauses: Sequence[MergeClause],
-    aliases: tuple[str, str],
-    statement: RunningStatement,
-    limit: int,
-) -> tuple[list[WrittenDirectory], MergeCounts]:
-    """Runs a MERGE. Raises what `LocalMerge.run` raises."""
-    return LocalMerge(scan, target, on, clauses, *aliases, statement, limit).run(source)

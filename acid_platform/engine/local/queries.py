@@ -264,8 +264,8 @@ class Select:
         item = self.items[position][1]
         if isinstance(item, ScopeColumn):
             return item.value
-        known = {alias.lower() for alias, _ in self.items[:position]}
-        translator = Expressions(self, frozenset(known), windows=not self.grouped)
+        earlier = frozenset(alias.lower() for alias, _ in self.items[:position])
+        translator = Expressions(self, earlier, windows=not self.grouped)
         if isinstance(item, exp.Column) and not isinstance(item.this, exp.Star):
             column = translator.resolve([part.name for part in item.parts])
             if column.is_field and column.type.nested and column.declared is not None:

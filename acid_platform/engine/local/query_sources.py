@@ -7,28 +7,17 @@ applied while the files are read; the query still has all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from acid_platform.engine.reads import ChangeRead, TableRead
-from acid_platform.errors import (
-    AcidError,
-    CorruptFile,
-    InvalidExpression,
-    NoSuchTxn,
-    SnapshotExpired,
-    TxnAborted,
-    UnknownColumn,
-    UnsupportedStatement,
-)
+from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ArrowScan
-from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
@@ -75,10 +64,10 @@ class QuerySource:
         return reader.__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        wanted = self.schema
+        schema = self.schema
         try:
             for batch in self.scan.batches():
-                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
+                yield batch if batch.schema.equals(schema) else batch.cast(schema)
         except BaseException as error:
             self.failure = error
             raise
@@ -107,8 +96,8 @@ class QuerySource:
 def columns_of(read: TableRead | ChangeRead) -> tuple[Column, ...]:
     """The columns of a source, as DuckDB gets them."""
     if isinstance(read, ChangeRead):
-        known = {column.name: column for column in read.scan.columns}
-        return tuple(known[name.lower()] for name in (read.columns or known))
+        every = {column.name: column for column in read.scan.columns}
+        return tuple(every[name.lower()] for name in (read.columns or every))
     scan = read.scan
     every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
     names = every if read.columns is None else (name.lower() for name in read.columns)
@@ -122,22 +111,11 @@ def arrow_scan_of(read: TableRead, filtered: bool) -> ArrowScan:
     With `filtered` its condition is applied, as far as Arrow evaluates it exactly as Spark does.
     """
     scan = read.scan
-    wanted = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
-    predicate = _predicate(scan, read.where) if filtered else None
-    return ArrowScan(scan, wanted, predicate, read.row_id)
-
-
-def _predicate(scan: Scan, where: str | None) -> ArrowPredicate | None:
-    if where is None:
-        return None
-    return _known_predicate(where, (*scan.columns, *scan.partition_columns))
-
-
-@lru_cache(256)
-def _known_predicate(where: str, columns: tuple[Column, ...]) -> ArrowPredicate | None:
-    with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
-        return arrow_predicate(where, columns, "the table")
-    return None
+    names = tuple(column.name for column in columns_of(read) if column.name != ROW_ID_COLUMN)
+    predicate = None
+    if filtered and read.where is not None:
+        predicate = predicate_or_none(read.where, (*scan.columns, *scan.partition_columns))
+    return ArrowScan(scan, names, predicate, read.row_id)
 
 
 def _in_zone(kind: pa.DataType) -> bool:

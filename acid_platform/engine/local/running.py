@@ -68,11 +68,17 @@ class RunningStatement:
 
 
 _CURRENT: ContextVar[RunningStatement | None] = ContextVar("statement", default=None)
-"""The statement that this thread runs, whose queries stop with it."""
+"""The statement that this thread runs, if any."""
+
+
+def check() -> None:
+    """Raises TxnAborted if the statement that this thread runs was stopped."""
+    if (statement := _CURRENT.get()) is not None:
+        statement.check()
 
 
 def stoppable(connection: Interruptible) -> AbstractContextManager[None]:
-    """A block in which the statement that this thread runs, if any, interrupts the connection."""
+    """A block in which a stop of the statement that this thread runs interrupts the connection."""
     statement = _CURRENT.get()
     return nullcontext() if statement is None else statement.computing(connection)
 
@@ -85,22 +91,18 @@ class Statements:
         self._running: dict[int, RunningStatement] = {}
 
     @contextmanager
-    def running(self, txn: int) -> Iterator[RunningStatement]:
+    def running(self, txn: int) -> Iterator[None]:
         """A block that runs a statement of the transaction, and that `cancel` stops."""
         statement = RunningStatement(txn)
         with self._guard:
             self._running[txn] = statement
         before = _CURRENT.set(statement)
         try:
-            yield statement
+            yield
         finally:
             _CURRENT.reset(before)
             with self._guard:
                 self._running.pop(txn, None)
-
-    def of(self, txn: int) -> RunningStatement:
-        """The transaction's running statement, or one that nobody can stop."""
-        return self._running.get(txn) or RunningStatement(txn)
 
     def cancel(self, txn: int) -> None:
         """Stops the transaction's statement, if one is running."""

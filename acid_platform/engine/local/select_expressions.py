@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local import windows
-from acid_platform.engine.local.casts import Typed
+from acid_platform.engine.local.casts import Typed, cast
 from acid_platform.engine.local.clauses import window_term
-from acid_platform.engine.local.duckdb_types import BOOLEAN, duckdb_type, of_value, spark_name
-from acid_platform.engine.local.expressions import Translator, ordered
+from acid_platform.engine.local.duckdb_types import (
+    BOOLEAN,
+    INT,
+    duckdb_type,
+    of_value,
+    ordered,
+    spark_name,
+    wider,
+)
+from acid_platform.engine.local.expressions import Translator
 from acid_platform.engine.local.functions import AGGREGATES, Function
 from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from acid_platform.engine.local.queries import Select
+
+RANKS: dict[type[exp.Expr], str] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+SHIFTS: dict[type[exp.Expr], str] = {exp.Lag: "lag", exp.Lead: "lead"}
+ENDS: dict[type[exp.Expr], str] = {exp.FirstValue: "first_value", exp.LastValue: "last_value"}
+_FRAME_PARTS = {"kind", "start", "start_side", "end", "end_side"}
 
 
 class Expressions(Translator):
@@ -25,14 +41,14 @@ class Expressions(Translator):
     def __init__(
         self,
         select: Select,
-        known: frozenset[str] = frozenset(),
+        earlier: frozenset[str] = frozenset(),
         aggregates: bool | None = None,
         windows: bool = False,
         where: bool = False,
         by_alias: bool = False,
     ) -> None:
         super().__init__(select.relation.scope)
-        self.select, self.known = select, known
+        self.select, self.earlier = select, earlier
         self.aggregates = select.grouped if aggregates is None else aggregates
         self.windows, self.where, self.by_alias = windows, where, by_alias
 
@@ -44,10 +60,10 @@ class Expressions(Translator):
                 condition = self._inside().condition(node.expression.this)
                 if condition.fails or node.find(exp.Distinct):
                     raise NeedsSpark(node.sql("spark"))
-                done = self._call(node.this, f" FILTER (WHERE {condition.sql})")
-                if done.fails:  # DuckDB computes the arguments of the other rows, too
+                value = self._call(node.this, f" FILTER (WHERE {condition.sql})")
+                if value.fails:  # DuckDB computes the arguments of the other rows, too
                     raise NeedsSpark(f"{node.sql('spark')}, which may fail for some rows")
-                return done
+                return value
             case exp.Exists() if self.where:
                 return self._exists(node)
             case exp.Subquery():
@@ -57,18 +73,18 @@ class Expressions(Translator):
     def resolve(self, parts: Sequence[str]) -> Typed:
         outer = self.select.outer
         alias = self.select.by_alias(parts[0]) if self.by_alias and len(parts) == 1 else None
-        found = self.scope.find(parts)
-        if alias is not None and not (isinstance(alias, exp.Column) and found is not None):
-            if found is not None:
+        column = self.scope.find(parts)
+        if alias is not None and not (isinstance(alias, exp.Column) and column is not None):
+            if column is not None:
                 raise NeedsSpark(f"{parts[0]}, which names a column and an expression")
             return Expressions(self.select, aggregates=self.aggregates).value(alias)
-        if found is not None:
-            return found
+        if column is not None:
+            return column
         if outer is not None and (above := outer.find(parts)) is not None:
             if not self.where:
                 raise NeedsSpark("a column of the outer query outside of WHERE")
             return above
-        if parts[0].lower() in self.known:
+        if parts[0].lower() in self.earlier:
             raise NeedsSpark(f"{parts[0]}, which names an earlier column of the same SELECT")
         return super().resolve(parts)
 
@@ -87,12 +103,10 @@ class Expressions(Translator):
         if not self.windows:
             raise NeedsSpark("a window function here")
         plain = self._inside()
-        over = windows.over(node, plain.value, lambda term: window_term(term, plain))
-        done = windows.ranked(node.this, node, over) or windows.shifted(
-            node.this, node, over, plain.value
-        )
-        if done is not None:
-            return done
+        over = _over(node, plain.value, lambda term: window_term(term, plain))
+        value = _ranked(node.this, node, over) or _shifted(node.this, node, over, plain.value)
+        if value is not None:
+            return value
         if node.this.find(exp.Distinct):
             raise NeedsSpark(node.sql("spark"))
         return Expressions(self.select, aggregates=True)._call(node.this, over)
@@ -128,3 +142,92 @@ class Expressions(Translator):
             raise NeedsSpark("a scalar subquery that is no plain aggregate")
         kind = of_value(block.columns[0][1])
         return Typed(f"CAST(({block.sql}) AS {duckdb_type(kind)})", kind)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def _over(
+    node: exp.Window, value: Callable[[exp.Expr], Typed], order: Callable[[exp.Ordered], str]
+) -> str:
+    """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
+    for name, part in node.args.items():
+        if part and name not in ("this", "partition_by", "order", "spec", "over"):
+            raise NeedsSpark(f"{name.upper()} of a window")
+    parts = []
+    if keys := node.args.get("partition_by"):
+        values = [value(key) for key in keys]
+        if any(one.fails for one in values):
+            raise NeedsSpark("PARTITION BY of an expression that may fail")
+        parts.append(f"PARTITION BY {', '.join(one.sql for one in values)}")
+    if node.args.get("order"):
+        parts.append(f"ORDER BY {', '.join(map(order, node.args['order'].expressions))}")
+    if spec := node.args.get("spec"):
+        parts.append(_frame(spec))
+    return f" OVER ({' '.join(parts)})"
+
+
+def _frame(spec: exp.WindowSpec) -> str:
+    kind = str(spec.args.get("kind", "")).upper()
+    bounds = [_bound(spec, "start", kind)]
+    if spec.args.get("end") is not None:
+        bounds.append(_bound(spec, "end", kind))
+    parts = {name for name, part in spec.args.items() if part}
+    if kind not in ("ROWS", "RANGE") or not parts <= _FRAME_PARTS:
+        raise NeedsSpark(f"the window frame {spec.sql('spark')}")
+    return f"{kind} BETWEEN {bounds[0]} AND {bounds[1] if bounds[1:] else 'CURRENT ROW'}"
+
+
+def _bound(spec: exp.WindowSpec, name: str, kind: str) -> str:
+    bound, side = spec.args.get(name), str(spec.args.get(f"{name}_side") or "").upper()
+    if isinstance(bound, str):
+        return f"{bound} {side}".strip().upper()
+    if kind == "ROWS" and isinstance(bound, exp.Literal) and bound.this.isdigit():
+        return f"{bound.this} {side}"
+    raise NeedsSpark(f"the window frame {spec.sql('spark')}")
+
+
+def _ranked(node: exp.Expr, window: exp.Window, clause: str) -> Typed | None:
+    """`row_number()` and the like, which Spark returns as int; None for other functions."""
+    if type(node) not in RANKS:
+        return None
+    if node.args.get("this") or node.expressions or window.args.get("spec"):
+        raise NeedsSpark(window.sql("spark"))
+    _require_order(window)
+    return Typed(f"CAST({RANKS[type(node)]}(){clause} AS INTEGER)", INT)
+
+
+def _shifted(
+    node: exp.Expr, window: exp.Window, clause: str, value: Callable[[exp.Expr], Typed]
+) -> Typed | None:
+    """`lag`, `lead`, `first_value` and `last_value`; None for other functions."""
+    name = {**SHIFTS, **ENDS}.get(type(node))
+    if name is None:
+        return None
+    _require_order(window)
+    if not {part for part, set_to in node.args.items() if set_to} <= {"this", "offset", "default"}:
+        raise NeedsSpark(window.sql("spark"))
+    column = value(node.this)
+    if column.fails:
+        raise NeedsSpark(f"{name} of an expression that may fail")
+    arguments = [column.sql]
+    if type(node) in SHIFTS:
+        if window.args.get("spec"):
+            raise NeedsSpark(f"{name} with a frame")
+        offset = node.args.get("offset")
+        if offset is not None:
+            if not (isinstance(offset, exp.Literal) and offset.this.isdigit()):
+                raise NeedsSpark(f"{name} by anything but a literal")
+            arguments.append(offset.this)
+        if node.args.get("default") is not None:
+            default = value(node.args["default"])
+            if wider(column.type, default.type) != column.type:
+                raise NeedsSpark(f"{name} with a default of another type")
+            arguments.append(cast(default, column.type).sql)
+    call = f"{name}({', '.join(arguments)}){clause}"
+    return Typed(f"CAST({call} AS {duckdb_type(column.type)})", column.type)
+
+
+def _require_order(window: exp.Window) -> None:
+    if not window.args.get("order"):
+        raise NeedsSpark("a window function without ORDER BY")

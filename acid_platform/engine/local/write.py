@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.interface import Fixed
+from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.running import RunningStatement
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
@@ -24,13 +24,12 @@ def write_rows(
     rows: Rows,
     target: WriteTarget,
     fixed: Fixed,
-    statement: RunningStatement,
     overwrite: bool = False,
     empty: Sequence[str] = (),
 ) -> list[WrittenDirectory]:
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty`.
 
-    `statement` may be stopped; of a Result, at most the target's `most_bytes` are held.
+    Of a Result, at most the target's `most_bytes` are held.
     Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
@@ -41,37 +40,34 @@ def write_rows(
     if isinstance(rows, Result):
         column_names(rows)
         reader = rows.batches()
-        batches = counted(reader, statement, target.most_bytes)
+        batches = counted(reader, target.most_bytes)
         if not target.partition_columns and not target.buckets:
 
             def stream(files: EventFiles) -> None:
                 parts = (conformed(pa.Table.from_batches([batch])) for batch in batches)
                 files.insert_run((one for part in parts for one in part.to_batches()), "", 0)
 
-            return publish_events(target, statement.check, stream, overwrite, empty)
-        given = pa.Table.from_batches(list(batches), schema=reader.schema)
+            return publish_events(target, stream, overwrite, empty)
+        table = pa.Table.from_batches(list(batches), schema=reader.schema)
     else:
-        given = local_table(rows, target.all_columns, target.table)
-    stored = conformed(given)
+        table = local_table(rows, target.all_columns, target.table)
+    stored = conformed(table)
     places = places_of(stored, target.partition_columns)
     values = stored.select([column.name for column in target.columns])
     buckets = buckets_of(values, target)
     return publish_events(
-        target,
-        statement.check,
-        lambda files: files.insert(values, places, buckets),
-        overwrite,
-        empty,
+        target, lambda files: files.insert(values, places, buckets), overwrite, empty
     )
 
 
-def counted(
-    batches: Iterator[pa.RecordBatch], statement: RunningStatement, limit: int
-) -> Iterator[pa.RecordBatch]:
-    """The batches, until they are larger than the limit. Raises NeedsSpark then."""
+def counted(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """The batches, until they are larger than the limit or the statement is stopped.
+
+    Raises NeedsSpark, TxnAborted then.
+    """
     total = 0
     for batch in batches:
-        statement.check()
+        running.check()
         total += batch.nbytes
         if total > limit:
             raise NeedsSpark(f"a result of more than {limit:,} bytes (acid.local.max.bytes)")
