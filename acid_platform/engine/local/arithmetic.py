@@ -12,7 +12,6 @@ from acid_platform.engine.local.duckdb_types import (
     DOUBLE,
     FLOATING,
     INT,
-    MOST_DIGITS,
     NUMERIC,
     VOID,
     as_decimal,
@@ -25,6 +24,7 @@ from acid_platform.engine.local.duckdb_types import (
 from acid_platform.engine.local.failures import no_value
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
+from acid_platform.predicates.literals import MOST_DIGITS
 
 OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+",

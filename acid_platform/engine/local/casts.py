@@ -84,105 +84,95 @@ _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 
 def cast(value: Typed, target: HiveType) -> Typed:
     """The value in another type. Raises NeedsSpark for a cast that is not known to be equal."""
-    source, wanted = value.type, of_value(target)
-    if source == wanted:
+    source, target = value.type, of_value(target)
+    if source == target:
         return value
-    if (constant := _constant(value, wanted)) is not None:
+    if (constant := _constant(value, target)) is not None:
         return constant
-    done = replace(value, type=wanted, literal=None, declared=None)
-    if source == VOID and not wanted.nested:
-        return replace(done, sql=f"CAST(NULL AS {duckdb_type(wanted)})")
-    match source.kind, wanted.kind:
-        case ("boolean", ("tinyint" | "smallint" | "int" | "bigint" | "string")):
-            return replace(done, sql=_plain(value, wanted))
+    result = replace(value, type=target, literal=None, declared=None)
+    if source == VOID and not target.nested:
+        return replace(result, sql=f"CAST(NULL AS {duckdb_type(target)})")
+    match source.kind, target.kind:
+        case (
+            ("boolean", ("tinyint" | "smallint" | "int" | "bigint" | "string"))
+            | (("tinyint" | "smallint" | "int" | "bigint"), ("float" | "double" | "string"))
+            | ("decimal", "string")
+            | ("float", "double")
+            | ("date", "timestamp")
+            | ("timestamp", "date")
+        ):
+            return replace(result, sql=_plain(value, target))
         case (("tinyint" | "smallint" | "int" | "bigint"), "boolean"):
-            return replace(done, sql=f"({value.sql} <> 0)")
-        case (("tinyint" | "smallint" | "int" | "bigint"), ("float" | "double" | "string")):
-            return replace(done, sql=_plain(value, wanted))
+            return replace(result, sql=f"({value.sql} <> 0)")
         case (
             ("tinyint" | "smallint" | "int" | "bigint" | "decimal"),
             ("tinyint" | "smallint" | "int" | "bigint" | "decimal"),
         ):
             whole = value
-            if source.kind == "decimal" and wanted.kind != "decimal" and source.sizes[1]:
+            if source.kind == "decimal" and target.kind != "decimal" and source.sizes[1]:
                 cut = f"CASE WHEN {value.sql} < 0 THEN ceil({value.sql})"
                 whole = replace(value, sql=f"{cut} ELSE floor({value.sql}) END")
-            return replace(
-                done, sql=_plain(whole, wanted), fails=value.fails or not _holds(wanted, source)
-            )
-        case ("decimal", "string"):
-            return replace(done, sql=_plain(value, wanted))
+            fails = value.fails or not _holds(target, source)
+            return replace(result, sql=_plain(whole, target), fails=fails)
         case ("decimal", ("float" | "double")):
-            exact = _EXACT_DOUBLE if wanted == DOUBLE else _EXACT_FLOAT
+            exact = _EXACT_DOUBLE if target == DOUBLE else _EXACT_FLOAT
             if source.sizes[0] > exact:  # DuckDB divides twice rounded numbers
                 value = cast(value, STRING)
-            return replace(done, sql=_plain(value, wanted))
-        case ("float", "double"):
-            return replace(done, sql=_plain(value, wanted))
+            return replace(result, sql=_plain(value, target))
         case ("double", "float"):
-            return replace(done, sql=_narrowed(value.sql))
+            return replace(result, sql=_narrowed(value.sql))
         case (("float" | "double"), ("tinyint" | "smallint" | "int" | "bigint")):
-            return replace(done, sql=_truncated(cast(value, DOUBLE).sql, wanted), fails=True)
-        case ("date", "timestamp") | ("timestamp", "date"):
-            return replace(done, sql=_plain(value, wanted))
+            return replace(result, sql=_truncated(cast(value, DOUBLE).sql, target), fails=True)
         case ("date" | "timestamp", "string"):
-            return replace(done, sql=_dated(value, wanted))
+            return replace(result, sql=_dated(value, target))
         case ("string", kind) if kind in _TEXTS or kind in INTEGRAL:
-            return replace(done, sql=_parsed(value, wanted), fails=True)
-    raise NeedsSpark(f"CAST of {spark_name(source)} to {spark_name(wanted)}")
+            return replace(result, sql=_parsed(value, target), fails=True)
+    raise NeedsSpark(f"CAST of {spark_name(source)} to {spark_name(target)}")
 
 
-def _constant(value: Typed, wanted: HiveType) -> Typed | None:
+def _constant(value: Typed, target: HiveType) -> Typed | None:
     """A literal in another type, if that is plain; None leaves it to the cast of any value.
 
     Raises NeedsSpark for a text that only Spark may be able to read.
     """
-    shown = duckdb_type(wanted)
-    if isinstance(value.literal, str) and wanted in (DATE, TIMESTAMP):
-        read = literals.date if wanted == DATE else literals.timestamp
-        try:
-            moment = read(value.literal, value.literal).isoformat()
-        except InvalidExpression:
-            raise NeedsSpark(f"CAST of {text(value.literal)} to {wanted}") from None
-        return Typed(f"CAST({text(moment)} AS {shown})", wanted)
-    if isinstance(value.literal, str) and wanted.kind in FLOATING:
-        special = _SPECIAL.get(value.literal.strip(_BLANKS).lower())
-        if special is not None:
-            return Typed(f"CAST({text(special)} AS {shown})", wanted)
-    if (
-        isinstance(value.literal, str)
-        and wanted.kind in (*FLOATING, "decimal")
-        and not re.fullmatch(_TEXTS[wanted.kind], value.literal)
-    ):
-        raise NeedsSpark(f"CAST of {text(value.literal)} to {wanted}")
-    if isinstance(value.literal, int | Decimal) and wanted.kind in (*INTEGRAL, "decimal"):
-        whole = wanted.kind in INTEGRAL
-        if whole and -(1 << _BITS[wanted.kind]) <= value.literal < 1 << _BITS[wanted.kind]:
-            if value.literal == int(value.literal):
-                return Typed(f"CAST({int(value.literal)} AS {shown})", wanted)
-        elif not whole:
-            digits = literals.digits_of_value(Decimal(value.literal))
-            precision, scale = wanted.sizes
-            if digits.whole <= precision - scale and digits.scale <= scale:
-                written = text(
-                    f"{value.literal:f}"
-                    if isinstance(value.literal, Decimal)
-                    else str(value.literal)
-                )
-                return Typed(f"CAST({written} AS {shown})", wanted)
-    return None
+    literal, constant = value.literal, None
+    if isinstance(literal, str):
+        if target in (DATE, TIMESTAMP):
+            read = literals.date if target == DATE else literals.timestamp
+            try:
+                constant = text(read(literal, literal).isoformat())
+            except InvalidExpression:
+                raise NeedsSpark(f"CAST of {text(literal)} to {target}") from None
+        elif target.kind in FLOATING and literal.strip(_BLANKS).lower() in _SPECIAL:
+            constant = text(_SPECIAL[literal.strip(_BLANKS).lower()])
+        elif target.kind in (*FLOATING, "decimal") and not re.fullmatch(
+            _TEXTS[target.kind], literal
+        ):
+            raise NeedsSpark(f"CAST of {text(literal)} to {target}")
+    elif literal is not None and target.kind in INTEGRAL:
+        limit = 1 << _BITS[target.kind]
+        if -limit <= literal < limit and literal == int(literal):
+            constant = str(int(literal))
+    elif literal is not None and target.kind == "decimal":
+        digits = literals.digits_of_value(Decimal(literal))
+        precision, scale = target.sizes
+        if digits.whole <= precision - scale and digits.scale <= scale:
+            constant = text(f"{Decimal(literal):f}")
+    if constant is None:
+        return None
+    return Typed(f"CAST({constant} AS {duckdb_type(target)})", target)
 
 
-def _plain(value: Typed, wanted: HiveType) -> str:
-    return f"CAST({value.sql} AS {duckdb_type(wanted)})"
+def _plain(value: Typed, target: HiveType) -> str:
+    return f"CAST({value.sql} AS {duckdb_type(target)})"
 
 
-def _holds(wanted: HiveType, source: HiveType) -> bool:
-    if wanted.kind in INTEGRAL and source.kind in INTEGRAL:
-        return INTEGRAL.index(source.kind) <= INTEGRAL.index(wanted.kind)
-    if wanted.kind in INTEGRAL:
+def _holds(target: HiveType, source: HiveType) -> bool:
+    if target.kind in INTEGRAL and source.kind in INTEGRAL:
+        return INTEGRAL.index(source.kind) <= INTEGRAL.index(target.kind)
+    if target.kind in INTEGRAL:
         return False
-    a, b = as_decimal(source), as_decimal(wanted)
+    a, b = as_decimal(source), as_decimal(target)
     assert a is not None and b is not None
     whole = a.sizes[0] - a.sizes[1] + (a.sizes[1] > b.sizes[1])  # rounding may carry
     return whole <= b.sizes[0] - b.sizes[1]
@@ -197,27 +187,27 @@ def _narrowed(double: str) -> str:
     )
 
 
-def _truncated(double: str, wanted: HiveType) -> str:
-    limit = 2.0 ** _BITS[wanted.kind]
+def _truncated(double: str, target: HiveType) -> str:
+    limit = 2.0 ** _BITS[target.kind]
     most = f"{limit!r}::DOUBLE"
     outside = f"isnan({double}) OR {double} >= {most} OR ceil({double}) < -{most}"
     top = ""
-    if wanted == BIGINT:  # 2^63 is its greatest value, in Java
+    if target == BIGINT:  # 2^63 is its greatest value, in Java
         top = f"WHEN {double} = {most} THEN 9223372036854775807 "
         outside = f"isnan({double}) OR {double} > {most} OR {double} < -{most}"
-    failure = wrong_type(f"[CAST_OVERFLOW] a number does not fit {wanted}")
+    failure = wrong_type(f"[CAST_OVERFLOW] a number does not fit {target}")
     return (
         f"CASE WHEN {outside} THEN {failure} {top}"
-        f"ELSE CAST(trunc({double}) AS {duckdb_type(wanted)}) END"
+        f"ELSE CAST(trunc({double}) AS {duckdb_type(target)}) END"
     )
 
 
-def _dated(value: Typed, wanted: HiveType) -> str:
+def _dated(value: Typed, target: HiveType) -> str:
     """Years beyond four digits look different in Spark."""
     return (
         f"CASE WHEN year({value.sql}) < 1 OR year({value.sql}) > 9999"
         f" THEN {needs_spark('the text of a date beyond the years 1 to 9999')}"
-        f" ELSE {_plain(value, wanted)} END"
+        f" ELSE {_plain(value, target)} END"
     )
 
 
@@ -239,24 +229,25 @@ _SPECIAL = {
 """Texts that Spark reads as a double without digits, and DuckDB's names for them."""
 
 
-def _parsed(value: Typed, wanted: HiveType) -> str:
-    pattern = _TEXTS.get(wanted.kind, r"[+-]?\d+")
+def _parsed(value: Typed, target: HiveType) -> str:
+    pattern = _TEXTS.get(target.kind, r"[+-]?\d+")
     stripped = rf"trim({value.sql}, {_CONTROLS})"
     failure = (
-        wrong_type(f"[CAST_INVALID_INPUT] a text is no {wanted}")
-        if wanted.kind in ("boolean", *INTEGRAL)
-        else needs_spark(f"a text that may be a {wanted} in another form")
+        wrong_type(f"[CAST_INVALID_INPUT] a text is no {target}")
+        if target.kind in ("boolean", *INTEGRAL)
+        else needs_spark(f"a text that may be a {target} in another form")
     )
-    done = f"CAST({stripped} AS {duckdb_type(wanted)})"
-    if wanted.kind == "boolean":
-        done = f"(lower({stripped}) IN ('t', 'true', 'y', 'yes', '1'))"
-    elif wanted.kind in FLOATING:  # DuckDB refuses what overflows
-        done = f"TRY_CAST({stripped} AS {duckdb_type(wanted)})"
-        done = f"coalesce({done}, {needs_spark('a number beyond the range of its type')})"
-    elif wanted in (DATE, TIMESTAMP):
-        done = f"coalesce(TRY_{done}, {wrong_type(f'[CAST_INVALID_INPUT] no {wanted}')})"
+    result = f"CAST({stripped} AS {duckdb_type(target)})"
+    if target.kind == "boolean":
+        result = f"(lower({stripped}) IN ('t', 'true', 'y', 'yes', '1'))"
+    elif target.kind in FLOATING:  # DuckDB refuses what overflows
+        result = f"coalesce(TRY_{result}, {needs_spark('a number beyond the range of its type')})"
+    elif target in (DATE, TIMESTAMP):
+        result = f"coalesce(TRY_{result}, {wrong_type(f'[CAST_INVALID_INPUT] no {target}')})"
     matches = f"regexp_full_match({stripped}, '{pattern}')"
-    return f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {matches} THEN {done} ELSE {failure} END"
+    return (
+        f"CASE WHEN {value.sql} IS NULL THEN NULL WHEN {matches} THEN {result} ELSE {failure} END"
+    )
 
 
 _BLANKS = "".join(map(chr, range(33)))

@@ -11,12 +11,13 @@ from acid_platform.engine.local.functions import AGGREGATES, calls_of
 from acid_platform.engine.local.scope import ScopeColumn
 from acid_platform.errors import NeedsSpark
 
+_OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
                  "limit", "offset", "with_"},
-    exp.Union: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
-    exp.Intersect: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
-    exp.Except: {"this", "expression", "distinct", "order", "limit", "offset", "with_"},
+    exp.Union: _OPERATION,
+    exp.Intersect: _OPERATION,
+    exp.Except: _OPERATION,
     exp.Subquery: {"this", "alias"},
     exp.Table: {"this", "alias"},
     exp.Values: {"expressions", "alias"},
@@ -93,7 +94,7 @@ def window_term(term: exp.Ordered, translator: Translator) -> str:
 
 def limit_of(node: exp.Expr) -> str:
     """LIMIT and OFFSET, which must be literals."""
-    done = ""
+    sql = ""
     for part in ("limit", "offset"):
         clause = node.args.get(part)
         if clause is None:
@@ -101,5 +102,5 @@ def limit_of(node: exp.Expr) -> str:
         number = clause.expression
         if not (isinstance(number, exp.Literal) and number.this.isdigit()):
             raise NeedsSpark(clause.sql("spark"))
-        done += f" {part.upper()} {number.this}"
-    return done
+        sql += f" {part.upper()} {number.this}"
+    return sql

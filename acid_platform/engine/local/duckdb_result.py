@@ -119,9 +119,9 @@ class LocalResult(Result):
     def count(self) -> int:
         try:
             with reading(self.sources) as connection:
-                found = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
-                assert found is not None
-                return int(found[0])
+                row = connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
+                assert row is not None
+                return int(row[0])
         except NeedsSpark as error:
             return self._other(error).count()
 

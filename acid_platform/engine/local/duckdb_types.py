@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, HiveType
+from acid_platform.predicates.literals import MOST_DIGITS, digits_of_type
 
 VOID = HiveType("void")
 BOOLEAN = HiveType("boolean")
@@ -21,26 +22,10 @@ STRING = HiveType("string")
 DATE = HiveType("date")
 TIMESTAMP = HiveType("timestamp")
 
-MOST_DIGITS = 38
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 FLOATING = ("float", "double")
 NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
-_DUCKDB = {
-    "void": "INTEGER",
-    "boolean": "BOOLEAN",
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "string": "VARCHAR",
-    "char": "VARCHAR",
-    "varchar": "VARCHAR",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-}
+_DUCKDB = {"void": "INTEGER", "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
+"""The types that have another name in DuckDB."""
 
 
 def decimal(precision: int, scale: int) -> HiveType:
@@ -80,7 +65,8 @@ def duckdb_type(hive: HiveType) -> str:
         case "struct":
             fields = (f"{identifier(name)} {duckdb_type(child)}" for name, child in hive.children)
             return f"STRUCT({', '.join(fields)})"
-    return _DUCKDB[of_value(hive).kind]
+    kind = of_value(hive).kind
+    return _DUCKDB.get(kind, kind.upper())
 
 
 def identifier(name: str) -> str:
@@ -95,10 +81,8 @@ def text(value: str) -> str:
 
 def as_decimal(hive: HiveType) -> HiveType | None:
     """The decimal type that holds all values of a decimal or whole type; None for others."""
-    if hive.kind == "decimal":
-        return hive
-    digits = _DIGITS.get(hive.kind)
-    return None if digits is None else decimal(digits, 0)
+    digits = digits_of_type(hive)
+    return None if digits is None else decimal(digits.whole + digits.scale, digits.scale)
 
 
 def wider(left: HiveType, right: HiveType) -> HiveType | None:
@@ -122,10 +106,10 @@ def wider(left: HiveType, right: HiveType) -> HiveType | None:
 
 def widest(kinds: Iterable[HiveType]) -> HiveType | None:
     """The common type of all of them, as for CASE and COALESCE."""
-    found: HiveType | None = VOID
+    common: HiveType | None = VOID
     for kind in kinds:
-        found = None if found is None else wider(found, kind)
-    return found
+        common = None if common is None else wider(common, kind)
+    return common
 
 
 def _wider_decimal(left: HiveType, right: HiveType) -> HiveType | None:

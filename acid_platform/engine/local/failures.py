@@ -57,8 +57,8 @@ def translated(error: BaseException) -> AcidError | None:
                     " or CASE, or let try_divide, get, try_cast or their like give NULL"
                 )
         return NeedsSpark(f"{reason}, which needs Spark; use engine='spark'")
-    if found := _OUT_OF_RANGE.match(str(error)):
-        return _out_of_range(found[1])
+    if beyond := _OUT_OF_RANGE.match(str(error)):
+        return _out_of_range(beyond[1])
     return None
 
 

@@ -24,7 +24,6 @@ from acid_platform.engine.local.duckdb_types import (
     DOUBLE,
     FLOATING,
     INT,
-    MOST_DIGITS,
     NUMERIC,
     STRING,
     TIMESTAMP,
@@ -36,6 +35,7 @@ from acid_platform.engine.local.failures import needs_spark, wrong_type
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql
+from acid_platform.predicates.literals import MOST_DIGITS
 
 Takes = Literal[
     "string", "int", "count", "pad", "integral", "decimal", "number", "double", "date", "timestamp",

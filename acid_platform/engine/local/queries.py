@@ -79,8 +79,7 @@ class QueryTranslator:
         require_parts(clause)
         for cte in clause.expressions:
             require_parts(cte)
-            made = _Cte(cte.this, columns_of_alias(cte), ctes)
-            ctes = {**ctes, cte.alias.lower(): made}
+            ctes = {**ctes, cte.alias.lower(): _Cte(cte.this, columns_of_alias(cte), ctes)}
         return ctes
 
     # --- FROM ----------------------------------------------------------------------------------
@@ -94,9 +93,7 @@ class QueryTranslator:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 cte = ctes.get(node.name.lower())
                 if cte is not None:
-                    block = self.query(cte.query, cte.above)
-                    if cte.columns:
-                        block = _renamed(block, cte.columns)
+                    block = relations.renamed(self.query(cte.query, cte.above), cte.columns)
                     return relations.subquery(alias, name, block, columns_of_alias(node))
                 read = self.sources.get(node.name)
                 if read is None or columns_of_alias(node):
@@ -117,10 +114,10 @@ class QueryTranslator:
         clause = node.args.get("from_")
         if clause is None:
             return NOTHING
-        found = self.relation(clause.this, ctes)
+        left = self.relation(clause.this, ctes)
         for join in node.args.get("joins") or ():
-            found = relations.joined(found, self.relation(join.this, ctes), join, _join_condition)
-        return found
+            left = relations.joined(left, self.relation(join.this, ctes), join, _join_condition)
+        return left
 
     # --- UNION and the like --------------------------------------------------------------------
 
@@ -132,11 +129,7 @@ class QueryTranslator:
         columns = []
         for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
             kind = wider(of_value(a), of_value(b))
-            if (
-                kind is None
-                or kind == VOID
-                or (kind.nested and (not every or a.has_char or b.has_char))
-            ):
+            if kind in (None, VOID) or (kind.nested and (not every or a.has_char or b.has_char)):
                 raise NeedsSpark(f"{type(node).__name__.upper()} of {a} and {b}")
             columns.append((name, kind))
         word = type(node).__name__.upper() + (" ALL" if every else "")
@@ -236,19 +229,20 @@ class Select:
         for name in star.args.get("except_") or ():
             parts = [part.name.lower() for part in name.parts]
             hidden.add((parts[-2] if len(parts) > 1 else member.lower(), parts[-1]))
-        found = False
-        for name, columns in self.relation.starred:
-            if member and name.lower() != member.lower():
-                continue
-            found = True
+        members = [
+            (name, columns)
+            for name, columns in self.relation.starred
+            if not member or name.lower() == member.lower()
+        ]
+        if not members:
+            raise NeedsSpark(f"{member}.*" if member else "* without FROM")
+        for name, columns in members:
             if member:
                 columns = (*self._keys_of_using(name, columns), *columns)
             for column in columns:
                 own = column.name.lower()
                 if not {(name.lower(), own), ("", own), (member.lower(), own)} & hidden:
                     yield column.name, column
-        if not found:
-            raise NeedsSpark(f"{member}.*" if member else "* without FROM")
 
     def _keys_of_using(self, name: str, shown: Sequence[ScopeColumn]) -> Iterator[ScopeColumn]:
         """The own columns of a member that `*` shows merged, which `member.*` shows first."""
@@ -345,23 +339,16 @@ class Select:
 
     def _alias(self, name: str) -> int | None:
         """The position, from 1, of the column of the result with that name."""
-        found = [i for i, (own, _) in enumerate(self.items, 1) if own.lower() == name.lower()]
-        if len(found) > 1:
+        positions = [i for i, (own, _) in enumerate(self.items, 1) if own.lower() == name.lower()]
+        if len(positions) > 1:
             raise NeedsSpark(f"{name}, which names several columns of the result")
-        return found[0] if found else None
+        return positions[0] if positions else None
 
     def by_alias(self, name: str) -> exp.Expr | None:
         """The expression with that alias; None if there is none, or if it is just that column."""
         position = self._alias(name)
         item = None if position is None else self.items[position - 1][1]
         return item if isinstance(item, exp.Expr) else None
-
-
-def _renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:
-    if len(names) != len(block.columns):
-        raise NeedsSpark(f"{len(names)} names for {len(block.columns)} columns")
-    kinds = (kind for _, kind in block.columns)
-    return replace(block, columns=tuple(zip(names, kinds, strict=True)))
 
 
 def _in_types(block: QueryBlock, columns: Sequence[tuple[str, HiveType]]) -> str:

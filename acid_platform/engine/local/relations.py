@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -15,7 +15,7 @@ from acid_platform.engine.local.duckdb_types import (
     widest,
 )
 from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.scope import NameScope, ScopeColumn
+from acid_platform.engine.local.scope import NameScope, ScopeColumn, columns_under
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 
@@ -51,27 +51,26 @@ NOTHING = Relation("", NameScope(()), ())
 
 def table(alias: str, name: str, stored: str, columns: Sequence[Column]) -> Relation:
     """A stored table: `alias` in DuckDB, `name` in Spark's SQL, `stored` the registered source."""
-    found = tuple(
-        ScopeColumn(
-            column.name,
-            column.type,
-            f"{alias}.{identifier(column.name)}",
-        )
-        for column in columns
-    )
-    return _single(f"{identifier(stored)} AS {alias}", name, found)
+    return _single(f"{identifier(stored)} AS {alias}", name, columns_under(alias, columns))
 
 
-def subquery(alias: str, name: str, block: QueryBlock, renamed: Sequence[str]) -> Relation:
+def renamed(block: QueryBlock, names: Sequence[str]) -> QueryBlock:
+    """The block with these names for its columns, if there are any."""
+    if not names:
+        return block
+    if len(names) != len(block.columns):
+        raise NeedsSpark(f"{len(names)} names for {len(block.columns)} columns")
+    kinds = (kind for _, kind in block.columns)
+    return replace(block, columns=tuple(zip(names, kinds, strict=True)))
+
+
+def subquery(alias: str, name: str, block: QueryBlock, names: Sequence[str]) -> Relation:
     """A subquery or CTE, whose columns the alias may rename."""
     if block.fails and block.failing is None:
         raise NeedsSpark("a subquery with an expression that may fail for some rows")
-    if renamed and len(renamed) != len(block.columns):
-        raise NeedsSpark(f"{len(renamed)} names for {len(block.columns)} columns")
-    names = renamed or [column for column, _ in block.columns]
     columns = tuple(
         ScopeColumn(column, kind, f"{alias}.c{i}", i in (block.failing or ()))
-        for i, (column, (_, kind)) in enumerate(zip(names, block.columns, strict=True))
+        for i, (column, kind) in enumerate(renamed(block, names).columns)
     )
     return _single(f"({block.sql}) AS {alias}", name, columns)
 
@@ -102,14 +101,13 @@ def values(node: exp.Values) -> QueryBlock:
             kinds = ", ".join(sorted({spark_name(value.type) for value in column}))
             raise NeedsSpark(f"a column of VALUES of {kinds}")
         columns.append((f"col{position + 1}", kind))
-    done = ", ".join(
-        "("
-        + ", ".join(cast(value, kind).sql for value, (_, kind) in zip(row, columns, strict=True))
-        + ")"
-        for row in rows
+    kinds = [kind for _, kind in columns]
+    cells = (
+        [cast(value, kind).sql for value, kind in zip(row, kinds, strict=True)] for row in rows
     )
+    tuples = ", ".join(f"({', '.join(row)})" for row in cells)
     names = ", ".join(f"c{i}" for i in range(len(columns)))
-    return QueryBlock(f"SELECT * FROM (VALUES {done}) AS v({names})", tuple(columns))
+    return QueryBlock(f"SELECT * FROM (VALUES {tuples}) AS v({names})", tuple(columns))
 
 
 def joined(
@@ -158,15 +156,7 @@ def _using(left: Relation, right: Relation, names: Sequence[str], word: str) -> 
         raise NeedsSpark(f"USING in a {word}")
     merged, tests = [], []
     for name in names:
-        a, b = (
-            [
-                c
-                for _, columns in side.scope.members
-                for c in columns
-                if c.name.lower() == name.lower()
-            ]
-            for side in (left, right)
-        )
+        a, b = left.scope.named(name), right.scope.named(name)
         if len(a) != 1 or len(b) != 1 or a[0].type != b[0].type or a[0].type.nested:
             raise NeedsSpark(f"USING ({name}) of columns that are not of one type")
         merged.append(ScopeColumn(a[0].name, a[0].type, a[0].sql))

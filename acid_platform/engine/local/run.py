@@ -36,18 +36,18 @@ def query(
 
     Raises NeedsSpark, InvalidExpression.
     """
-    given = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
-    known = _TRANSLATED.get((text, given))
-    translated = known or _translate(text, sources)
+    tables = tuple((name, columns_of(read), read.file_name) for name, read in sources.items())
+    accepted = _TRANSLATED.get((text, tables))
+    translated = accepted or _translate(text, sources)
     opened = {
         name: partial(QuerySource, sources[placeholder], translated.filtered)
         for name, placeholder in translated.opened.items()
     }
     block = translated.block
     result = LocalResult(block.sql, block.columns, opened, session, reason)
-    if known is None:
+    if accepted is None:
         _bind(result)
-        _TRANSLATED.put((text, given), translated)
+        _TRANSLATED.put((text, tables), translated)
     return result
 
 
@@ -107,7 +107,7 @@ def _bind(result: LocalResult) -> None:
         except duckdb.Error as error:
             line = str(error).partition("\n")[0]
             raise NeedsSpark(f"a query that DuckDB refuses ({line})") from error
-    for (name, kind), found in zip(result.named, types, strict=True):
-        wanted = duckdb_type(kind)
-        if found.replace(" ", "").replace('"', "") != wanted.replace(" ", "").replace('"', ""):
-            raise NeedsSpark(f"the column {name}, which is {found} and not {wanted}")
+    for (name, kind), own in zip(result.named, types, strict=True):
+        sparks = duckdb_type(kind)
+        if own.replace(" ", "").replace('"', "") != sparks.replace(" ", "").replace('"', ""):
+            raise NeedsSpark(f"the column {name}, which is {own} and not {sparks}")

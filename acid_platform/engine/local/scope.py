@@ -22,6 +22,9 @@ class ScopeColumn:
     fails: bool = False
     """Whether it is an expression that may fail for some rows."""
 
+    def is_named(self, name: str) -> bool:
+        return self.name.lower() == name.lower()
+
     @property
     def value(self) -> Typed:
         declared = self.type if self.type.is_told else None
@@ -41,22 +44,10 @@ class NameScope:
     @classmethod
     def of(cls, tables: Mapping[str, Sequence[Column]]) -> NameScope:
         """Tables by the name that qualifies their columns, both in Spark's SQL and in DuckDB's."""
-        return cls(
-            tuple(
-                (
-                    name,
-                    tuple(
-                        ScopeColumn(
-                            column.name,
-                            column.type,
-                            f"{identifier(name)}.{identifier(column.name)}",
-                        )
-                        for column in columns
-                    ),
-                )
-                for name, columns in tables.items()
-            )
+        members = (
+            (name, columns_under(identifier(name), columns)) for name, columns in tables.items()
         )
+        return cls(tuple(members))
 
     def find(self, parts: Sequence[str]) -> Typed | None:
         """The value of `column`, `member.column` or a field of one of them; None if unknown.
@@ -70,39 +61,47 @@ class NameScope:
                 for name, columns in self.members
                 if name.lower() == head.lower()
                 for column in columns
-                if _same(column, rest[0])
+                if column.is_named(rest[0])
             ]
             if (qualified := self._one(own, parts)) is not None:
                 return _field(qualified, rest[1:])
-        merged = [column for column in self.merged if _same(column, head)]
-        every = [column for _, columns in self.members for column in columns]
-        found = self._one(merged or [column for column in every if _same(column, head)], parts)
-        return None if found is None else _field(found, rest)
+        merged = [column for column in self.merged if column.is_named(head)]
+        column = self._one(merged or self.named(head), parts)
+        return None if column is None else _field(column, rest)
+
+    def named(self, name: str) -> list[ScopeColumn]:
+        """The columns of that name, of all members."""
+        every = (column for _, columns in self.members for column in columns)
+        return [column for column in every if column.is_named(name)]
 
     def resolve(self, parts: Sequence[str]) -> Typed:
         """As `find`, but raises UnknownColumn for an unknown name."""
-        found = self.find(parts)
-        if found is None:
-            known = [column.name for _, columns in self.members for column in columns]
-            raise unresolved_column(".".join(parts), known)
-        return found
+        column = self.find(parts)
+        if column is None:
+            names = [column.name for _, columns in self.members for column in columns]
+            raise unresolved_column(".".join(parts), names)
+        return column
 
     @staticmethod
-    def _one(found: list[ScopeColumn], parts: Sequence[str]) -> Typed | None:
-        if len(found) > 1:
+    def _one(columns: list[ScopeColumn], parts: Sequence[str]) -> Typed | None:
+        if len(columns) > 1:
             raise InvalidExpression(
                 f"the column {'.'.join(parts)} is ambiguous; say of which table it is"
             )
-        return found[0].value if found else None
+        return columns[0].value if columns else None
+
+
+def columns_under(table: str, columns: Sequence[Column]) -> tuple[ScopeColumn, ...]:
+    """The columns of a table, which DuckDB's SQL calls `table`."""
+    return tuple(
+        ScopeColumn(column.name, column.type, f"{table}.{identifier(column.name)}")
+        for column in columns
+    )
 
 
 def _value_of(stored: str, kind: HiveType) -> str:
     """SQL of a value in expressions: as in Hive, a CHAR has no trailing blanks there."""
     return f"rtrim({stored}, ' ')" if kind.kind == "char" else stored
-
-
-def _same(column: ScopeColumn, name: str) -> bool:
-    return column.name.lower() == name.lower()
 
 
 def _field(value: Typed, path: Sequence[str]) -> Typed:
