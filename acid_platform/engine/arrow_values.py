@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -52,7 +52,7 @@ def fitted(array: pa.Array, hive: HiveType, leaf: Leaf) -> pa.Array:
     match hive.kind:
         case "struct" if pa.types.is_struct(array.type):
             return _struct(array, hive, leaf)
-        case "array" if _is_list(array.type):
+        case "array" if _is(array.type, _LISTS):
             dense = _dense(array)
             values = _inner(dense, dense.values, hive.children[0][1], "[]", leaf)
             offsets = dense.offsets.cast(pa.int32())
@@ -80,8 +80,8 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in _LISTS)
+def _is(kind: pa.DataType, tests: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    return any(test(kind) for test in tests)
 
 
 def _dense(array: pa.Array) -> pa.Array:
@@ -170,10 +170,10 @@ def _converted(
 ) -> pa.Array | None:
     whole = pa.types.is_integer(source)
     if kind in TEXTS:
-        if _is_text(source) or whole or pa.types.is_boolean(source):
+        if _is(source, _TEXT_TYPES) or whole or pa.types.is_boolean(source):
             return array.cast(target)
     elif kind == "binary":
-        if _is_bytes(source):
+        if _is(source, _BYTES_TYPES):
             return array.cast(target)
     elif kind in INTEGRAL:
         if whole or pa.types.is_floating(source) or pa.types.is_decimal(source):
@@ -206,20 +206,12 @@ def _converted(
     return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in _TEXT_TYPES)
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(is_one(kind) for is_one in _BYTES_TYPES)
-
-
-def _finite(given: pa.Array, stored: pa.Array) -> pa.Array:
+def _finite(values: pa.Array, stored: pa.Array) -> pa.Array:
     """`stored`. Raises Unfit for a number that became infinite."""
-    lost = filled(pc.and_(pc.is_inf(stored), pc.invert(pc.is_inf(given))), False)
+    lost = filled(pc.and_(pc.is_inf(stored), pc.invert(pc.is_inf(values))), False)
     if lost.any():
         position = int(lost.argmax())
-        raise Unfit(f"{given[position].as_py()!r} is too large", position)
+        raise Unfit(f"{values[position].as_py()!r} is too large", position)
     return stored
 
 

@@ -92,7 +92,7 @@ def _structs(values: Sequence[object], hive: HiveType) -> pa.StructArray:
 
 def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | None:
     """The value of a struct by the names of its fields; None is NULL."""
-    given: Any = value.as_py() if isinstance(value, pa.Scalar) else value
+    given = _unwrapped(value)
     if is_missing(given):
         return None
     if isinstance(given, tuple):
@@ -112,20 +112,19 @@ def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | N
 
 def _items(value: object, row: int) -> list[object] | None:
     """The elements of an array; None is NULL."""
-    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    given = _unwrapped(value)
     if is_missing(given):
         return None
-    plain = (str, bytes, bytearray, memoryview, Mapping)
-    if isinstance(given, plain) or not isinstance(given, Iterable):
-        raise Unfit(f"{_shown(value)} is not an array", row)
-    if isinstance(given, np.ndarray) and not given.ndim:
+    plain = isinstance(given, str | bytes | bytearray | memoryview | Mapping)
+    single = isinstance(given, np.ndarray) and not given.ndim
+    if plain or single or not isinstance(given, Iterable):
         raise Unfit(f"{_shown(value)} is not an array", row)
     return list(given)
 
 
 def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
     """The entries of a map, given as a dict or as pairs; None is NULL."""
-    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    given = _unwrapped(value)
     if isinstance(given, Mapping):
         return list(given.items())
     entries = _items(given, row) if isinstance(given, list | tuple | np.ndarray) else None
@@ -167,9 +166,7 @@ def _leaves(values: Sequence[object], hive: HiveType) -> pa.Array:
         values = [_leaf(value, kind, row) for row, value in enumerate(values)]
     try:
         stored = pa.array(values, target, from_pandas=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
-        raise _first_refused(values, target, error) from error
-    except OverflowError as error:
+    except (ValueError, OverflowError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise _first_refused(values, target, error) from error
     if kind == "float":
         _require_finite(values, stored)
@@ -197,13 +194,18 @@ def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
 
 def _leaf(value: object, kind: str, row: int) -> object:
     """The value as the type of Python that Arrow takes for the kind. Raises Unfit."""
-    given = value.as_py() if isinstance(value, pa.Scalar) else value
+    given = _unwrapped(value)
     if is_missing(given) and (kind not in _FLOATING or not isinstance(given, float | np.floating)):
         return None
     stored = _CONVERSIONS[kind](given)
     if stored is None:
         raise Unfit(f"{_shown(given)} is no {kind}, or would change", row)
     return stored
+
+
+def _unwrapped(value: object) -> Any:
+    """The value as Python's, if it is one of Arrow's."""
+    return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
 def _shown(value: object) -> str:

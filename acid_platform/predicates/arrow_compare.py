@@ -58,55 +58,52 @@ def in_common_type(a: Term, b: Term, shown: str) -> tuple[Evaluate, Evaluate, bo
     `shown` is the comparison as SQL, for errors. Raises InvalidExpression for a literal that is not
     a value of the column's type, UnsupportedStatement if Arrow can't compare exactly as Spark does.
     """
-    kinds = {a.kind, b.kind}
-    numeric = {*INTEGRAL, "float", "double", "decimal"}
     if b.evaluate is None and b.kind == "string" and a.kind in _FROM_TEXT:
-        b = Term(_FROM_TEXT[a.kind][0], None, _FROM_TEXT[a.kind][1](str(b.value), shown))
-        kinds = {a.kind, b.kind}
-    if kinds <= numeric:
-        if kinds & {"double"} or ("float" in kinds and len(kinds) > 1):
-            return _side(a, pa.float64()), _side(b, pa.float64()), True
-        if kinds == {"float"}:
-            return _side(a, pa.float32()), _side(b, pa.float32()), True
-        if "decimal" in kinds:
-            if any(
-                side.type
-                and side.kind in INTEGRAL
-                and isinstance(other.value, int | Decimal)
-                and literals.beyond_bigint(other.value)
-                for side, other in ((a, b), (b, a))
-            ):
-                raise UnsupportedStatement(
-                    f"to_arrow can't evaluate {shown!r}: Spark decides it by the literal alone,"
-                    " even for NULL; compare with a number that fits a bigint, or use read()"
-                )
-            if not literals.compared_exactly(filter(None, map(digits_of, (a, b)))):
-                raise UnsupportedStatement(
-                    f"to_arrow can't evaluate {shown!r}: no decimal has room for the digits of"
-                    " both sides, so Spark rounds; write a literal that fits the column, or use"
-                    " read()"
-                )
-            exact = _exact(a, b)
-            kind = exact or _WIDE
-            return _side(a, kind), _side(b, kind), False
-        return _side(a, pa.int64()), _side(b, pa.int64()), False
-    if kinds <= {"string", "varchar", "char"}:
+        kind, parse = _FROM_TEXT[a.kind]
+        b = Term(kind, None, parse(str(b.value), shown))
+    kinds = {"timestamp" if kind == LOCAL_ZONE else kind for kind in (a.kind, b.kind)}
+    if kinds <= {*INTEGRAL, *FLOATING, "decimal"}:
+        common = _common_number(a, b, shown)
+    elif kinds <= {"string", "varchar", "char"}:
         if b.evaluate is None and a.kind == "char":
             b = Term("string", None, str(b.value).rstrip(" "))
-        return _side(a, pa.string()), _side(b, pa.string()), False
-    kinds = {"timestamp" if kind == LOCAL_ZONE else kind for kind in kinds}
-    if kinds == {"boolean"}:
-        return _side(a, pa.bool_()), _side(b, pa.bool_()), False
-    if kinds == {"date"}:
-        return _side(a, pa.date32()), _side(b, pa.date32()), False
-    if kinds <= {"date", "timestamp"}:
-        return _side(a, pa.timestamp("us")), _side(b, pa.timestamp("us")), False
-    if kinds == {"binary"}:
-        return _side(a, pa.binary()), _side(b, pa.binary()), False
-    raise UnsupportedStatement(
-        f"to_arrow can't evaluate {shown!r}, which compares {a.type or a.kind} with"
-        f" {b.type or b.kind}; write a literal of the column's type, or use read()"
-    )
+        common = pa.string()
+    elif kinds <= {"date", "timestamp"}:
+        common = pa.date32() if kinds == {"date"} else pa.timestamp("us")
+    elif kinds in ({"boolean"}, {"binary"}):
+        common = pa.bool_() if a.kind == "boolean" else pa.binary()
+    else:
+        raise UnsupportedStatement(
+            f"to_arrow can't evaluate {shown!r}, which compares {a.type or a.kind} with"
+            f" {b.type or b.kind}; write a literal of the column's type, or use read()"
+        )
+    return _side(a, common), _side(b, common), pa.types.is_floating(common)
+
+
+def _common_number(a: Term, b: Term, shown: str) -> pa.DataType:
+    kinds = {a.kind, b.kind}
+    if kinds & {*FLOATING}:
+        return pa.float32() if kinds == {"float"} else pa.float64()
+    if "decimal" not in kinds:
+        return pa.int64()
+    if any(
+        side.type
+        and side.kind in INTEGRAL
+        and isinstance(other.value, int | Decimal)
+        and literals.beyond_bigint(other.value)
+        for side, other in ((a, b), (b, a))
+    ):
+        raise UnsupportedStatement(
+            f"to_arrow can't evaluate {shown!r}: Spark decides it by the literal alone,"
+            " even for NULL; compare with a number that fits a bigint, or use read()"
+        )
+    if not literals.compared_exactly(filter(None, map(digits_of, (a, b)))):
+        raise UnsupportedStatement(
+            f"to_arrow can't evaluate {shown!r}: no decimal has room for the digits of"
+            " both sides, so Spark rounds; write a literal that fits the column, or use"
+            " read()"
+        )
+    return _exact(a, b) or _WIDE
 
 
 def digits_of(term: Term) -> literals.Digits | None:

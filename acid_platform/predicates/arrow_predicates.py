@@ -53,19 +53,19 @@ class ArrowPredicate:
         return self.evaluate(values)
 
 
-def arrow_predicate(where: str, columns: Iterable[Column], table: str) -> ArrowPredicate:
-    """Translates the condition `where` over these columns.
+def arrow_predicate(where: str | exp.Expr, columns: Iterable[Column], table: str) -> ArrowPredicate:
+    """Translates the condition `where`, a text or its tree, over these columns.
 
     Raises InvalidExpression if it does not parse or a literal does not fit its column,
     UnknownColumn, and UnsupportedStatement, naming the part, if only Spark can evaluate it.
     """
     builder = _Builder(tuple(columns), table)
-    evaluate = builder.condition(parse(where))
+    evaluate = builder.condition(parse(where) if isinstance(where, str) else where)
     return ArrowPredicate(frozenset(builder.used), evaluate)
 
 
 @lru_cache(256)
-def predicate_or_none(where: str, columns: tuple[Column, ...]) -> ArrowPredicate | None:
+def predicate_or_none(where: str | exp.Expr, columns: tuple[Column, ...]) -> ArrowPredicate | None:
     """As `arrow_predicate`; None for a condition that another engine has to evaluate or refuse."""
     with suppress(UnsupportedStatement, InvalidExpression, UnknownColumn):
         return arrow_predicate(where, columns, "the table")
@@ -168,11 +168,8 @@ class _Builder:
     def _like(self, node: exp.Like) -> Evaluate:
         term = self._term(node.this)
         pattern = str(node.expression.this)
-        if (
-            term.kind not in ("string", "varchar", "char")
-            or term.evaluate is None
-            or "\\" in pattern
-        ):
+        texts = ("string", "varchar", "char")
+        if term.kind not in texts or term.evaluate is None or "\\" in pattern:
             raise self._unsupported(node)
         evaluate = term.evaluate
 
@@ -225,12 +222,9 @@ class _Builder:
                 return self._column(node)
         raise self._unsupported(node)
 
-    def _column(self, node: exp.Expr) -> Term:
-        parts = [
-            part.name.lower()
-            for part in (node.parts if isinstance(node, exp.Column | exp.Dot) else [])
-        ]
-        if not parts or parts[0] not in self.types:
+    def _column(self, node: exp.Column | exp.Dot) -> Term:
+        parts = [part.name.lower() for part in node.parts]
+        if parts[0] not in self.types:
             raise unknown_column(".".join(parts), self.table, self.columns)
         name, *fields = parts
         self.used.add(name)
@@ -245,16 +239,14 @@ class _Builder:
                 )
             path.append(names.index(field))
             kind = kind.children[path[-1]][1]
-        if path:
-            return _evaluated(
-                kind,
-                lambda values: applied(lambda array: pc.struct_field(array, path), values[name]),
-            )
-        return _evaluated(kind, lambda values: values[name])
+        if not path:
+            return _evaluated(kind, lambda values: values[name])
+        return _evaluated(
+            kind, lambda values: applied(lambda array: pc.struct_field(array, path), values[name])
+        )
 
     def _refuse_unknown_parts(self, node: exp.Expr) -> None:
-        """Refuses flags such as SAFE, which the parser sets on a node and this
-        translation ignores."""
+        """Refuses flags such as SAFE, which the parser sets on a node and no translation reads."""
         parts = _PARTS | ({"negate"} if isinstance(node, exp.Like) else set())
         if any(part and name not in parts for name, part in node.args.items()):
             raise self._unsupported(node)
@@ -266,21 +258,10 @@ class _Builder:
         )
 
 
-_PARTS = frozenset(
-    (
-        "this",
-        "expression",
-        "expressions",
-        "low",
-        "high",
-        "to",
-        "is_string",
-        "table",
-        "db",
-        "catalog",
-        "quoted",
-    )
-)
+_PARTS = {
+    "this", "expression", "expressions", "low", "high", "to", "is_string", "table", "db", "catalog",
+    "quoted",
+}  # fmt: skip
 _LIKE_BIGINT = dict.fromkeys(INTEGRAL, "bigint")
 _CASTS = {"date": ("DATE",), "timestamp": ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ")}
 

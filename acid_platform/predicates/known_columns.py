@@ -18,44 +18,21 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _WORDS = {
-    "current_date",
-    "current_time",
-    "current_timestamp",
-    "current_timezone",
-    "current_user",
-    "current_catalog",
-    "current_database",
-    "current_schema",
-    "localtimestamp",
-    "localtime",
-    "session_user",
-    "user",
-    "now",
-    *VIRTUAL_COLUMNS,
-    "_metadata",
-}
+    "current_date", "current_time", "current_timestamp", "current_timezone", "current_user",
+    "current_catalog", "current_database", "current_schema", "localtimestamp", "localtime",
+    "session_user", "user", "now", *VIRTUAL_COLUMNS, "_metadata",
+}  # fmt: skip
 _UNITS = {
-    "year",
-    "yearofweek",
-    "quarter",
-    "month",
-    "week",
-    "day",
-    "dayofyear",
-    "dayofweek",
-    "hour",
-    "minute",
-    "second",
-    "millisecond",
-    "microsecond",
-}
+    "year", "yearofweek", "quarter", "month", "week", "day", "dayofyear", "dayofweek", "hour",
+    "minute", "second", "millisecond", "microsecond",
+}  # fmt: skip
 
 
 def require_columns(names: Iterable[str], columns: Sequence[Column], table: str) -> None:
     """Raises UnknownColumn for the first name that the table lacks; ignores letter case."""
-    known = {column.name for column in columns}
+    own = {column.name for column in columns}
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in own:
             raise unknown_column(name, table, columns)
 
 
@@ -98,9 +75,9 @@ def unknown_column(name: str, table: str, columns: Sequence[Column]) -> UnknownC
     )
 
 
-def unresolved_column(wanted: str, known: list[str]) -> UnknownColumn:
+def unresolved_column(name: str, columns: list[str]) -> UnknownColumn:
     """The error for a name as Spark spells it, such as "`t`.`nmae`"."""
-    plain = wanted.replace("`", "")
-    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(known)))}"
+    plain = name.replace("`", "")
+    near = difflib.get_close_matches(plain.rpartition(".")[2].lower(), columns, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(sorted(set(columns)))}"
     return UnknownColumn(f"there is no column {plain}; {hint}")

@@ -17,8 +17,8 @@ from acid_platform.errors import AcidError, UnsupportedLayout
 from acid_platform.layout import names, schema
 from acid_platform.layout.partition_names import partition_segment
 from acid_platform.orc import open_orc, reading
-from acid_platform.predicates.analysis import may_match
 from acid_platform.predicates.arrow_predicates import ArrowPredicate, arrow_predicate
+from acid_platform.predicates.partition_pruning import may_match
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.footers import read_footer
 from acid_platform.scan.scans import EntityScan, Scan
@@ -106,11 +106,10 @@ class _Search:
             path = info.path[start:]
             if info.type == fs.FileType.File and info.size and not _without_rows(info.base_name):
                 values = self._values(path)
+                texts = [text for value in values.values() if value for text in value]
                 if None in values.values() or may_match(
-                    self.where,
-                    self.table.partition_columns,
-                    [text for value in values.values() if value for text in value],
-                ):
+                    self.where, self.table.partition_columns, [texts]
+                ) == [True]:
                     yield path, info.size
 
     def partition(self, path: str) -> str:

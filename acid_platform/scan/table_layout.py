@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from acid_platform.errors import CorruptFile
 from acid_platform.layout.bucketing import Bucketing
@@ -75,11 +76,8 @@ def select_entities(
     `only` restricts it to one partition. Raises InvalidExpression, NotEnoughHistory, MalformedName,
     UnsupportedLayout, CorruptFile.
     """
-    names = [
-        name
-        for name in (sorted(table.partitions) if table.partition_columns else [""])
-        if only in (None, name) and _may_match(where, table, name)
-    ]
+    names = sorted(table.partitions) if table.partition_columns else [""]
+    names = _matching(where, table, [name for name in names if only in (None, name)])
     listings = table.listings(names)
     return {
         name: select(
@@ -93,11 +91,14 @@ def select_entities(
     }
 
 
-def _may_match(where: str | None, table: TableLayout, partition: str) -> bool:
-    """Raises CorruptFile if the partition does not have the table's partition columns."""
-    values = table.values(partition)
-    if where is None:
-        return True
-    from acid_platform.predicates.analysis import may_match
+def _matching(where: str | None, table: TableLayout, partitions: list[str]) -> list[str]:
+    """Those that can have rows that `where` accepts.
 
-    return may_match(where, table.partition_columns, values)
+    Raises CorruptFile if a partition does not have the table's partition columns.
+    """
+    values = [table.values(partition) for partition in partitions]
+    if where is None:
+        return partitions
+    from acid_platform.predicates.partition_pruning import may_match
+
+    return list(compress(partitions, may_match(where, table.partition_columns, values)))

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import AcidError, InvalidExpression, Table, UnsupportedStatement, Warehouse
 from acid_platform.layout.types import parse_columns
-from acid_platform.predicates.analysis import may_match
+from acid_platform.predicates.partition_pruning import may_match
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
@@ -216,8 +216,8 @@ def test_arrow_and_pruning_say_what_spark_says(table: Table, truth: DataFrame, m
         if row["id"] in expected[where]:  # type: ignore[operator]
             keys = [name for name in COLUMNS if name != "s"]
             assert may_match(
-                where, [columns[name] for name in keys], [row[name] for name in keys]
-            ), (where, row["id"])
+                where, [columns[name] for name in keys], [[row[name] for name in keys]]
+            ) == [True], (where, row["id"])
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_arrow_and_pruning_say_what_spark_says(table: Table, truth: DataFrame, m
 def test_a_partition_that_spark_would_select_is_not_pruned(
     kind: str, value: str | None, where: str
 ) -> None:
-    assert may_match(where, parse_columns(f"p {kind}"), (value,))
+    assert may_match(where, parse_columns(f"p {kind}"), [(value,)]) == [True]
 
 
 @pytest.mark.parametrize(

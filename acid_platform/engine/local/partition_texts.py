@@ -43,9 +43,9 @@ class RowPartitions:
     def followed_by(self, others: RowPartitions) -> RowPartitions:
         """The partitions of these rows, then those of the other rows."""
         names = list(dict.fromkeys((*self.names, *others.names)))
-        known = {name: place for place, name in enumerate(names)}
+        place_of = {name: place for place, name in enumerate(names)}
         parts = [
-            np.array([known[name] for name in places.names], np.int64)[places.index]
+            np.array([place_of[name] for name in places.names], np.int64)[places.index]
             for places in (self, others)
         ]
         return RowPartitions.ranked(names, np.concatenate(parts))
@@ -64,25 +64,22 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> RowPartitions:
         return RowPartitions((), np.zeros(0, np.int64))
     if not columns:
         return RowPartitions(("",), np.zeros(rows.num_rows, np.int64))
-    found: list[tuple[str, ...]] = [()]
+    partitions: list[tuple[str, ...]] = [()]
     index = np.zeros(rows.num_rows, np.int64)
     for column in columns:
         texts, codes = _texts(rows.column(column.name), column.type)
         pairs, index = np.unique(index * len(texts) + codes, return_inverse=True)
-        found = [(*found[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
-        if len(found) > MOST_PARTITIONS:
+        partitions = [
+            (*partitions[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()
+        ]
+        if len(partitions) > MOST_PARTITIONS:
             raise NeedsSpark(f"rows of more than {MOST_PARTITIONS} partitions")
     keys = [column.name for column in columns]
-    return RowPartitions.ranked([_name(keys, texts) for texts in found], index)
-
-
-def _name(keys: Sequence[str], texts: Sequence[str]) -> str:
-    return partition_name(
-        {
-            key: None if text == DEFAULT_PARTITION else text
-            for key, text in zip(keys, texts, strict=True)
-        }
-    )
+    names = []
+    for texts in partitions:
+        values = (None if text == DEFAULT_PARTITION else text for text in texts)
+        names.append(partition_name(dict(zip(keys, values, strict=True))))
+    return RowPartitions.ranked(names, index)
 
 
 def _texts_in(name: str) -> list[bytes]:
@@ -96,8 +93,7 @@ def _texts(values: pa.ChunkedArray, kind: HiveType) -> tuple[list[str], np.ndarr
     if kind.kind not in _SPELLED:
         raise NeedsSpark(f"the text of a partition column of type {kind}")
     if kind.kind in ("float", "double"):  # a dictionary might merge 0.0 and -0.0
-        given = values.to_pylist()
-        words, codes = given, np.arange(len(given))
+        words, codes = values.to_pylist(), np.arange(len(values))
     else:
         encoded = values.combine_chunks().dictionary_encode()
         words = [*encoded.dictionary.to_pylist(), None]

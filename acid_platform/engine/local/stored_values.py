@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from acid_platform.layout.types import (
     parse_type,
 )
 from acid_platform.orc import has_ancient
-from acid_platform.predicates.known_columns import unknown_column
+from acid_platform.predicates.known_columns import require_columns
 from acid_platform.storage import arrow_types
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type
@@ -56,22 +56,22 @@ def conform(
     ORC can't store), and NeedsSpark for a conversion that is not known to be as in Spark.
     """
     fixed = fixed or {}
-    given = _by_name(rows, columns, table)
+    places = _by_name(rows, columns, table)
     arrays = []
     for column in columns:
         name = column.name
-        if name in given:
-            values = assigned(_as_value(rows, given[name], column), column, table)
+        if name in places:
+            values = assigned(_as_value(rows, places[name], column), column, table)
             if name in fixed:
                 values = _agreeing(values, fixed_value(fixed[name], column), column, table)
         else:
-            wanted = fixed_value(fixed.get(name), column)
-            values = pa.chunked_array([pa.repeat(wanted, rows.num_rows)])
+            value = fixed_value(fixed.get(name), column)
+            values = pa.chunked_array([pa.repeat(value, rows.num_rows)])
         arrays.append(to_be_stored(values, column, table))
-    made = pa.table(arrays, [column.name for column in columns])
+    stored = pa.table(arrays, [column.name for column in columns])
     for column in in_files:
-        require_storable(made.column(column.name), column)
-    return made
+        require_storable(stored.column(column.name), column)
+    return stored
 
 
 def _as_value(rows: pa.Table, place: int, column: Column) -> pa.ChunkedArray:
@@ -89,34 +89,32 @@ def _as_value(rows: pa.Table, place: int, column: Column) -> pa.ChunkedArray:
 
 def _by_name(rows: pa.Table, columns: Sequence[Column], table: str) -> dict[str, int]:
     """The place of each of the table's columns in the rows."""
-    known = {column.name for column in columns}
-    given: dict[str, int] = {}
+    require_columns(rows.column_names, columns, table)
+    places: dict[str, int] = {}
     for place, spelled in enumerate(rows.column_names):
         name = spelled.lower()
-        if name not in known:
-            raise unknown_column(spelled, table, columns)
-        if name in given:
+        if name in places:
             raise UnknownColumn(f"column {name!r} of {table} is given twice")
-        given[name] = place
-    return given
+        places[name] = place
+    return places
 
 
 def _agreeing(
-    values: pa.ChunkedArray, wanted: pa.Scalar, column: Column, table: str
+    values: pa.ChunkedArray, fixed: pa.Scalar, column: Column, table: str
 ) -> pa.ChunkedArray:
-    """The wanted value for each row. Raises WrongType for a row with a different value."""
-    if wanted.is_valid:
-        other = pc.fill_null(pc.not_equal(values, wanted), scalar_of(True, pa.bool_()))
+    """The fixed value for each row. Raises WrongType for a row with a different value."""
+    if fixed.is_valid:
+        other = pc.fill_null(pc.not_equal(values, fixed), scalar_of(True, pa.bool_()))
     else:
         other = pc.is_valid(values)
     if pc.any(other).as_py():
         first = values.filter(other)[0].as_py()
         own, right = (
             "NULL" if value is None else text_of(value, column.type) or ""
-            for value in (first, wanted.as_py())
+            for value in (first, fixed.as_py())
         )
         raise refuse_other_partition(other_partition(table, column.name, own, right))
-    return pa.chunked_array([pa.repeat(wanted, len(values))])
+    return pa.chunked_array([pa.repeat(fixed, len(values))])
 
 
 # --- conversion ----------------------------------------------------------------------------------
@@ -157,27 +155,25 @@ def _conversion(
     def cast(values: pa.Array) -> pa.Array:
         return values.cast(target)
 
-    if source == target or _hive_type(source) == of_value(kind):
+    whole, fraction = str(source) in _DIGITS, pa.types.is_decimal(source)
+    if (
+        source == target
+        or _hive_type(source) == of_value(kind)
+        or (whole and kind.kind in (*INTEGRAL, "string"))
+        or (fraction and kind.kind == "decimal")
+        or (fraction and kind.kind in INTEGRAL and not source.scale)
+        or (pa.types.is_boolean(source) and kind.kind == "string")
+        or (pa.types.is_float32(source) and kind.kind == "double")
+        or (pa.types.is_date32(source) and kind.kind == "timestamp")
+    ):
         return cast
-    if pa.types.is_integer(source) and str(source) in _DIGITS:
-        if kind.kind in INTEGRAL or kind.kind == "string":
-            return cast
-        if kind.kind in ("float", "double"):
-            return lambda values: values.cast(target, safe=False)
-        if kind.kind == "decimal":
-            whole = pa.decimal128(_DIGITS[str(source)], 0)
-            return lambda values: values.cast(whole).cast(target)
-    if pa.types.is_boolean(source) and kind.kind == "string":
-        return cast
-    if pa.types.is_float32(source) and kind.kind == "double":
-        return cast
-    if pa.types.is_date32(source) and kind.kind == "timestamp":
-        return cast
-    if pa.types.is_decimal(source):
-        if kind.kind == "decimal" or (kind.kind in INTEGRAL and not source.scale):
-            return cast
-        if kind.kind == "double" and source.scale <= _FIFTEEN_DIGITS:
-            return _as_double
+    if whole and kind.kind in ("float", "double"):
+        return lambda values: values.cast(target, safe=False)
+    if whole and kind.kind == "decimal":
+        digits = pa.decimal128(_DIGITS[str(source)], 0)
+        return lambda values: values.cast(digits).cast(target)
+    if fraction and kind.kind == "double" and source.scale <= _FIFTEEN_DIGITS:
+        return _as_double
     return None
 
 
@@ -212,8 +208,9 @@ def to_be_stored(values: pa.ChunkedArray, column: Column, table: str) -> pa.Chun
     if any(kind.kind == "map" for kind in kinds):
         raise NeedsSpark(f"{column}: the keys of a map that are cut may become equal")
     try:
-        for chunk in values.chunks:
-            _require_short(chunk, column.type, column, table)
+        for part, kind in _leaves(values, column.type):
+            if kind.kind in CHAR_TYPES:
+                _require_short(part, kind, column, table)
         stored = [arrow_types.conform(chunk, column.type, table) for chunk in values.chunks]
     except pa.ArrowInvalid as error:
         raise NeedsSpark(f"{column} has text that is not UTF-8: {error}") from error
@@ -221,25 +218,29 @@ def to_be_stored(values: pa.ChunkedArray, column: Column, table: str) -> pa.Chun
 
 
 def _require_short(array: pa.Array, kind: HiveType, column: Column, table: str) -> None:
-    if kind.kind in CHAR_TYPES:
-        lengths = pc.utf8_length(pc.utf8_rtrim(array, " "))
-        long = pc.greater(lengths, kind.sizes[0])
-        if pc.any(long).as_py():
-            length = lengths.filter(long)[0].as_py()
-            raise refuse_too_long(
-                f"column {column.name} of {table} takes {kind}, a value has {length} characters"
-            )
-    for part, child in _parts(array, kind):
-        _require_short(part, child, column, table)
+    lengths = pc.utf8_length(pc.utf8_rtrim(array, " "))
+    long = pc.greater(lengths, kind.sizes[0])
+    if pc.any(long).as_py():
+        length = lengths.filter(long)[0].as_py()
+        raise refuse_too_long(
+            f"column {column.name} of {table} takes {kind}, a value has {length} characters"
+        )
 
 
-def _parts(array: pa.Array, kind: HiveType) -> list[tuple[pa.Array, HiveType]]:
-    """The values inside of a nested array that is no map, without those below a NULL."""
-    if kind.kind == "array":
-        return [(pc.list_flatten(array), kind.children[0][1])]
-    return [
-        (pc.struct_field(array, [place]), child) for place, (_, child) in enumerate(kind.children)
-    ]
+def _leaves(
+    values: pa.Array | pa.ChunkedArray, kind: HiveType
+) -> Iterator[tuple[pa.Array, HiveType]]:
+    """The values that are not nested, with their types, without those below a NULL; of no map."""
+    if isinstance(values, pa.ChunkedArray):
+        for chunk in values.chunks:
+            yield from _leaves(chunk, kind)
+    elif kind.kind == "array":
+        yield from _leaves(pc.list_flatten(values), kind.children[0][1])
+    elif kind.kind == "struct":
+        for place, (_, child) in enumerate(kind.children):
+            yield from _leaves(pc.struct_field(values, [place]), child)
+    else:
+        yield values, kind
 
 
 def require_storable(values: pa.ChunkedArray, column: Column) -> None:
@@ -253,17 +254,15 @@ def require_storable(values: pa.ChunkedArray, column: Column) -> None:
     if kinds & {*TIMESTAMPS}:
         if "map" in kinds:
             raise NeedsSpark(f"{column}: timestamps in a map")
-        for chunk in values.chunks:
-            _require_timestamps(chunk, column.type, column)
+        for part, kind in _leaves(values, column.type):
+            if kind.kind in TIMESTAMPS:
+                _require_timestamps(part, column)
 
 
-def _require_timestamps(array: pa.Array, kind: HiveType, column: Column) -> None:
-    if kind.kind in TIMESTAMPS:
-        moments = array.cast(pa.int64())
-        lost = pc.and_(pc.greater_equal(moments, _FIRST_LOST), pc.less(moments, _EPOCH))
-        if pc.any(lost).as_py():
-            first = array.filter(lost)[0].as_py().replace(tzinfo=None)
-            text = text_of(first, HiveType("timestamp"))
-            raise refuse_timestamp(f"column {column.name} has {text}")
-    for part, child in _parts(array, kind):
-        _require_timestamps(part, child, column)
+def _require_timestamps(array: pa.Array, column: Column) -> None:
+    moments = array.cast(pa.int64())
+    lost = pc.and_(pc.greater_equal(moments, _FIRST_LOST), pc.less(moments, _EPOCH))
+    if pc.any(lost).as_py():
+        first = array.filter(lost)[0].as_py().replace(tzinfo=None)
+        text = text_of(first, HiveType("timestamp"))
+        raise refuse_timestamp(f"column {column.name} has {text}")
