@@ -76,8 +76,8 @@ def places_of(rows: pa.Table, columns: Sequence[Column]) -> RowPartitions:
             raise NeedsSpark(f"rows of more than {MOST_PARTITIONS} partitions")
     keys = [column.name for column in columns]
     names = []
-    for texts in partitions:
-        values = (None if text == DEFAULT_PARTITION else text for text in texts)
+    for partition in partitions:
+        values = (None if text == DEFAULT_PARTITION else text for text in partition)
         names.append(partition_name(dict(zip(keys, values, strict=True))))
     return RowPartitions.ranked(names, index)
 

@@ -101,9 +101,9 @@ def values(node: exp.Values) -> QueryBlock:
             kinds = ", ".join(sorted({spark_name(value.type) for value in column}))
             raise NeedsSpark(f"a column of VALUES of {kinds}")
         columns.append((f"col{position + 1}", kind))
-    kinds = [kind for _, kind in columns]
     cells = (
-        [cast(value, kind).sql for value, kind in zip(row, kinds, strict=True)] for row in rows
+        [cast(value, kind).sql for value, (_, kind) in zip(row, columns, strict=True)]
+        for row in rows
     )
     tuples = ", ".join(f"({', '.join(row)})" for row in cells)
     names = ", ".join(f"c{i}" for i in range(len(columns)))
