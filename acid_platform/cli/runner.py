@@ -73,7 +73,7 @@ class Runner:
         SettingRefused, JavaMissing, and an error that ended a cycle unless it is Transient.
         """
         pace = pace_of(self._service, self._settings())
-        if self._service is ServiceName.WORKER and self._warehouse.engines.wanted != "local":
+        if self._service is ServiceName.WORKER and self._warehouse.engines.preference != "local":
             from acid_platform.engine.spark.session import require_java
 
             require_java()

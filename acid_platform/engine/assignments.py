@@ -24,10 +24,10 @@ def wanted_assignments(
     BucketColumnUpdate, UnknownColumn.
     """
     partition = {column.name for column in scan.partition_columns}
-    wanted = _by_column(assignments, table)
-    if not wanted:
+    expressions = _by_column(assignments, table)
+    if not expressions:
         raise InvalidExpression(f"UPDATE of {table} assigns nothing; give {{'column': 'SQL'}}")
-    for name in wanted:
+    for name in expressions:
         if name in partition:
             raise PartitionColumnUpdate(
                 f"{name!r} is a partition column of {table}: UPDATE can't move a row to another"
@@ -40,13 +40,13 @@ def wanted_assignments(
             )
         if name not in {column.name for column in scan.columns}:
             raise unknown_column(name, table, scan.columns)
-    return wanted
+    return expressions
 
 
-def _by_column(given: Mapping[str, str], table: str) -> dict[str, str]:
+def _by_column(assignments: Mapping[str, str], table: str) -> dict[str, str]:
     """The values by names in lower case. Raises InvalidExpression for `v` beside `V`."""
     values: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in assignments.items():
         if name.lower() in values:
             raise InvalidExpression(f"column {name.lower()!r} of {table} is given two values")
         values[name.lower()] = text
@@ -56,7 +56,7 @@ def _by_column(given: Mapping[str, str], table: str) -> dict[str, str]:
 def inserted_values(
     clause: MergeClause,
     source: Iterable[str],
-    known: Sequence[Column],
+    columns: Sequence[Column],
     table: str,
     expressions: Iterable[str],
 ) -> dict[str, str]:
@@ -69,19 +69,19 @@ def inserted_values(
     """
     if clause.values is not None:
         values = _by_column(clause.values, table)
-        require_columns(values, known, table)
+        require_columns(values, columns, table)
         return values
-    names = {column.name for column in known}
+    names = {column.name for column in columns}
     own = [name for name in source if name.lower() in names]
     others = [name for name in source if name.lower() not in names]
     if others:
         read = {column.name for column in CHANGE_COLUMNS}
         for text in expressions:
-            columns = columns_of(text)
-            read |= {name.lower() for name in others} if columns is None else columns
+            named = columns_of(text)
+            read |= {name.lower() for name in others} if named is None else named
         for name in others:
             if name.lower() not in read:
-                raise unknown_column(name, table, known)
+                raise unknown_column(name, table, columns)
     return {name.lower(): quoted(name) for name in own}
 
 

@@ -22,19 +22,18 @@ if TYPE_CHECKING:
     from acid_platform.engine.local.engine import LocalEngine
     from acid_platform.engine.spark.engine import SparkEngine
 
-Wanted = Literal["auto", "spark", "local"]
+Preference = Literal["auto", "spark", "local"]
 """`auto`: the local engine for what is small and what it can do, Spark for everything else."""
 LOCAL_BYTES = "acid.local.max.bytes"
 
 _T = TypeVar("_T")
 
 
-def wanted_engine(name: str) -> Wanted:
+def preference_of(name: str) -> Preference:
     """Raises InvalidDefinition for a name that is no engine."""
-    wanted: Wanted
-    for wanted in ("auto", "spark", "local"):
-        if name.strip().lower() == wanted:
-            return wanted
+    for preference in ("auto", "spark", "local"):
+        if name.strip().lower() == preference:
+            return preference
     raise InvalidDefinition(f"{name!r} is no engine; choose 'auto', 'spark' or 'local'")
 
 
@@ -54,9 +53,9 @@ class Engines:
     def __init__(
         self,
         session: Callable[[], SparkSession],
-        wanted: Wanted = "auto",
+        preference: Preference = "auto",
     ) -> None:
-        self.wanted = wanted
+        self.preference = preference
         self._session = session
         self._guard = threading.Lock()
         self._thread = threading.local()
@@ -72,18 +71,18 @@ class Engines:
         if engine is None:
             yield
             return
-        before = getattr(self._thread, "wanted", None)
-        self._thread.wanted = wanted_engine(engine)
+        before = getattr(self._thread, "preference", None)
+        self._thread.preference = preference_of(engine)
         try:
             yield
         finally:
-            self._thread.wanted = before
+            self._thread.preference = before
 
     @property
-    def wanted_here(self) -> Wanted:
+    def preferred_here(self) -> Preference:
         """What this thread uses: the engine of the block that it is `using`, else the handle's."""
-        here: Wanted | None = getattr(self._thread, "wanted", None)
-        return here or self.wanted
+        here: Preference | None = getattr(self._thread, "preference", None)
+        return here or self.preference
 
     @property
     def spark(self) -> SparkEngine:
@@ -160,8 +159,8 @@ class Engines:
         )
 
     def _choices(self, settings: Settings, rows: Rows | None, read_bytes: int) -> Iterator[Choice]:
-        wanted = self.wanted_here
-        if wanted == "spark":
+        preference = self.preferred_here
+        if preference == "spark":
             yield Choice(self.spark, "engine=spark")
             return
         limit = settings.integer(LOCAL_BYTES)
@@ -173,11 +172,11 @@ class Engines:
         else:
             yield Choice(
                 self.local,
-                "engine=local" if wanted == "local" else f"{needed:,} bytes to read",
-                (lambda: self.spark) if wanted == "auto" else None,
+                "engine=local" if preference == "local" else f"{needed:,} bytes to read",
+                (lambda: self.spark) if preference == "auto" else None,
             )
             why = ""
-        if wanted == "auto":
+        if preference == "auto":
             yield Choice(self.spark, why)
         elif why:
             raise NeedsSpark(f"{why}, which needs Spark; use engine='auto' or engine='spark'")

@@ -39,13 +39,13 @@ def choose(
             f"{plan.location}: avro files can't be compacted here yet; read and"
             " overwrite the partition instead"
         )
-    if engines.wanted_here == "spark":
+    if engines.preferred_here == "spark":
         return _spark(engines, plan, work, "engine=spark")
     if work.plain is not None and (why := only_spark(work)):
-        if engines.wanted_here == "local":
+        if engines.preferred_here == "local":
             raise NeedsSpark(f"{plan.location}: {why}; use engine='auto' or engine='spark'")
         return _spark(engines, plan, work, why)
-    if engines.wanted_here == "local":
+    if engines.preferred_here == "local":
         return CompactionChoice(LocalCompaction(plan, work), "engine=local")
     if plan.input_bytes > limit:
         return _spark(

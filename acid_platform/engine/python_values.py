@@ -92,43 +92,43 @@ def _structs(values: Sequence[object], hive: HiveType) -> pa.StructArray:
 
 def _fields(value: object, hive: HiveType, row: int) -> Mapping[str, object] | None:
     """The value of a struct by the names of its fields; None is NULL."""
-    given = _unwrapped(value)
-    if is_missing(given):
+    plain = _unwrapped(value)
+    if is_missing(plain):
         return None
-    if isinstance(given, tuple):
-        own = getattr(given, "_fields", None) or getattr(given, "__fields__", None)
-        if own is None and len(given) == len(hive.children):
+    if isinstance(plain, tuple):
+        own = getattr(plain, "_fields", None) or getattr(plain, "__fields__", None)
+        if own is None and len(plain) == len(hive.children):
             own = [name for name, _ in hive.children]
-        given = dict(zip(own, given, strict=True)) if own is not None else given
-    if not isinstance(given, Mapping):
+        plain = dict(zip(own, plain, strict=True)) if own is not None else plain
+    if not isinstance(plain, Mapping):
         raise Unfit(f"{_shown(value)} is not a struct", row)
     try:
-        spelled = spelled_fields(tuple(str(name) for name in given), hive)
+        spelled = spelled_fields(tuple(str(name) for name in plain), hive)
     except Unfit as fault:
         fault.row = row
         raise
-    return {field: given[name] for field, name in spelled.items()}
+    return {field: plain[name] for field, name in spelled.items()}
 
 
 def _items(value: object, row: int) -> list[object] | None:
     """The elements of an array; None is NULL."""
-    given = _unwrapped(value)
-    if is_missing(given):
+    plain = _unwrapped(value)
+    if is_missing(plain):
         return None
-    plain = isinstance(given, str | bytes | bytearray | memoryview | Mapping)
-    single = isinstance(given, np.ndarray) and not given.ndim
-    if plain or single or not isinstance(given, Iterable):
+    whole = isinstance(plain, str | bytes | bytearray | memoryview | Mapping)
+    single = isinstance(plain, np.ndarray) and not plain.ndim
+    if whole or single or not isinstance(plain, Iterable):
         raise Unfit(f"{_shown(value)} is not an array", row)
-    return list(given)
+    return list(plain)
 
 
 def _pairs(value: object, row: int) -> list[tuple[object, object]] | None:
     """The entries of a map, given as a dict or as pairs; None is NULL."""
-    given = _unwrapped(value)
-    if isinstance(given, Mapping):
-        return list(given.items())
-    entries = _items(given, row) if isinstance(given, list | tuple | np.ndarray) else None
-    if entries is None and not is_missing(given):
+    plain = _unwrapped(value)
+    if isinstance(plain, Mapping):
+        return list(plain.items())
+    entries = _items(plain, row) if isinstance(plain, list | tuple | np.ndarray) else None
+    if entries is None and not is_missing(plain):
         raise Unfit(f"{_shown(value)} is not a map", row)
     pairs: list[tuple[object, object]] = []
     for entry in entries or ():
@@ -194,12 +194,12 @@ def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
 
 def _leaf(value: object, kind: str, row: int) -> object:
     """The value as the type of Python that Arrow takes for the kind. Raises Unfit."""
-    given = _unwrapped(value)
-    if is_missing(given) and (kind not in _FLOATING or not isinstance(given, float | np.floating)):
+    plain = _unwrapped(value)
+    if is_missing(plain) and (kind not in _FLOATING or not isinstance(plain, float | np.floating)):
         return None
-    stored = _CONVERSIONS[kind](given)
+    stored = _CONVERSIONS[kind](plain)
     if stored is None:
-        raise Unfit(f"{_shown(given)} is no {kind}, or would change", row)
+        raise Unfit(f"{_shown(plain)} is no {kind}, or would change", row)
     return stored
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from acid_platform.errors import SourceRowsAmbiguous, WrongType
 
 
-def other_partition(table: str, column: str, given: str, wanted: str) -> str:
+def other_partition(table: str, column: str, value: str, partition: str) -> str:
     """What is wrong with a row that belongs to another partition than the one that is written."""
-    return f"a row for {table} has {column}={given}, the partition has {wanted}"
+    return f"a row for {table} has {column}={value}, the partition has {partition}"
 
 
 def refuse_other_partition(what: str) -> WrongType:

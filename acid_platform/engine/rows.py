@@ -113,13 +113,13 @@ def local_table(rows: Rows, columns: Sequence[Column], table: str, more: bool = 
     would change; InvalidDefinition for a column of `more` whose type no table has.
     """
     names = column_names(rows)
-    known = {column.name: column for column in columns}
-    others = [name for name in names if name.lower() not in known]
+    declared = {column.name: column for column in columns}
+    others = [name for name in names if name.lower() not in declared]
     if others and not more:
         raise unknown_column(others[0], table, columns)
-    known |= {column.name: column for column in _others(rows, others)}
+    declared |= {column.name: column for column in _others(rows, others)}
     arrays = {
-        name.lower(): _array(_values(rows, name), known[name.lower()], table) for name in names
+        name.lower(): _array(_values(rows, name), declared[name.lower()], table) for name in names
     }
     if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
         first = columns[0]

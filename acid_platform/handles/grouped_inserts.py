@@ -119,7 +119,7 @@ class GroupedInserts:
 
         An insert that is wrong commits alone too, which raises its error.
         """
-        if self._warehouse.engines.wanted_here == "spark" or is_spark_frame(rows):
+        if self._warehouse.engines.preferred_here == "spark" or is_spark_frame(rows):
             return None
         if isinstance(rows, Result) or input_bytes(rows) > _MOST_BYTES:
             return None

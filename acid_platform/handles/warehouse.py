@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.location import Location
 from acid_platform.compaction.states import CompactionKind, ErasureState
-from acid_platform.engine.choice import Engines, Wanted, wanted_engine
+from acid_platform.engine.choice import Engines, Preference, preference_of
 from acid_platform.errors import AlreadyScheduled, CompactionFailed, WarehouseNotWritable
 from acid_platform.handles.grouped_inserts import GroupedInserts
 from acid_platform.handles.held_snapshot import Snapshot
@@ -61,7 +61,7 @@ class Warehouse:
         metastore: Metastore,
         spark: SparkOrStart = None,
         run_id: str = "",
-        engine: Wanted = "auto",
+        engine: Preference = "auto",
     ) -> None:
         self.files, self.path = Files.of(location)
         self.metastore = metastore
@@ -98,7 +98,7 @@ class Warehouse:
         MetastoreMissing if there are tables and no metastore (P31), MetastoreUnavailable,
         SettingRefused.
         """
-        chosen = wanted_engine(engine or os.environ.get("ACID_ENGINE") or "auto")
+        chosen = preference_of(engine or os.environ.get("ACID_ENGINE") or "auto")
         place = Location.of(location, metastore)
         files, path = Files.of(place.warehouse)
         require_writable(files, path)

@@ -58,12 +58,9 @@ def compared_exactly(numbers: Iterable[Digits]) -> bool:
 
     For example, `d = 1.5` is true for the value 2 of a decimal(38,0).
     """
-    known = list(numbers)
-    return (
-        max((digits.whole for digits in known), default=0)
-        + max((digits.scale for digits in known), default=0)
-        <= MOST_DIGITS
-    )
+    pairs = [(digits.whole, digits.scale) for digits in numbers] or [(0, 0)]
+    whole, scale = map(max, zip(*pairs, strict=True))
+    return whole + scale <= MOST_DIGITS
 
 
 def beyond_bigint(value: int | Decimal) -> bool:

@@ -201,7 +201,7 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     if any(value.tree.find(exp.Query) for row in source.rows for value in row):
         return None
     record = catalog.target(statement.table)
-    if not interval_ms(record) or warehouse.engines.wanted_here == "spark":
+    if not interval_ms(record) or warehouse.engines.preferred_here == "spark":
         return None
     try:
         with warehouse.using("local"):

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class SomeEngines:
     """The engines of a warehouse; `started` says whether Spark was asked for."""
 
-    wanted_here: str
+    preferred_here: str
     started: bool = False
 
     @property

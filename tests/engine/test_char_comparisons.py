@@ -83,7 +83,7 @@ def rows(warehouse: Warehouse, sql: str) -> list[tuple[Any, ...]] | None:
     try:
         found = warehouse.sql(sql).to_arrow()
     except NeedsSpark:
-        assert warehouse.engines.wanted == "local", sql
+        assert warehouse.engines.preference == "local", sql
         return None
     return in_order(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -253,14 +253,14 @@ def answered(warehouse: Warehouse, cases: list[Case]) -> int:
 
 def test_columns_of_any_text_types_meet_as_in_the_model(warehouse: Warehouse) -> None:
     pairs = [(a, b) for a, b in itertools.product(OTHERS, OTHERS) if {a, b} & {*WIDTHS}]
-    if warehouse.engines.wanted == "spark":
+    if warehouse.engines.preference == "spark":
         pairs = [("c3", "c5"), ("c5", "s"), ("v", "c3")]
     cases = [case for a, b in pairs for case in of_columns(a, b)]
     assert answered(warehouse, cases) > len(cases) * 0.8
 
 
 def test_literals_meet_columns_as_in_the_model(warehouse: Warehouse) -> None:
-    spark = warehouse.engines.wanted == "spark"
+    spark = warehouse.engines.preference == "spark"
     texts = [("ab ", "abc"), ("a", "ab      ")] if spark else itertools.pairwise(LITERALS)
     cases = [case for a in ("c5", "s") for one in texts for case in of_literals(a, *one)]
     assert answered(warehouse, cases) == len(cases)

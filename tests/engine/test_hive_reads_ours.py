@@ -28,7 +28,7 @@ def warehouse(
 
 def _for_engine(warehouse: Warehouse, frame: DataFrame) -> Rows:
     """The rows of a frame, in this process for the local engine."""
-    return frame.toArrow() if warehouse.engines.wanted == "local" else frame
+    return frame.toArrow() if warehouse.engines.preference == "local" else frame
 
 
 def _as_hive_prints(value: object) -> str:

@@ -66,7 +66,7 @@ def require_readable(warehouse: Warehouse, table: Table, old: str, new: str) -> 
 def test_every_type_may_follow_every_other_under_its_name(warehouse: Warehouse) -> None:
     kinds = list(VALUES)
     pairs = [(old, new) for old in kinds for new in kinds if old != new]
-    chosen = pairs[::31] if warehouse.engines.wanted == "spark" else pairs[::11]
+    chosen = pairs[::31] if warehouse.engines.preference == "spark" else pairs[::11]
     for number, (old, new) in enumerate(chosen):
         keys = ["p int"] if number % 3 == 0 else []
         table = renamed(warehouse, f"t{number}", old, new, keys)

@@ -119,9 +119,9 @@ _FEW_DAYS = 3_000_000
 """Beyond it Spark's dates overflow silently."""
 
 
-def _shifted(done: str, unit: str) -> str:
+def _shifted(moved: str, unit: str) -> str:
     failure = needs_spark(f"a date that is moved by more than {_FEW_DAYS} {unit}")
-    return f"CASE WHEN {{b}} > {_FEW_DAYS} OR {{b}} < -{_FEW_DAYS} THEN {failure} ELSE {done} END"
+    return f"CASE WHEN {{b}} > {_FEW_DAYS} OR {{b}} < -{_FEW_DAYS} THEN {failure} ELSE {moved} END"
 
 
 def _part(name: str, sql: str, takes: Takes = "date") -> Function:
@@ -262,8 +262,8 @@ def _mean_of_decimal(types: Sequence[HiveType]) -> str:
     (kind,) = types
     total = decimal(kind.sizes[0] + 10, kind.sizes[1])
     digits = unscaled(f"CAST(sum({{a}}){{over}} AS {duckdb_type(total)})", total)
-    done = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
-    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {done} END"
+    mean = quotient(f"({digits} * 10000::HUGEINT)", "count({a}){over}", _mean(types))
+    return f"CASE WHEN count({{a}}){{over}} > 0 THEN {mean} END"
 
 
 def _mean(types: Sequence[HiveType]) -> HiveType:

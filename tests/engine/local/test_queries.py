@@ -53,7 +53,7 @@ def engines(
 ) -> Iterator[Engines]:
     path: Path = tmp_path_factory.mktemp("engines")
     with temporary_warehouse(path, spark) as through_spark:
-        through_spark.engines.wanted = "spark"
+        through_spark.engines.preference = "spark"
         for seed, name in enumerate(("t", "u")):
             table = through_spark.create_table(f"both.{name}", generated.SCHEMA)
             table.insert(generated.table(seed, 40))

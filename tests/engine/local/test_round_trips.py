@@ -33,7 +33,7 @@ from tests.storage.test_per_process import in_child
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
     with temporary_warehouse(tmp_path_factory.mktemp("trips") / "wh") as opened:
-        opened.engines.wanted = "local"
+        opened.engines.preference = "local"
         opened.create_table("db.t", "id int, v string").insert([{"id": 1, "v": "a"}])
         yield opened
 
