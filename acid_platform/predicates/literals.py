@@ -58,8 +58,9 @@ def compared_exactly(numbers: Iterable[Digits]) -> bool:
 
     For example, `d = 1.5` is true for the value 2 of a decimal(38,0).
     """
-    pairs = [(digits.whole, digits.scale) for digits in numbers] or [(0, 0)]
-    whole, scale = map(max, zip(*pairs, strict=True))
+    every = list(numbers)
+    whole = max((digits.whole for digits in every), default=0)
+    scale = max((digits.scale for digits in every), default=0)
     return whole + scale <= MOST_DIGITS
 
 
