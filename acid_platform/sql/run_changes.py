@@ -11,7 +11,6 @@ from sqlglot import exp
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.handles.grouped_inserts import interval_ms
-from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
@@ -28,6 +27,7 @@ from acid_platform.sql.statements import (
     Update,
     ValuesRows,
     When,
+    rows_of,
 )
 from acid_platform.sql.text import Expression, Query, query
 from acid_platform.tables.record_layout import columns_of_record
@@ -156,14 +156,6 @@ class Changes:
 
 
 _ONE = "SELECT 1"
-
-
-def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*") -> Query:
-    """The query of the rows that a statement changes."""
-    text = f"SELECT {columns} FROM {'.'.join(map(quoted, record.name.split('.')))}"
-    if statement.aliased:
-        text += f" AS {quoted(statement.alias)}"
-    return query(text if statement.where is None else f"{text} WHERE {statement.where.text}")
 
 
 def _member(statement: Update | Delete | MergeInto, record: TableRecord) -> FromMember:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.engine.reads import ChangeRead
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
-from acid_platform.sql.run_changes import rows_of
-from acid_platform.sql.statements import Change, Delete, Insert, MergeInto, Truncate, Update
+from acid_platform.sql.statements import Change
 from acid_platform.sql.text import Query
 from acid_platform.sql.time_travel import unmarked
 from acid_platform.transactions.locks import Statement as Locked
@@ -35,8 +33,8 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
     with session.reading(catalog, query) as at_snapshot:
         if not isinstance(statement, Query):
             record = at_snapshot.target(statement.table)
-            text += _locks(session.warehouse, record, statement)
-            query = _read_by(statement, record)
+            text += _locks(session.warehouse, record, statement.lock)
+            query = statement.read_rows(record)
         if query is not None:
             planned = run_queries.plan(at_snapshot, query)
             for source in planned.sources:
@@ -46,39 +44,12 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
     return Shown.lines("Explain", text)
 
 
-def _read_by(statement: Change, record: TableRecord) -> Query | None:
-    """The query whose rows a statement changes or inserts."""
-    match statement:
-        case Insert() if isinstance(statement.source, Query):
-            return statement.source
-        case MergeInto():
-            return statement.source
-        case Update() | Delete():
-            return rows_of(statement, record)
-    return None
-
-
-def _locks(warehouse: Warehouse, record: TableRecord, statement: Change) -> Iterator[str]:
+def _locks(warehouse: Warehouse, record: TableRecord, statement: Locked) -> Iterator[str]:
     settings = warehouse.metastore.in_force.lock_settings
-    lock, operation = lock_of(_locked(statement), settings)
+    lock, operation = lock_of(statement, settings)
     scope = "partition" if record.partitioned else "table"
     yield f"write {record.name}: lock {lock.name}, operation {operation.name.lower()}"
     yield f"  first committer wins per {scope}"
-
-
-def _locked(statement: Change) -> Locked:
-    match statement:
-        case Insert():
-            return Locked.INSERT_OVERWRITE if statement.overwrite else Locked.INSERT
-        case Update():
-            return Locked.UPDATE
-        case Delete():
-            return Locked.DELETE
-        case Truncate():
-            return Locked.TRUNCATE
-        case MergeInto():
-            only = all(when.verb is MergeAction.INSERT for when in statement.whens)
-            return Locked.MERGE_INSERT if only else Locked.UPDATE
 
 
 def _read(table: str, read: TableRead | ChangeRead) -> Iterator[str]:

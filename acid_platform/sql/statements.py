@@ -6,13 +6,20 @@ as written, see `text`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.commands import Command
 from acid_platform.sql.partition_specs import PartitionSpec
-from acid_platform.sql.text import Expression, Query
+from acid_platform.sql.text import Expression, Query, query
+from acid_platform.transactions.locks import Statement as Locked
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.records import TableRecord
 
 # --- changing rows --------------------------------------------------------------------------------
 
@@ -25,14 +32,36 @@ class ValuesRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
-    """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
+class RowChange(ABC):
+    """A statement that changes rows of `table`."""
 
     table: str
+
+    @property
+    @abstractmethod
+    def lock(self) -> Locked:
+        """What it locks the table for."""
+
+    def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, others need it
+        """The query whose rows it inserts or changes; None: it reads none."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(RowChange):
+    """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
+
     source: Query | ValuesRows
     columns: tuple[str, ...] = ()
     partition: PartitionSpec | None = None
     overwrite: bool = False
+
+    @property
+    def lock(self) -> Locked:
+        return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
+
+    def read_rows(self, record: TableRecord) -> Query | None:  # noqa: ARG002, it overrides
+        return self.source if isinstance(self.source, Query) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +73,38 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class Update(RowChange):
     """UPDATE; `alias` is the name of the table if it is not `aliased`."""
 
-    table: str
     alias: str
     assignments: tuple[Assignment, ...]
     where: Expression | None = None
     aliased: bool = False
+    lock = Locked.UPDATE
+
+    def read_rows(self, record: TableRecord) -> Query:
+        return rows_of(self, record)
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(RowChange):
     """DELETE; `alias` is the name of the table if it is not `aliased`."""
 
-    table: str
     alias: str
     where: Expression | None = None
     aliased: bool = False
+    lock = Locked.DELETE
+
+    def read_rows(self, record: TableRecord) -> Query:
+        return rows_of(self, record)
+
+
+def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*") -> Query:
+    """The query of the rows that a statement changes."""
+    text = f"SELECT {columns} FROM {'.'.join(map(quoted, record.name.split('.')))}"
+    if statement.aliased:
+        text += f" AS {quoted(statement.alias)}"
+    return query(text if statement.where is None else f"{text} WHERE {statement.where.text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +119,12 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeInto:
+class MergeInto(RowChange):
     """MERGE; `alias` is the name of the table if it is not `aliased`.
 
     `source_database` is that of a source without an alias, '' for the current one; None for others.
     """
 
-    table: str
     alias: str
     source: Query
     source_alias: str
@@ -91,11 +133,19 @@ class MergeInto:
     aliased: bool = False
     source_database: str | None = None
 
+    @property
+    def lock(self) -> Locked:
+        only_inserts = all(when.verb is MergeAction.INSERT for when in self.whens)
+        return Locked.MERGE_INSERT if only_inserts else Locked.UPDATE
+
+    def read_rows(self, record: TableRecord) -> Query:  # noqa: ARG002, it overrides
+        return self.source
+
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
-    table: str
+class Truncate(RowChange):
     partition: PartitionSpec | None = None
+    lock = Locked.TRUNCATE
 
 
 Change = Insert | Update | Delete | MergeInto | Truncate
