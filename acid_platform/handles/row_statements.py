@@ -246,8 +246,8 @@ class HideDeletedRows(RowStatement[None]):
 class RollBackRows(RowStatement[int]):
     """Writes.rollback_to: overwrites the partitions that differ from then.
 
-    The rows are copied into new bases, which Hive and others read as any overwrite. Partitions that
-    no commit has touched since stay as they are.
+    The rows of then (P36) are copied into new bases, which Hive and others read as any overwrite.
+    Partitions that no commit has touched since stay as they are.
     """
 
     as_of: AsOf
