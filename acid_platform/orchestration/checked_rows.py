@@ -74,7 +74,7 @@ class CheckedRows:
         every = (*table.columns, *table.partition_columns)
         names = None if columns is None else {column.lower() for column in columns}
         chosen = tuple(column for column in every if names is None or column.name in names)
-        stats = TableStats.of(warehouse.metastore.entities(table.name), table.name)
+        stats = TableStats.of(warehouse.metastore.entities(table.name))
         return cls(warehouse, table, chosen, where, stats.bytes)
 
     @classmethod
@@ -83,7 +83,7 @@ class CheckedRows:
     ) -> CheckedRows:
         """What the transaction would commit. Raises NoSuchTable."""
         table = txn.table(name)
-        stats = TableStats.of(warehouse.metastore.entities(table.name), table.name)
+        stats = TableStats.of(warehouse.metastore.entities(table.name))
         own = sum(report.bytes for report in txn.reports if report.table == table.name)
         return cls(warehouse, table, table.all_columns, where, stats.bytes + own)
 

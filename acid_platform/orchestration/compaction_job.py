@@ -110,9 +110,7 @@ def plan(
         context.log.info(f"another Worker has already taken task {task.id}")
         opened.close()
         return
-    before = TableStats.of(
-        opened.metastore.entities(run.task.table), run.task.table, run.task.partition
-    )
+    before = TableStats.of(opened.metastore.entities(run.task.table), run.task.partition)
     attempt = Attempt(opened, run, before)
     with _failing(attempt):
         context.instance.add_run_tags(
@@ -219,9 +217,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
     except CompactionRefused as refused:  # other engines read the table (P46)
         context.log.warning(f"refused: {refused}")
         return
-    after = TableStats.of(
-        attempt.warehouse.metastore.entities(task.table), task.table, task.partition
-    )
+    after = TableStats.of(attempt.warehouse.metastore.entities(task.table), task.partition)
     attempt.warehouse.close()
     choice = attempt.run.choice
     assert choice, "merge has chosen an engine"

@@ -190,19 +190,14 @@ class _Parameters:
             name: parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
             for name, parameter in inspect.signature(body).parameters.items()
         }
-        own = {
-            name: parameter
-            for name, parameter in parameters.items()
-            if name not in ("context", "txn")
-        }
+        own = parameters.keys() - {"context", "txn"}
         passed = {
             name: parameter
-            for name, parameter in own.items()
-            if name == "config" or _is_resource(hints[name])
+            for name, parameter in parameters.items()
+            if name in own and (name == "config" or _is_resource(hints[name]))
         }
-        tables = inputs_of(
-            [name for name in own if name not in passed], ins, database, body.__name__
-        )
+        inputs = [name for name in parameters if name in own - passed.keys()]
+        tables = inputs_of(inputs, ins, database, body.__name__)
         return cls("context" in parameters, "txn" in parameters, passed, tables, hints)
 
 

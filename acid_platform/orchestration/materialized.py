@@ -38,9 +38,9 @@ class Uncommitted:
     def of(cls, warehouse: Warehouse, txn: Transaction, table: str, run_id: str) -> Uncommitted:
         reports = tuple(report for report in txn.reports if report.table == table)
         entities = warehouse.metastore.entities(table)
-        previous = TableStats.of(entities, table).write_id
+        previous = TableStats.of(entities).write_id
         hidden = [
-            TableStats.of(entities, table, partition)
+            TableStats.of(entities, partition)
             for partition in {report.partition for report in reports if report.overwrite}
         ]
         replaced = (
@@ -109,7 +109,7 @@ class Materialized:
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
         """What the transaction did, and the table's directories and schema."""
-        now = TableStats.of(self.entities, self.written.table)
+        now = TableStats.of(self.entities)
         metadata = table_metadata(self.record, now) | self.written.metadata()
         if partitions := self._partitions():
             metadata["partitions written"] = dg.MetadataValue.table(partitions)
@@ -132,4 +132,4 @@ class Materialized:
         ]
 
     def _stats(self, partition: str) -> TableStats:
-        return TableStats.of(self.entities, self.written.table, partition)
+        return TableStats.of(self.entities, partition)

@@ -69,7 +69,6 @@ class TableStats:
     rows: int = 0
     bytes: int = 0
     files: int = 0
-    partitions: int = 0
     bases: int = 0
     deltas: int = 0
     delete_deltas: int = 0
@@ -78,23 +77,13 @@ class TableStats:
     counted: bool = True
     """Whether all rows were counted when they were written; adopted files were not (P24)."""
 
-    @property
-    def directories(self) -> int:
-        return self.bases + self.deltas + self.delete_deltas
-
     @classmethod
-    def of(
-        cls, entities: Iterable[EntityState], table: str, partition: str | None = None
-    ) -> TableStats:
-        """The statistics of a table, or of a partition of it."""
-        chosen = [
-            entity
-            for entity in entities
-            if entity.table == table and partition in (None, entity.partition)
-        ]
+    def of(cls, entities: Iterable[EntityState], partition: str | None = None) -> TableStats:
+        """The statistics of a table with these entities, or of a partition of it."""
         live = [
             directory
-            for entity in chosen
+            for entity in entities
+            if partition in (None, entity.partition)
             for directory in entity.directories
             if not directory.obsolete
         ]
@@ -104,7 +93,6 @@ class TableStats:
             ),
             bytes=sum(directory.bytes for directory in live),
             files=sum(directory.files for directory in live),
-            partitions=sum(1 for entity in chosen if entity.partition and entity.directories),
             bases=sum(directory.base for directory in live),
             deltas=sum(not directory.base and not directory.deletes for directory in live),
             delete_deltas=sum(directory.deletes for directory in live),

@@ -111,8 +111,8 @@ def test_C31_the_job_compacts_every_queued_partition(
     filled: Place, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     monkeypatch.setenv("ACID_ENGINE", engine)
-    entities = filled.warehouse.metastore.entities()
-    assert TableStats.of(entities, TABLE.name).rows == len(LEFT)
+    entities = filled.warehouse.metastore.entities(TABLE.name)
+    assert TableStats.of(entities).rows == len(LEFT)
     result = compact(filled)
     assert result.success
     assert queue(filled) == {"p=1": "ready for cleaning", "p=2": "ready for cleaning"}
