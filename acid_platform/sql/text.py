@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql
-from acid_platform.sql.time_travel import in_sqlglots_words, mark
+from acid_platform.sql.time_travel import with_words_of_sqlglot, mark
 
 DIALECT = SparkSql
 
@@ -96,7 +96,7 @@ def query(text: str) -> Query:
 @lru_cache(256)
 def _query(text: str) -> Query:
     text = canonical(text)
-    understood = in_sqlglots_words(text, tokens_of(text))
+    understood = with_words_of_sqlglot(text, tokens_of(text))
     tree = parsed(understood)
     if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
         raise UnsupportedStatement(f"{text!r} is not supported here; write a SELECT")

@@ -21,7 +21,7 @@ _CHANGES = re.compile(r"(.+)@c([0-9a-z]*)_([0-9a-z]*)")
 _UNITS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
 
 
-def in_sqlglots_words(text: str, tokens: Sequence[Token]) -> str:
+def with_words_of_sqlglot(text: str, tokens: Sequence[Token]) -> str:
     """The statement with `FOR VERSION AS OF` for Hive's `FOR SYSTEM_VERSION AS OF`, which sqlglot
     lacks; every other character keeps its place. `tokens` are those of the text."""
     for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
