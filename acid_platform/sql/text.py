@@ -18,7 +18,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.grammar import SparkSql
-from acid_platform.sql.time_travel import with_words_of_sqlglot, mark
+from acid_platform.sql.time_travel import mark, with_words_of_sqlglot
 
 DIALECT = SparkSql
 
