@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyarrow import orc
 
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.opening import CompactionWork
+from acid_platform.compaction.compaction_settings import CompactionSettings
+from acid_platform.compaction.opening import open_compaction
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
@@ -224,12 +225,12 @@ class AcidTable:
         lists = write_ids(w).for_compactor()
         open_self = ValidTxnList.of(2000, open=[txn_id])
         directory = select(layout.files.entity(layout.path), lists, open_self)
-        plan = plan_compaction(directory, CompactionKind(kind), lists, txn_id)
+        plan = plan_compaction(directory, CompactionKind(kind), lists, txn_id, CompactionSettings())
         assert isinstance(plan, CompactionPlan), str(plan)
-        work = CompactionWork(layout.files, directory, layout.columns, lists, "", "zlib")
-        staged = compaction.execute(LocalCompaction(plan, work), plan, work)
+        compact = open_compaction(plan, layout)
+        staged = compaction.execute(LocalCompaction(compact), compact)
         assert not compare(staged.expected, staged.actual)
-        compaction.publish(work, staged)
+        compaction.publish(staged)
         return plan
 
 

@@ -9,22 +9,21 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext
 from pyspark.sql import SparkSession
 
-from acid_platform.compaction.opening import CompactionWork
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.opening import Compaction
 from acid_platform.layout.names import temporary_name
 
 _ATTEMPTS = 200
 """More tasks than a compaction of a test has."""
 
 
-def full_outputs(plan: CompactionPlan, work: CompactionWork, staging: str) -> None:
+def full_outputs(compact: Compaction) -> None:
     """Makes them, in the place of `make_outputs`; for Spark's tasks, other processes, too."""
-    for name in plan.outputs:
-        directory = Path(staging, str(name))
+    for name in compact.plan.outputs:
+        directory = Path(compact.staging, str(name))
         directory.mkdir(parents=True)
         (directory / "bucket_00000").symlink_to("/dev/full")
     if SparkContext._active_spark_context is not None:
-        attempts = Path(staging, temporary_name(plan.txn_id, "attempts"))
+        attempts = Path(compact.staging, temporary_name(compact.plan.txn_id, "attempts"))
         attempts.mkdir()
         for attempt in _next_attempts(SparkSession.builder.getOrCreate()):
             (attempts / f"bucket_00000-{attempt}").symlink_to("/dev/full")

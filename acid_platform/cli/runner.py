@@ -142,9 +142,9 @@ class Runner:
         outcome = worker.work_once(self._warehouse)
         if outcome is None:
             return False
-        task, choice = outcome.task, outcome.choice
+        task = outcome.task
         text = f"compaction {task.id} of {worker.job_entity(task)}: {outcome.state}: "
-        by = (f"engine {choice.engine.name}, {choice.reason}",) if choice else ()
+        by = (f"engine {outcome.engine}, {outcome.engine_reason}",) if outcome.engine else ()
         self._tell(
             text + "; ".join((outcome.reason, *map(str, outcome.deviations), *by)),
             compaction=task.id,
@@ -152,8 +152,8 @@ class Runner:
             partition=task.partition,
             state=outcome.state,
             reason=outcome.reason,
-            engine=choice.engine.name if choice else "",
-            engine_reason=choice.reason if choice else "",
+            engine=outcome.engine,
+            engine_reason=outcome.engine_reason,
             outputs=[output.directory for output in outcome.outputs],
             expected={deviation.what: deviation.predicted for deviation in outcome.deviations},
             actual={deviation.what: deviation.actual for deviation in outcome.deviations},
@@ -165,7 +165,7 @@ class Runner:
         for decided in cleanings:
             for line in decided.removed:
                 self._tell(f"removed {line}", table=decided.table, removed=line)
-            if left := removals.told(decided.left):
+            if left := removals.left_text(decided.left):
                 self._tell(
                     f"cleaning of {decided.table} {left}",
                     table=decided.table,

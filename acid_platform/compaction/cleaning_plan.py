@@ -15,7 +15,7 @@ from enum import Enum
 
 from acid_platform.base.table_properties import NO_CLEANUP
 from acid_platform.layout.names import BaseName, DeltaName, parse_directory, temporary_owner
-from acid_platform.scan.acid_directory import AcidDirectory
+from acid_platform.scan.acid_directory import AcidDirectory, Removable
 from acid_platform.transactions import TxnState, ValidWriteIdList
 
 PINNED = "P36"
@@ -34,21 +34,12 @@ class CleaningKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
-    """A path, relative to the entity directory, to remove, and why."""
-
-    path: str
-    rule: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class KeptPath:
     """A path that looks removable but stays, and why."""
 
     path: str
-    rule: str
     reason: str
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +47,8 @@ class CleaningPlan:
     """Paths to remove, paths that stay, and which aborted write ids may be forgotten."""
 
     location: str
-    removals: tuple[Removal, ...]
-    kept: tuple[KeptPath, ...]
+    removals: tuple[Removable, ...]
+    staying: tuple[KeptPath, ...]
     undeletable_aborted_write_ids: tuple[int, ...]
     """Aborted write ids whose rows a directory that stays may hold: never forget them (C53)."""
     removed_aborted_write_ids: tuple[int, ...]
@@ -69,16 +60,16 @@ class CleaningPlan:
     @property
     def pinned(self) -> bool:
         """Whether something stays only because a past snapshot reads it."""
-        return any(kept.rule == PINNED for kept in self.kept)
+        return any(path.rule == PINNED for path in self.staying)
 
     @property
-    def done(self) -> bool:
+    def complete(self) -> bool:
         """Whether nothing obsolete is left: the queue row becomes cleaned, else stays ready (C47).
 
         Directories that only a later compaction made obsolete are left to that compaction's
         cleaning (C45), which comes after this row is gone.
         """
-        return not self.removals and all(kept.rule != "C46" for kept in self.kept)
+        return not self.removals and all(path.rule != "C46" for path in self.staying)
 
     def __str__(self) -> str:
         lines = [f"cleaning of {self.location}"]
@@ -86,7 +77,7 @@ class CleaningPlan:
             f"  remove {removal.path} ({removal.rule}: {removal.reason})"
             for removal in self.removals
         ]
-        lines += [f"  keep   {kept.path} ({kept.rule}: {kept.reason})" for kept in self.kept]
+        lines += [f"  keep   {path.path} ({path.rule}: {path.reason})" for path in self.staying]
         if self.undeletable_aborted_write_ids:
             ids = ", ".join(map(str, self.undeletable_aborted_write_ids))
             lines.append(f"  aborted write ids still in files: {ids}")
@@ -114,31 +105,29 @@ def plan_cleaning(
     directory with an open write id, or one above `highest_write_id`, always stays, and so does a
     path in `pinned`, which a past snapshot reads.
     """
-    removals: list[Removal] = []
-    kept: list[KeptPath] = []
+    removals: list[Removable] = []
+    staying: list[KeptPath] = []
     for obsolete in directory.obsolete:
         why = _must_stay(obsolete.path, kind, write_ids, highest_write_id)
         if why is None and obsolete.path in pinned:
-            why = (PINNED, "a tag, or a transaction that reads the past, needs it")
+            why = "a tag, or a transaction that reads the past, needs it", PINNED
         if why is None:
-            removals.append(Removal(obsolete.path, obsolete.rule, obsolete.reason))
+            removals.append(obsolete)
         else:
-            kept.append(KeptPath(obsolete.path, why[0], why[1]))
-    removals += [
-        Removal(removable.path, removable.rule, removable.reason) for removable in directory.aborted
-    ]
+            staying.append(KeptPath(obsolete.path, *why))
+    removals += directory.aborted
     for path, state in sorted((temporary or {}).items()):
-        _judge_temporary(path, state, removals, kept)
-    undeletable = _undeletable(directory, kept, write_ids)
-    kept += [
-        KeptPath(path, "C53", f"holds aborted write ids {', '.join(map(str, ids))} among others")
+        _judge_temporary(path, state, removals, staying)
+    undeletable = _undeletable(directory, staying, write_ids)
+    staying += [
+        KeptPath(path, f"holds aborted write ids {', '.join(map(str, ids))} among others", "C53")
         for path, ids in undeletable.items()
     ]
     stuck = {write_id for ids in undeletable.values() for write_id in ids}
     return CleaningPlan(
         directory.location,
         tuple(removals),
-        tuple(kept),
+        tuple(staying),
         tuple(sorted(stuck)),
         _forgettable(removals, write_ids, highest_write_id, stuck),
     )
@@ -147,60 +136,59 @@ def plan_cleaning(
 def _must_stay(
     path: str, kind: CleaningKind, write_ids: ValidWriteIdList, highest: int
 ) -> tuple[str, str] | None:
-    """The rule and the reason for keeping an obsolete path; None if it may go."""
+    """The reason and the rule for keeping an obsolete path; None if it may go."""
     if kind is CleaningKind.DYNAMIC_ABORT:
-        return "C55", "obsolete, but after a dynamic partition abort only aborted directories go"
+        return "obsolete, but after a dynamic partition abort only aborted directories go", "C55"
     name = parse_directory(path)
     if isinstance(name, BaseName) and name.write_id > highest:
-        return "C45", f"above the highest write id {highest}: left to a later cleaning"
+        return f"above the highest write id {highest}: left to a later cleaning", "C45"
     if isinstance(name, DeltaName):
         opened = write_ids.open_between(name.low, name.high)
         if opened:
-            return "C46", f"write id {opened[0]} is open"
+            return f"write id {opened[0]} is open", "C46"
         if name.high > highest:
-            return "C45", f"reaches above the highest write id {highest}: left to a later cleaning"
+            return f"reaches above the highest write id {highest}: left to a later cleaning", "C45"
     return None
 
 
 def _judge_temporary(
-    path: str, state: TxnState | None, removals: list[Removal], kept: list[KeptPath]
+    path: str, state: TxnState | None, removals: list[Removable], staying: list[KeptPath]
 ) -> None:
     """P19: leftovers of an unfinished publication go once the owning transaction has ended."""
     owner = temporary_owner(path.rpartition("/")[2])
     if owner is None:
-        kept.append(KeptPath(path, "P19", "the name does not tell which transaction owns it"))
+        staying.append(KeptPath(path, "the name does not tell which transaction owns it", "P19"))
     elif state is TxnState.OPEN:
-        kept.append(KeptPath(path, "P19", f"transaction {owner} is open"))
-    elif state is None:
-        removals.append(Removal(path, "P19", f"transaction {owner} is unknown, so it has ended"))
+        staying.append(KeptPath(path, f"transaction {owner} is open", "P19"))
     else:
-        removals.append(Removal(path, "P19", f"transaction {owner} is {state.name.lower()}"))
+        ended = "unknown, so it has ended" if state is None else state.name.lower()
+        removals.append(Removable(path, f"transaction {owner} is {ended}", "P19"))
 
 
 def _undeletable(
-    directory: AcidDirectory, kept: Iterable[KeptPath], write_ids: ValidWriteIdList
+    directory: AcidDirectory, staying: Iterable[KeptPath], write_ids: ValidWriteIdList
 ) -> dict[str, tuple[int, ...]]:
     """The aborted write ids whose rows each directory that stays may hold, by path (C53).
 
     A compactor drops rows of aborted write ids; a streaming batch, or a hive3 delta that is not
     marked as compacted, may still hold them.
     """
-    staying: dict[str, DeltaName] = {
+    deltas: dict[str, DeltaName] = {
         delta.directory: delta.name for delta in directory.deltas if not delta.compacted
     }
     names = [(hidden.path, hidden.name) for hidden in directory.invisible]
     names += [
-        (entry.path, name) for entry in kept if (name := parse_directory(entry.path)) is not None
+        (entry.path, name) for entry in staying if (name := parse_directory(entry.path)) is not None
     ]
     for path, name in names:
         if isinstance(name, DeltaName) and not name.visibility:
-            staying[path] = name
-    held = {path: write_ids.aborted_between(name.low, name.high) for path, name in staying.items()}
+            deltas[path] = name
+    held = {path: write_ids.aborted_between(name.low, name.high) for path, name in deltas.items()}
     return {path: ids for path, ids in sorted(held.items()) if ids}
 
 
 def _forgettable(
-    removals: Iterable[Removal], write_ids: ValidWriteIdList, highest: int, stuck: set[int]
+    removals: Iterable[Removable], write_ids: ValidWriteIdList, highest: int, stuck: set[int]
 ) -> tuple[int, ...]:
     """C49: all aborted ids up to the highest; if some are stuck, only those whose files went."""
     below = write_ids.aborted_between(0, highest)

@@ -1,4 +1,4 @@
-"""Executing a compaction plan: merge into a staging directory, profile both sides, publish.
+"""Executing a compaction: merge into a staging directory, profile both sides, publish.
 
 The steps are separate calls, so that a caller may add checks of its own between them (Great
 Expectations in the Dagster job): `execute` → compare → `publish`, or `discard`. An engine only
@@ -12,57 +12,49 @@ has named (P41).
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from acid_platform.compaction.key_sums import delete_checksum
-from acid_platform.compaction.opening import (
-    CompactionSide,
-    CompactionWork,
-    open_inputs,
-    rewrites,
-)
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.key_sums import row_id_checksum
+from acid_platform.compaction.opening import Compaction, open_merged
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
-from acid_platform.compaction.staging import (
-    Records,
-    finish,
-    make_outputs,
-    open_outputs,
-)
 from acid_platform.compaction.states import Layout
 from acid_platform.compaction.validation import Profile
-from acid_platform.errors import (
-    CompactionFailed,
-    CompactionRefused,
-    StoreRefused,
-    StoreUnavailable,
-)
+from acid_platform.errors import CompactionFailed, StoreRefused, StoreUnavailable
 from acid_platform.layout import names
+from acid_platform.layout.file_entries import FileEntry
+from acid_platform.layout.formats import ORC
+from acid_platform.layout.names import BaseName, DeltaName
+from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.deletes import DeleteKeys
 from acid_platform.scan.event_keys import has_key_index
 from acid_platform.scan.scans import Scan
 from acid_platform.storage import durability
-from acid_platform.storage.files import Files, asking
+from acid_platform.storage.files import asking
+from acid_platform.write.empty_file import write_empty_file
+from acid_platform.write.file_records import recorded_file
 from acid_platform.write.publishing import WrittenDirectory
+
+Records = Mapping[str, FileEntry]
+"""The records of the output files, made by the tasks that wrote them, by path."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedCompaction:
     """Finished output that no reader sees, with the profiles of inputs and output."""
 
-    plan: CompactionPlan
-    staging: str
-    """Where the output directories are: a `_tmp_` directory, or in an object store the table's."""
+    compaction: Compaction
     outputs: tuple[WrittenDirectory, ...]
     expected: Profile
     actual: Profile
 
 
 class CompactionEngine(Protocol):
-    """What one compaction needs of an engine. Profiles have equal values in both engines."""
+    """An engine that executes a `Compaction`. Profiles have equal values in both engines."""
 
     @property
     def name(self) -> str: ...
@@ -75,65 +67,116 @@ class CompactionEngine(Protocol):
         """Stops what is running, if anything."""
         ...
 
-    def merge(self, tasks: Sequence[Rewrite]) -> Records:
-        """Writes the output file of each task of a table with full ACID, with `rewritten`."""
+    def write(self) -> Records:
+        """Writes the output files: each of the rewrites by `rewritten`, or, of an insert-only
+        table, the rows of the inputs into files of the output directory. Of files without a record
+        the caller makes one."""
         ...
 
-    def copy(self, inputs: Scan, staging: str) -> Records:
-        """Copies the rows of an insert-only table into files of the staged output directory.
-
-        It has no deletes, and directories of aborted write ids are no inputs.
-        """
-        ...
-
-    def profiles(self, inputs: Scan, outputs: Scan) -> tuple[Profile, Profile]:
+    def profiles(self, outputs: Scan) -> tuple[Profile, Profile]:
         """Rows, row ids and column values of the inputs and of the staged output, as a reader finds
-        them. Comes after `merge` or `copy`."""
+        them. Comes after `write`."""
         ...
 
 
-def execute(
-    engine: CompactionEngine, plan: CompactionPlan, work: CompactionWork
-) -> StagedCompaction:
+def execute(engine: CompactionEngine, compaction: Compaction) -> StagedCompaction:
     """Merges, and profiles inputs and output. Publishes nothing.
 
-    Raises CorruptFile, CompactionFailed if files can't be written (C32), and CompactionRefused for
-    types that would not stay as they are stored, and for the layout hive3 in an object store.
+    Raises CorruptFile, CompactionFailed if files can't be written (C32), and what the engine
+    raises.
     """
-    staging = _staging(plan, work.files)
-    inputs = open_inputs(plan, work)
     try:
-        tasks = rewrites(plan, work, inputs.sources, staging) if work.plain is None else []
-        with writing(plan.location):
-            make_outputs(plan, work, staging)
-            records = (
-                engine.merge(tasks) if work.plain is None else engine.copy(inputs.scan, staging)
-            )
-            written = tuple(finish(plan, work, staging, records))
-        outputs = open_outputs(work, staging, written)
-        expected, actual = engine.profiles(inputs.scan, outputs.scan)
+        with writing(compaction.plan.location):
+            make_outputs(compaction)
+            written = tuple(_finished(compaction, engine.write()))
+        outputs, events = _open_outputs(compaction, written)
+        expected, actual = engine.profiles(outputs)
         return StagedCompaction(
-            plan,
-            staging,
+            compaction,
             written,
-            _with_events(expected, inputs),
-            replace(_with_events(actual, outputs), disordered=_disordered(work, outputs)),
+            _with_events(expected, compaction.events),
+            replace(_with_events(actual, events), disordered=_disordered(outputs, compaction)),
         )
     except BaseException:
-        discard(work.files, plan, staging)
+        discard(compaction)
         raise
 
 
-def _staging(plan: CompactionPlan, files: Files) -> str:
-    if not files.object_store:
-        return f"{plan.location}/{names.temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
-    if plan.layout is Layout.HIVE3:
-        raise CompactionRefused(
-            f"{plan.location}: with acid.layout=hive3 other engines count a base as soon as it has"
-            " a file, and an object store can't rename a finished one into place; set the table"
-            " property acid.layout to hive4"
+def make_outputs(compaction: Compaction) -> None:
+    """Makes the output directories below the staging directory."""
+    for name in compaction.plan.outputs:
+        compaction.files.make_directory(f"{compaction.staging}/{name}")
+
+
+def _finished(compaction: Compaction, records: Records) -> Iterator[WrittenDirectory]:
+    """Adds marker files and collects the records; files without one are opened here.
+
+    A delta without rows is dropped (F21). A base stays, with an empty file if it has no rows.
+    Raises CompactionFailed unless the files are there, as large as their records say.
+    """
+    files = compaction.files
+    for name in compaction.plan.outputs:
+        where = f"{compaction.staging}/{name}"
+        infos = {
+            info.path: info for info in files.children(where) if not names.is_hidden(info.base_name)
+        }
+        for path, file in records.items():
+            if path.startswith(f"{where}/") and (
+                path not in infos or infos[path].size != file.size
+            ):
+                raise CompactionFailed(
+                    f"{path} is not here as its task wrote it; the inputs were kept: see that all"
+                    " executors write to the same storage as this process, and compact it again"
+                )
+        deletes = isinstance(name, DeltaName) and name.deletes
+        contents = RecordedFiles(
+            tuple(
+                records.get(path)
+                or recorded_file(files, path, info.base_name, compaction.plain or ORC, deletes)
+                for path, info in infos.items()
+            )
         )
-    return plan.location
+        if not infos and isinstance(name, DeltaName):
+            files.delete_directory(where)
+            continue
+        if not infos:
+            codec = compaction.plan.settings.compression
+            contents = write_empty_file(files, where, compaction.columns, codec, compaction.plain)
+        files.write(f"{where}/{names.VERSION_FILE}", names.VERSION)
+        if compaction.plan.settings.layout is Layout.HIVE3:
+            files.write(
+                f"{where}/{names.METADATA_FILE}",
+                json.dumps({"thisFileVersion": "0", "dataFormat": "compacted"}).encode(),
+            )
+        yield WrittenDirectory(compaction.partition, str(name), deletes, contents)
+
+
+def _open_outputs(
+    compaction: Compaction, outputs: Sequence[WrittenDirectory]
+) -> tuple[Scan, DeleteKeys]:
+    """Opens the staged output as a reader would; the delete events in it. Raises CorruptFile."""
+    base: VisibleBase | None = None
+    deltas: list[VisibleDelta] = []
+    for output in outputs:
+        files = tuple(file.below(output.directory) for file in output.contents.files)
+        name = names.parse_directory(output.directory)
+        if isinstance(name, BaseName):
+            base = VisibleBase(name, output.directory, files, compacted=True)
+        elif isinstance(name, DeltaName):
+            deltas.append(VisibleDelta(name, output.directory, files, compacted=True))
+    directory = AcidDirectory(
+        compaction.staging,
+        base,
+        tuple(deltas),
+        (),
+        (),
+        (),
+        insert_only=compaction.plan.inputs.insert_only,
+    )
+    entity, events = open_merged(
+        compaction.files, directory, compaction.plan.write_ids, apply_deletes=False
+    )
+    return replace(compaction.inputs, location=compaction.staging, entities=(entity,)), events
 
 
 def rewritten(task: Rewrite) -> Rewritten:
@@ -159,52 +202,53 @@ def writing(location: str) -> Iterator[None]:
         ) from error
 
 
-def _with_events(profile: Profile, opened: CompactionSide) -> Profile:
+def _with_events(profile: Profile, events: DeleteKeys) -> Profile:
     """The profile with the delete events that are kept."""
     return replace(
         profile,
-        delete_events=len(opened.events),
-        delete_event_checksum=delete_checksum(opened.events),
+        delete_events=len(events),
+        delete_event_checksum=row_id_checksum(events.write_ids, events.buckets, events.row_ids),
     )
 
 
-def _disordered(work: CompactionWork, outputs: CompactionSide) -> int:
+def _disordered(outputs: Scan, compaction: Compaction) -> int:
     """The number of output files whose keys may be out of order."""
-    if work.plain is not None:
+    if compaction.plain is not None:
         return 0
-    files = (*outputs.sources.inserts, *outputs.sources.deletes)
-    return sum(not has_key_index(work.files, file.path) for file in files)
+    sources = outputs.entities[0].sources
+    files = (*sources.inserts, *sources.deletes)
+    return sum(not has_key_index(compaction.files, file.path) for file in files)
 
 
-def publish(work: CompactionWork, staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:
+def publish(staged: StagedCompaction) -> tuple[WrittenDirectory, ...]:
     """Brings the output into place; it counts once the compaction's transaction commits.
 
     With layout hive3 other engines count the output from the rename on. A Worker that died between
     rename and commit left its output under the name that this one needs: no commit recorded it, so
     it is removed.
     """
-    location = staged.plan.location
-    if work.files.object_store:
+    compaction, location = staged.compaction, staged.compaction.plan.location
+    if compaction.files.object_store:
         return staged.outputs
-    recorded = work.directory.names
+    recorded = compaction.plan.inputs.names
     for output in staged.outputs:
-        if staged.plan.layout is Layout.HIVE3 and output.directory not in recorded:
-            work.files.delete_directory(f"{location}/{output.directory}")
+        if compaction.plan.settings.layout is Layout.HIVE3 and output.directory not in recorded:
+            compaction.files.delete_directory(f"{location}/{output.directory}")
     durability.publish(
-        work.files,
+        compaction.files,
         location,
         [
-            (f"{staged.staging}/{output.directory}", f"{location}/{output.directory}")
+            (f"{compaction.staging}/{output.directory}", f"{location}/{output.directory}")
             for output in staged.outputs
         ],
     )
-    discard(work.files, staged.plan, staged.staging)
+    discard(compaction)
     return staged.outputs
 
 
-def discard(files: Files, plan: CompactionPlan, staging: str) -> None:
+def discard(compaction: Compaction) -> None:
     """Removes output that was not published, or leaves it to the Cleaner if that fails."""
-    outputs = [f"{staging}/{name}" for name in plan.outputs]
-    for path in outputs if files.object_store else [staging]:
+    outputs = [f"{compaction.staging}/{name}" for name in compaction.plan.outputs]
+    for path in outputs if compaction.files.object_store else [compaction.staging]:
         with suppress(OSError, StoreRefused, StoreUnavailable):
-            files.delete_directory(path)
+            compaction.files.delete_directory(path)

@@ -106,21 +106,26 @@ def forecast(plan: CompactionPlan, rows: Mapping[str, int]) -> Forecast:
 
 
 def _inputs(plan: CompactionPlan, rows: Mapping[str, int]) -> tuple[Share, ...]:
-    shares = []
-    if plan.originals:
-        size = sum(file.size for file in plan.originals)
-        shares.append(Share(ORIGINALS, Amount(rows.get("", 0), size, len(plan.originals))))
-    bases = () if plan.base is None else (plan.base,)
-    for source in (*bases, *plan.inserts, *plan.deletes):
-        size = sum(file.size for file in source.files)
-        shares.append(
-            Share(
-                source.directory,
-                Amount(rows.get(source.directory, 0), size, len(source.files)),
-                source in plan.deletes,
-            )
+    inputs = plan.inputs
+    base = [] if inputs.base is None else [(inputs.base.directory, inputs.base.files, False)]
+    directories = [
+        *([(ORIGINALS, inputs.originals, False)] if inputs.originals else []),
+        *base,
+        *((delta.directory, delta.files, False) for delta in inputs.inserts),
+        *((delta.directory, delta.files, True) for delta in inputs.delete_deltas),
+    ]
+    return tuple(
+        Share(
+            name,
+            Amount(
+                rows.get("" if name == ORIGINALS else name, 0),
+                sum(file.size for file in files),
+                len(files),
+            ),
+            deletes,
         )
-    return tuple(shares)
+        for name, files, deletes in directories
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.errors import UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
@@ -21,33 +20,7 @@ from acid_platform.orc import open_orc, reading
 from acid_platform.scan.deletes import require_operation
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """One file to merge; rows whose currentTransaction is at or below `above` are dropped."""
-
-    path: str
-    above: int = -1
-    length: int | None = None
-    """Committed length in bytes of a streaming writer's file; None: the whole file."""
-    first: RowKey | None = None
-    """Key of the first row of a file without ACID columns; the rowIds count up from it."""
-
-    @classmethod
-    def of(cls, source: SourceFile) -> Input:
-        """Raises UnsupportedLayout for a file of an insert-only table."""
-        if source.kind is SourceKind.PLAIN:
-            raise UnsupportedLayout(
-                f"{source.path} belongs to an insert-only table, whose rows have no row keys"
-            )
-        first = (source.write_id, source.bucket, source.first_row_id)
-        return cls(
-            source.path,
-            source.above,
-            source.length,
-            first if source.kind is SourceKind.RAW else None,
-        )
+from acid_platform.write.row_events import insert_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +42,37 @@ def _keys(batch: pa.RecordBatch) -> tuple[np.ndarray, ...]:
 
 
 def event_batches(
-    files: Files, input_file: Input, decoding: Decoding, keys_only: bool = False
+    files: Files, source: SourceFile, decoding: Decoding, keys_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The six ACID columns of all events in file order, or the first five with `keys_only`.
 
     Raises CorruptFile, UnsupportedLayout for events of another operation, CompactionRefused for
     Gregorian days before 1582, and WideTimestamps.
     """
-    with reading(input_file.path):
-        file = open_orc(files, input_file.path, input_file.length)
-        names = list(file.schema.names)
-        columns = names[:1] if input_file.first and keys_only else names
-        if input_file.first is None:
+    path, raw = source.path, source.kind is SourceKind.RAW
+    with reading(path):
+        file = open_orc(files, path, source.length)
+        if raw:
+            columns = list(file.schema.names)[: 1 if keys_only else None]
+        else:
             columns = file.acid_columns()[: 5 if keys_only else 6]
     operation = schema.DELETE_EVENT if decoding.delete_events else schema.INSERT_EVENT
     decoded = file.batches(columns, decoding.timestamps)
-    start = 0
+    row_id = source.first_row_id
     while True:
-        with reading(input_file.path):
+        with reading(path):
             batch = next(decoded, None)
         if batch is None:
             return
         if not batch.num_rows:
             continue
-        if input_file.first is not None:
-            batch = _with_identity(batch, input_file.first, start)
-            start += batch.num_rows
+        if raw:
+            rows = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+            batch = insert_events(rows, source.write_id, source.bucket, row_id)
+            row_id += batch.num_rows
         file.refuse_gregorian(batch)
-        require_operation(
-            batch.column(0).to_numpy(zero_copy_only=False), operation, input_file.path
-        )
+        require_operation(batch.column(0).to_numpy(zero_copy_only=False), operation, path)
         yield batch
-
-
-def _with_identity(rows: pa.RecordBatch, first: RowKey, start: int) -> pa.RecordBatch:
-    """Rows without ACID columns as insert events; rowIds count from `first` and `start`."""
-    count = rows.num_rows
-    write_ids = np.full(count, first[0])
-    row = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
-    arrays = [
-        pa.array(np.full(count, schema.INSERT_EVENT, np.int32)),
-        pa.array(write_ids),
-        pa.array(np.full(count, first[1], np.int32)),
-        pa.array(np.arange(start, start + count) + first[2]),
-        pa.array(write_ids),
-        row,
-    ]
-    return pa.RecordBatch.from_arrays(arrays, list(schema.ACID_COLUMNS))
 
 
 def _last(keys: tuple[np.ndarray, ...]) -> RowKey:
@@ -136,13 +93,13 @@ class SortedFile:
     `event_batches` raises.
     """
 
-    def __init__(self, files: Files, input_file: Input, decoding: Decoding) -> None:
-        self.files, self.input, self.decoding = files, input_file, decoding
+    def __init__(self, files: Files, source: SourceFile, decoding: Decoding) -> None:
+        self.files, self.source, self.decoding = files, source, decoding
         self.first: RowKey | None = None
         self.ascending = True
         self.buckets: set[int] = set()
         previous: RowKey | None = None
-        for batch in event_batches(files, input_file, decoding, keys_only=True):
+        for batch in event_batches(files, source, decoding, keys_only=True):
             w, b, r, _ = _keys(batch)
             self.buckets |= {int(b[0])} if b.min() == b.max() else set(np.unique(b).tolist())
             at, end = 0, len(r) - 1
@@ -159,7 +116,7 @@ class SortedFile:
         self.keys: tuple[np.ndarray, ...] = ()
 
     def start(self) -> None:
-        self.batches = event_batches(self.files, self.input, self.decoding)
+        self.batches = event_batches(self.files, self.source, self.decoding)
         if not self.ascending:  # older compactions sorted by bucket first: sort the whole file
             table = pa.Table.from_batches(list(self.batches)).combine_chunks()
             batch = table.to_batches()[0]
@@ -193,7 +150,7 @@ class KeyMerge:
     files: Sequence[SortedFile]
     active: list[SortedFile] = field(default_factory=list)
 
-    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], Input]]]:
+    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], SourceFile]]]:
         """Pieces in key order: each is a list of (batch, its keys, its file), still to be merged.
 
         All keys of a piece are below those of the next one.
@@ -214,7 +171,7 @@ class KeyMerge:
             for file in self.active:
                 taken = file.take(bound)
                 if taken:
-                    group.append((*taken, file.input))
+                    group.append((*taken, file.source))
             self.active = [file for file in self.active if file.batch is not None]
             yield group
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from acid_platform.scan.deletes import DeleteKeys
-
 MODULUS = 2_147_483_647
 """Hashes of rows are taken modulo it, so that their sum over 4 billion rows fits Spark's bigint."""
 
@@ -62,16 +60,3 @@ def _avalanched(words: np.ndarray) -> np.ndarray:
     words = words * _P3
     mixed: np.ndarray = words ^ (words >> np.uint64(32))
     return mixed
-
-
-def delete_checksum(keys: DeleteKeys) -> int:
-    """Sum over the events of a mixed 64-bit value of their keys, modulo 2^64."""
-    with np.errstate(over="ignore"):
-        mixed = (
-            keys.write_ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-            ^ keys.buckets.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-            ^ keys.row_ids.astype(np.uint64) * np.uint64(0x165667B19E3779F9)
-        )
-        mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(0xBF58476D1CE4E5B9)
-        return int(mixed.sum(dtype=np.uint64))

@@ -1,21 +1,21 @@
-"""The inputs of one compaction, opened once: what is merged is also what the output is compared to.
+"""A compaction as a value: file by file, what to read, what to leave out, what to write.
 
-`open_inputs` looks up footers and delete keys; `rewrites` makes the merge tasks of a table with
-full ACID out of them.
+The inputs are opened once: what is merged is also what the output is compared to.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from acid_platform.compaction.key_merge import Input
-from acid_platform.compaction.plan import CompactionPlan, InputFile, watermark
+from acid_platform.compaction.plan import CompactionPlan, watermark
 from acid_platform.compaction.rewrite import Rewrite
-from acid_platform.compaction.states import CompactionKind
+from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionRefused
-from acid_platform.layout.formats import ORC, FileFormat
-from acid_platform.layout.names import BucketFile
+from acid_platform.layout.file_entries import NO_RANGES, FileEntry
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import BaseName, BucketFile, DeltaName, temporary_name
 from acid_platform.layout.types import LOCAL_ZONE, Column
 from acid_platform.orc import orc_schema
 from acid_platform.scan.acid_directory import AcidDirectory
@@ -25,7 +25,7 @@ from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.scan.table_layout import TableLayout, select_entities
 from acid_platform.storage.files import Files
-from acid_platform.transactions import CompactorWriteIdList, ValidTxnList
+from acid_platform.transactions import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 
 PLAIN_FILE_BYTES = 256 << 20
 """Approximate number of input bytes for each output file of an insert-only table."""
@@ -34,37 +34,35 @@ _TYPES_THAT_CHANGE = ("char(", LOCAL_ZONE, "uniontype")
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionWork:
-    """What the executor needs in addition to the plan."""
+class Compaction:
+    """What an engine executes of a compaction. It asks neither a snapshot nor the metastore."""
 
-    files: Files
-    directory: AcidDirectory
-    """Selected with the compactor's lists; the plan was made from it."""
-    columns: tuple[Column, ...]
-    write_ids: CompactorWriteIdList
-    partition: str
-    compression: str
-    most_inputs: int = 500
-    """`hive.compactor.max.num.delta`: the most files that one task merges at a time."""
-    plain: FileFormat | None = None
-    """The file format of an insert-only table; None for full ACID."""
-    job: str = ""
-    """What Spark's UI shows for the compaction's jobs."""
-    pool: str = ""
-    """Their scheduler pool; empty: the default."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionSide:
-    """The inputs of a compaction, or its staged output, opened as a reader would."""
-
-    scan: Scan
+    plan: CompactionPlan
+    inputs: Scan
+    """The files to read, the tests of their rows, and the keys of rows to leave out."""
     events: DeleteKeys
     """The delete events that a correct compaction keeps."""
+    staging: str
+    """Where the output directories are: a `_tmp_` directory, or in an object store the table's."""
+    rewrites: tuple[Rewrite, ...]
+    """The output files of a table with full ACID, and what each is made of. The rows of an
+    insert-only table go into files of the one output directory."""
+    partition: str = ""
+    job: str = ""
+    """What Spark's UI shows for the compaction's jobs."""
 
     @property
-    def sources(self) -> EntitySources:
-        return self.scan.entities[0].sources
+    def files(self) -> Files:
+        return self.inputs.files
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.inputs.columns
+
+    @property
+    def plain(self) -> FileFormat | None:
+        """The file format of an insert-only table; None for full ACID."""
+        return self.inputs.format if self.plan.inputs.insert_only else None
 
 
 def select_compactable(
@@ -75,122 +73,127 @@ def select_compactable(
     Raises as `select_entities`.
     """
     while True:
-        seen = select_entities(table, write_ids, txns, only=partition)[partition]
-        high = watermark(seen, write_ids)
+        directory = select_entities(table, write_ids, txns, only=partition)[partition]
+        high = watermark(directory, write_ids)
         if high == write_ids.high_watermark:
-            return seen, write_ids
+            return directory, write_ids
         write_ids = write_ids.capped(high).for_compactor()
 
 
-def open_inputs(plan: CompactionPlan, work: CompactionWork) -> CompactionSide:
-    """Opens footers, side files and delete files of the inputs.
+def open_compaction(
+    plan: CompactionPlan, table: TableLayout, partition: str = "", job: str = ""
+) -> Compaction:
+    """Opens footers, side files and delete files of the inputs. Writes nothing.
 
-    Raises CorruptFile, also if a file is gone.
+    Raises CorruptFile, also if a file is gone, and CompactionRefused for types that would not stay
+    as they are stored, and for the layout hive3 in an object store.
     """
-    return open_directory(work, _inputs(plan, work), plan.kind is CompactionKind.MAJOR)
-
-
-def open_directory(
-    work: CompactionWork, directory: AcidDirectory, apply_deletes: bool
-) -> CompactionSide:
-    """Opens a directory; without `apply_deletes` its delete events are kept.
-
-    Even then, deletes of rows that were inserted under the same write id are applied, because a
-    minor compaction does so too. Raises CorruptFile.
-    """
-    sources, keys = open_entity(work.files, directory, work.write_ids, directory.location)
-    applied, events = (keys, NO_DELETES) if apply_deletes else (keys.of_own_rows(), keys)
-    scan = Scan(
-        work.files,
-        directory.location,
-        work.columns,
-        (),
-        (EntityScan(sources, applied),),
-        work.write_ids,
-        work.plain or ORC,
-    )
-    return CompactionSide(scan, events)
-
-
-def _inputs(plan: CompactionPlan, work: CompactionWork) -> AcidDirectory:
-    """The directory as the compaction reads it: a minor compaction leaves out the base."""
-    directory = work.directory
-    if work.write_ids.aborted:  # the compactor's list never answers SOME: test each row
+    directory = plan.inputs
+    if plan.write_ids.aborted:  # the compactor's list never answers SOME: test each row
         directory = replace(
             directory,
             base=replace(directory.base, test_rows=True) if directory.base else None,
             deltas=tuple(replace(delta, test_rows=True) for delta in directory.deltas),
         )
-    if plan.kind is CompactionKind.MAJOR:
-        return directory
-    return replace(directory, base=None, originals=())
-
-
-def rewrites(
-    plan: CompactionPlan, work: CompactionWork, inputs: EntitySources, staging: str
-) -> list[Rewrite]:
-    """A merge task for each output file, with its path below `staging`.
-
-    Raises CompactionRefused for types that would not stay as they are stored, CorruptFile.
-    """
-    sources = {source.path: source for source in (*inputs.inserts, *inputs.deletes)}
-    _refuse_lossy_types(work, inputs.inserts)
+    staging = _staging(plan, table.files)
     major = plan.kind is CompactionKind.MAJOR
-    if not major:
-        _refuse_raw(inputs.inserts)
+    entity, events = open_merged(table.files, directory, plan.write_ids, apply_deletes=major)
+    inputs = Scan(
+        table.files, plan.location, table.columns, (), (entity,), plan.write_ids, table.format
+    )
+    rewrites = () if table.insert_only else _rewrites(plan, inputs, staging)
+    return Compaction(plan, inputs, events, staging, rewrites, partition, job)
 
-    def merged(files: Iterable[InputFile]) -> tuple[Input, ...]:
+
+def open_merged(
+    files: Files, directory: AcidDirectory, write_ids: ValidWriteIdList, apply_deletes: bool
+) -> tuple[EntityScan, DeleteKeys]:
+    """What to read of a directory, and the delete events that stay: all without `apply_deletes`.
+
+    Even then, deletes of rows that were inserted under the same write id are applied, because a
+    minor compaction does so too. Raises CorruptFile.
+    """
+    sources, keys = open_entity(files, directory, write_ids, directory.location)
+    applied, events = (keys, NO_DELETES) if apply_deletes else (keys.of_own_rows(), keys)
+    return EntityScan(sources, applied), events
+
+
+def _staging(plan: CompactionPlan, files: Files) -> str:
+    if not files.object_store:
+        return f"{plan.location}/{temporary_name(plan.txn_id, uuid.uuid4().hex[:8])}"
+    if plan.settings.layout is Layout.HIVE3:
+        raise CompactionRefused(
+            f"{plan.location}: with acid.layout=hive3 other engines count a base as soon as it has"
+            " a file, and an object store can't rename a finished one into place; set the table"
+            " property acid.layout to hive4"
+        )
+    return plan.location
+
+
+def _rewrites(plan: CompactionPlan, inputs: Scan, staging: str) -> tuple[Rewrite, ...]:
+    """A merge task for each output file, with its path below `staging`."""
+    sources = inputs.entities[0].sources
+    minor = plan.kind is CompactionKind.MINOR
+    _refuse_lossy_types(inputs, sources)
+    if minor:
+        _refuse_raw(sources)
+    by_path = {
+        source.path: replace(source, ranges=NO_RANGES, keys=None)  # an executor needs neither
+        for source in (*sources.inserts, *sources.deletes)
+    }
+
+    def opened(files: Iterable[FileEntry]) -> tuple[SourceFile, ...]:
         """Without files of which nothing was committed yet."""
-        paths = (f"{plan.location}/{file.file.path}" for file in files)
-        return tuple(Input.of(sources[path]) for path in paths if path in sources)
+        paths = (f"{plan.location}/{file.path}" for file in files)
+        return tuple(by_path[path] for path in paths if path in by_path)
 
     def rewrite(
-        data: tuple[Input, ...], deletes: tuple[Input, ...], output: str, delete_events: bool
+        directory: BaseName | DeltaName,
+        number: int,
+        merged: tuple[SourceFile, ...],
+        deletes: tuple[SourceFile, ...],
     ) -> Rewrite:
         return Rewrite(
-            work.files.uri(plan.location),
-            data,
+            inputs.files.uri(plan.location),
+            merged,
             deletes,
-            f"{staging}/{output}",
-            work.columns,
-            work.write_ids.high_watermark,
-            work.write_ids.aborted,
-            work.compression,
-            delete_events,
-            not major,
-            work.most_inputs,
+            f"{staging}/{directory}/{BucketFile(number)}",
+            inputs.columns,
+            plan.write_ids.high_watermark,
+            plan.write_ids.aborted,
+            plan.settings.compression,
+            delete_events=directory == plan.output_delete_delta,
+            minor=minor,
+            most_inputs=plan.settings.most_inputs,
         )
 
     tasks = []
     for number, bucket in plan.inputs_by_bucket().items():
-        data, events = merged(bucket.data), merged(bucket.deletes)
+        data, events = opened(bucket.data), opened(bucket.deletes)
         directory = plan.output_base or plan.output_delta
         if data and directory:
-            deletes = merged(bucket.every_delete)
-            output = f"{directory}/{BucketFile(number)}"
-            tasks.append(rewrite(data, deletes, output, delete_events=False))
+            tasks.append(rewrite(directory, number, data, opened(bucket.every_delete)))
         if events and plan.output_delete_delta:
-            output = f"{plan.output_delete_delta}/{BucketFile(number)}"
-            tasks.append(rewrite(events, (), output, delete_events=True))
-    return tasks
+            tasks.append(rewrite(plan.output_delete_delta, number, events, ()))
+    return tuple(tasks)
 
 
-def _refuse_lossy_types(work: CompactionWork, inserts: tuple[SourceFile, ...]) -> None:
-    if not inserts:
+def _refuse_lossy_types(inputs: Scan, sources: EntitySources) -> None:
+    if not sources.inserts:
         return
-    first = inserts[0]
-    stored = orc_schema(work.files, first.path, first.length).replace("varchar(", "")
-    declared = ",".join(str(column.type) for column in work.columns).replace("varchar(", "")
+    first = sources.inserts[0]
+    stored = orc_schema(inputs.files, first.path, first.length).replace("varchar(", "")
+    declared = ",".join(str(column.type) for column in inputs.columns).replace("varchar(", "")
     for kind in _TYPES_THAT_CHANGE:
         if kind in stored and kind not in declared:
             raise CompactionRefused(
-                f"{work.directory.location} has a column that is stored as {kind.rstrip('(')} and"
+                f"{inputs.location} has a column that is stored as {kind.rstrip('(')} and"
                 " declared as another type, which compaction would not keep; compact it with Hive"
             )
 
 
-def _refuse_raw(inserts: Iterable[SourceFile]) -> None:
-    for source in inserts:
+def _refuse_raw(sources: EntitySources) -> None:
+    for source in sources.inserts:
         if source.kind is SourceKind.RAW:
             raise CompactionRefused(
                 f"{source.path} has no ACID columns (LOAD DATA); request a major compaction (C27)"

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.states import CompactionKind, Layout
 from acid_platform.errors import CompactionFailed
 from acid_platform.layout.file_entries import FileEntry
@@ -31,7 +32,7 @@ from acid_platform.layout.names import (
     parse_bucket_file,
     parse_directory,
 )
-from acid_platform.scan.acid_directory import AcidDirectory, VisibleBase, VisibleDelta
+from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.transactions import CompactorWriteIdList
 
 
@@ -49,34 +50,14 @@ class NothingToDo:
 
 
 @dataclass(frozen=True, slots=True)
-class InputFile:
-    """A data file and the base or delta that it belongs to; None for an original file."""
-
-    file: FileEntry
-    source: VisibleBase | VisibleDelta | None
-
-    @property
-    def bucket(self) -> int:
-        """The bucket number in the file name. Raises CompactionFailed if there is none."""
-        parsed = parse_bucket_file(self.file.name)
-        number = parsed.bucket if parsed else original_bucket(self.file.name)
-        if number is None:
-            raise CompactionFailed(
-                f"{self.file.path} has no bucket number in its name; rename it, then compact again"
-            )
-        return number
-
-
-@dataclass(frozen=True, slots=True)
 class BucketInputs:
     """The files that the task of one bucket number reads, in the order of the selection."""
 
-    bucket: int
-    data: tuple[InputFile, ...]
+    data: tuple[FileEntry, ...]
     """Files of the base or original files, then of the deltas; a minor compaction: only deltas."""
-    deletes: tuple[InputFile, ...]
+    deletes: tuple[FileEntry, ...]
     """delete_delta files of this bucket number; a bucketed table needs no others."""
-    every_delete: tuple[InputFile, ...]
+    every_delete: tuple[FileEntry, ...]
     """delete_delta files of all bucket numbers: in an unbucketed table each may hold any bucket."""
 
 
@@ -84,24 +65,29 @@ class BucketInputs:
 class CompactionPlan:
     """The inputs and output names of a compaction; nothing is on disk yet."""
 
-    location: str
     kind: CompactionKind
-    layout: Layout
     txn_id: int
-    base: VisibleBase | None
-    originals: tuple[FileEntry, ...]
-    inserts: tuple[VisibleDelta, ...]
-    deletes: tuple[VisibleDelta, ...]
+    settings: CompactionSettings
+    inputs: AcidDirectory
+    """What is merged: the selection, for a minor compaction without base and original files."""
+    write_ids: CompactorWriteIdList
+    """The list that the inputs were selected with."""
     low: int
     """Lowest write id of the inputs; 0 for a major compaction, which covers everything."""
     high: int
     output_base: BaseName | None
     output_delta: DeltaName | None
     output_delete_delta: DeltaName | None
-    aborted: tuple[int, ...]
-    """Aborted write ids in low..high: their rows and delete events are left out."""
     reason: str
-    rule: str
+
+    @property
+    def location(self) -> str:
+        return self.inputs.location
+
+    @property
+    def aborted(self) -> tuple[int, ...]:
+        """Aborted write ids in low..high: their rows and delete events are left out."""
+        return self.write_ids.aborted_between(self.low, self.high)
 
     @property
     def outputs(self) -> tuple[BaseName | DeltaName, ...]:
@@ -115,12 +101,12 @@ class CompactionPlan:
         `renames`: the file system renames directories. Then the base of a major compaction appears
         at once, and counts only for snapshots that see all of its writes.
         """
-        whole_base = self.kind is CompactionKind.MAJOR and self.layout is Layout.HIVE4
+        whole_base = self.kind is CompactionKind.MAJOR and self.settings.layout is Layout.HIVE4
         return not (whole_base and renames)
 
     @property
     def input_bytes(self) -> int:
-        return sum(file.file.size for file in (*self._data(), *_files(self.deletes)))
+        return sum(file.size for file in self._files())
 
     @property
     def widest_merge(self) -> int:
@@ -138,28 +124,32 @@ class CompactionPlan:
         """The inputs of each task by bucket number, ascending.
 
         A major compaction has no task for a bucket that has only delete files: it would have no
-        rows.
+        rows. Raises CompactionFailed for a file without a bucket number.
         """
-        data, deletes = _by_bucket(self._data()), _by_bucket(_files(self.deletes))
-        every = tuple(_files(self.deletes))
+        every = self._deletes()
+        data, deletes = _by_bucket(self._data()), _by_bucket(every)
         numbers = set(data) if self.kind is CompactionKind.MAJOR else {*data, *deletes}
         return {
-            number: BucketInputs(number, tuple(data[number]), tuple(deletes[number]), every)
+            number: BucketInputs(tuple(data[number]), tuple(deletes[number]), every)
             for number in sorted(numbers)
         }
 
-    def _data(self) -> list[InputFile]:
-        bases = () if self.base is None else (self.base,)
-        return [InputFile(file, None) for file in self.originals] + _files((*bases, *self.inserts))
+    def _data(self) -> tuple[FileEntry, ...]:
+        base = () if self.inputs.base is None else self.inputs.base.files
+        deltas = (file for delta in self.inputs.inserts for file in delta.files)
+        return (*self.inputs.originals, *base, *deltas)
+
+    def _deletes(self) -> tuple[FileEntry, ...]:
+        return tuple(file for delta in self.inputs.delete_deltas for file in delta.files)
+
+    def _files(self) -> tuple[FileEntry, ...]:
+        return (*self._data(), *self._deletes())
 
     def __str__(self) -> str:
         lines = [
             f"{self.kind.value} compaction of {self.location} by transaction {self.txn_id}"
-            f" ({self.rule}: {self.reason})",
-            *(
-                f"  read   {file.file.path}  {file.file.size} bytes"
-                for file in (*self._data(), *_files(self.deletes))
-            ),
+            f" (C29: {self.reason})",
+            *(f"  read   {file.path}  {file.size} bytes" for file in self._files()),
             *(f"  write  {name}" for name in self.outputs),
             f"  {self.input_bytes} bytes in, at most {self.widest_merge} files per bucket",
         ]
@@ -173,16 +163,13 @@ def plan_compaction(
     kind: CompactionKind,
     write_ids: CompactorWriteIdList,
     txn_id: int,
-    layout: Layout = Layout.HIVE4,
-    *,
-    insert_only: bool = False,
+    settings: CompactionSettings,
 ) -> CompactionPlan | NothingToDo:
     """What transaction `txn_id` would merge (C29, C31, P23), or why there is nothing to merge.
 
     Raises CompactionFailed if the selection contains an output of `txn_id` itself.
     """
     _refuse_own_output(directory, txn_id)
-    inserts, deletes = directory.inserts, directory.delete_deltas
     described = _describe(directory)
     if not _enough(directory, kind):
         left = len(directory.obsolete) + len(directory.aborted)
@@ -192,42 +179,38 @@ def plan_compaction(
             + (f"; {left} obsolete or aborted paths to clean" if left else ""),
             "C29",
         )
-    low, high = 0, write_ids.high_watermark
-    suffix = txn_id if layout is Layout.HIVE4 else 0
+    low, high, inputs = 0, write_ids.high_watermark, directory
+    suffix = txn_id if settings.layout is Layout.HIVE4 else 0
     output_base: BaseName | None = None
     output_delta: DeltaName | None = None
     output_deletes: DeltaName | None = None
     if kind is CompactionKind.MAJOR:
         # Write ids start at 1; a converted table without writes gets the base name that Hive uses.
         output_base = BaseName(high or CONVERTED_BASE, suffix)
+    elif refusal := _minor_refused(directory, settings.layout):
+        return refusal
     else:
-        refusal = minor_refused(directory, layout, insert_only=insert_only)
-        if refusal is not None:
-            return refusal
+        inputs = replace(directory, base=None, originals=())
         low = min(delta.name.low for delta in directory.deltas)
         high = max(delta.name.high for delta in directory.deltas)
-        output_delta = DeltaName(low, high, visibility=suffix) if inserts else None
-        output_deletes = DeltaName(low, high, visibility=suffix, deletes=True) if deletes else None
-    major = kind is CompactionKind.MAJOR
+        if directory.inserts:
+            output_delta = DeltaName(low, high, visibility=suffix)
+        if directory.delete_deltas:
+            output_deletes = DeltaName(low, high, visibility=suffix, deletes=True)
     plan = CompactionPlan(
-        directory.location,
         kind,
-        layout,
         txn_id,
-        directory.base if major else None,
-        directory.originals if major else (),
-        inserts,
-        deletes,
+        settings,
+        inputs,
+        write_ids,
         low,
         high,
         output_base,
         output_delta,
         output_deletes,
-        write_ids.aborted_between(low, high),
         described,
-        "C29",
     )
-    taken = _name_taken(directory, plan) if layout is Layout.HIVE3 else None
+    taken = _name_taken(directory, plan) if settings.layout is Layout.HIVE3 else None
     return taken or plan
 
 
@@ -250,15 +233,10 @@ def watermark(directory: AcidDirectory, write_ids: CompactorWriteIdList) -> int:
     return max(0, covered, min(begins) - 1) if begins else high
 
 
-def minor_refused(
-    directory: AcidDirectory, layout: Layout, *, insert_only: bool = False
-) -> NothingToDo | None:
-    """Why only a major compaction can run here; None if a minor one can, too (C19, C27).
-
-    The Initiator calls this as well and then chooses MAJOR.
-    """
+def _minor_refused(directory: AcidDirectory, layout: Layout) -> NothingToDo | None:
+    """Why only a major compaction can run here; None if a minor one can, too (C27)."""
     raw = [delta.directory for delta in directory.deltas if delta.raw]
-    if raw and not insert_only:
+    if raw and not directory.insert_only:
         return NothingToDo(
             False, f"{raw[0]} holds files without ACID columns; request a major compaction", "C27"
         )
@@ -312,12 +290,14 @@ def _refuse_own_output(directory: AcidDirectory, txn_id: int) -> None:
             )
 
 
-def _files(sources: Iterable[VisibleBase | VisibleDelta]) -> list[InputFile]:
-    return [InputFile(file, source) for source in sources for file in source.files]
-
-
-def _by_bucket(files: Iterable[InputFile]) -> defaultdict[int, list[InputFile]]:
-    grouped: defaultdict[int, list[InputFile]] = defaultdict(list)
+def _by_bucket(files: Iterable[FileEntry]) -> defaultdict[int, list[FileEntry]]:
+    grouped: defaultdict[int, list[FileEntry]] = defaultdict(list)
     for file in files:
-        grouped[file.bucket].append(file)
+        parsed = parse_bucket_file(file.name)
+        number = parsed.bucket if parsed else original_bucket(file.name)
+        if number is None:
+            raise CompactionFailed(
+                f"{file.path} has no bucket number in its name; rename it, then compact again"
+            )
+        grouped[number].append(file)
     return grouped

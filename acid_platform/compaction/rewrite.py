@@ -6,7 +6,6 @@ This runs inside Spark tasks or in the local engine's threads, and imports no en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +16,6 @@ from pyarrow.fs import FileType
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_merge import (
     Decoding,
-    Input,
     KeyMerge,
     SortedFile,
     event_batches,
@@ -43,8 +41,8 @@ class Rewrite:
 
     location: str
     """A path or URI that names the warehouse's file system."""
-    inputs: tuple[Input, ...]
-    deletes: tuple[Input, ...]
+    inputs: tuple[SourceFile, ...]
+    deletes: tuple[SourceFile, ...]
     """Delete files whose events are applied: rows with these keys are dropped.
 
     A minor compaction applies only deletes of rows that were inserted under the same write id.
@@ -93,7 +91,7 @@ def _conform(
         if i < len(names)
     }
     children = [
-        pa.nulls(batch.num_rows, wanted.type)
+        pa.nulls(batch.num_rows, declared.type)
         if column.name not in present
         else conform(
             pc.struct_field(row, [present[column.name]]),
@@ -101,7 +99,7 @@ def _conform(
             f"{path}, column {column.name}",
             rewrite.timestamps,
         )
-        for column, wanted in zip(rewrite.columns, row_type, strict=True)
+        for column, declared in zip(rewrite.columns, row_type, strict=True)
     ]
     struct = pa.StructArray.from_arrays(children, fields=list(row_type))
     return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
@@ -130,8 +128,8 @@ def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
     try:
         return _rewrite(files, rewrite)
     except WideTimestamps:
-        for input_file in rewrite.inputs:
-            refuse_finer(files, input_file.path, length=input_file.length)
+        for source in rewrite.inputs:
+            refuse_finer(files, source.path, length=source.length)
         return _rewrite(files, replace(rewrite, timestamps="us"))
 
 
@@ -145,12 +143,10 @@ def written_values(rewrite: Rewrite) -> Profile:
 
 
 def _values_in(files: Files, rewrite: Rewrite) -> Profile:
-    sums, target = (
-        ValueSums([column.name for column in rewrite.columns]),
-        acid_schema(rewrite.columns, rewrite.timestamps),
-    )
+    sums = ValueSums([column.name for column in rewrite.columns])
+    target = acid_schema(rewrite.columns, rewrite.timestamps)
     if files.system.get_file_info(rewrite.output).type is FileType.File:
-        for batch in event_batches(files, Input(rewrite.output), rewrite.decoding):
+        for batch in event_batches(files, _written(rewrite.output), rewrite.decoding):
             sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
     return sums.profile()
 
@@ -159,10 +155,13 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
     if len(rewrite.inputs) <= rewrite.most_inputs:
         return _merge(files, rewrite)
     where, _, name = rewrite.output.rpartition("/")
-    stages: list[Input] = []
+    count, most = len(rewrite.inputs), rewrite.most_inputs
+    stages: list[SourceFile] = []
     try:
-        for number, group in enumerate(_groups(rewrite.inputs, rewrite.most_inputs)):
-            stage = Input(f"{where}/_stage_{name}_{number}")  # hidden, so no reader sees it
+        for start in range(0, count, most):
+            group = rewrite.inputs[start : start + most]
+            # Hidden, so no reader sees it; `count` differs from that of the stages merged here.
+            stage = _written(f"{where}/_stage_{name}_{count}_{start}")
             stages.append(stage)
             first = replace(rewrite, inputs=group, deletes=(), output=stage.path)
             made = _merge(files, first)
@@ -179,22 +178,16 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
             files.delete_file(stage.path)
 
 
-def _groups(inputs: tuple[Input, ...], size: int) -> Iterator[tuple[Input, ...]]:
-    for start in range(0, len(inputs), size):
-        yield inputs[start : start + size]
-
-
-def _delete_source(delete_file: Input) -> SourceFile:
-    return SourceFile(delete_file.path, SourceKind.ACID, 0, "", 0, 0, length=delete_file.length)
+def _written(path: str) -> SourceFile:
+    """A file that this compaction has written."""
+    return SourceFile(path, SourceKind.ACID, 0, "", 0, 0)
 
 
 def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
-    sorted_files = [
-        SortedFile(files, input_file, rewrite.decoding) for input_file in rewrite.inputs
-    ]
+    sorted_files = [SortedFile(files, source, rewrite.decoding) for source in rewrite.inputs]
     keys = load_keys(
         files,
-        [_delete_source(delete_file) for delete_file in rewrite.deletes],
+        rewrite.deletes,
         rewrite.write_ids,
         own=rewrite.minor,
         buckets=set().union(*(file.buckets for file in sorted_files)),
@@ -212,23 +205,15 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     try:
         for group in KeyMerge(sorted_files).pieces():
             batches, order = [], []
-            for batch, ids, input_file in group:
-                w, b, r, current = ids
+            for batch, (w, b, r, current), source in group:
                 keep = valid_ids(current, rewrite.write_ids)
-                if input_file.above >= 0:
-                    keep &= current > input_file.above
+                if source.above >= 0:
+                    keep &= current > source.above
                 if deleted is not None:
                     keep &= deleted.survivors(w, b, r)
                 if keep.any():
-                    whole = bool(keep.all())
-                    batches.append(
-                        _conform(
-                            batch if whole else batch.filter(pa.array(keep)),
-                            target,
-                            rewrite,
-                            input_file.path,
-                        )
-                    )
+                    rows = batch if keep.all() else batch.filter(pa.array(keep))
+                    batches.append(_conform(rows, target, rewrite, source.path))
                     if not rewrite.delete_events:
                         values.add(batches[-1].column(5))
                     order.append(np.stack([w[keep], b[keep], r[keep]]))
@@ -238,10 +223,10 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
                 batches = table.take(pa.array(np.lexsort((r, b, w)))).combine_chunks().to_batches()
             for made in batches:
                 writer.write(made)
-        rows = writer.close()
+        count = writer.close()
     except BaseException:
         writer.give_up()
         raise
     name = rewrite.output.rpartition("/")[2]
-    made = record_as_written(writer, name, rewrite.delete_events) if rows else None
-    return Rewritten(rows, made, values.profile())
+    record = record_as_written(writer, name, rewrite.delete_events) if count else None
+    return Rewritten(count, record, values.profile())

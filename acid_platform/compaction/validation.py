@@ -53,10 +53,6 @@ class Measure:
     expected: int | None
     actual: int | None
 
-    @property
-    def kept(self) -> bool:
-        return self.expected == self.actual
-
     def __str__(self) -> str:
         expected, actual = (
             "absent" if value is None else str(value) for value in (self.expected, self.actual)
@@ -117,4 +113,6 @@ def measures(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
 
 def compare(expected: Profile, actual: Profile) -> tuple[Measure, ...]:
     """The measures that a compaction changed; empty if it is correct."""
-    return tuple(measure for measure in measures(expected, actual) if not measure.kept)
+    return tuple(
+        measure for measure in measures(expected, actual) if measure.expected != measure.actual
+    )

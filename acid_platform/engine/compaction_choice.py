@@ -8,8 +8,7 @@ from functools import partial
 
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.compaction.execution import CompactionEngine
-from acid_platform.compaction.opening import CompactionWork
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.opening import Compaction
 from acid_platform.engine.choice import Engines
 from acid_platform.engine.local.compact import LocalCompaction, only_spark
 from acid_platform.errors import CompactionRefused, NeedsSpark
@@ -25,46 +24,37 @@ class CompactionChoice:
     """Given the reason, the engine for what this one finds that it can't while it reads."""
 
 
-def choose(
-    engines: Engines, plan: CompactionPlan, work: CompactionWork, limit: int
-) -> CompactionChoice:
-    """The engine that the warehouse wants; with `auto`, this process for at most `limit` bytes of
+def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
+    """The engine that the warehouse wants; with `auto`, this process for at most `local_bytes` of
     inputs. Spark starts only if it is chosen.
 
     With engine='local' the size does not matter, since memory is bounded. Raises NeedsSpark if only
     the local engine may run, and can't; CompactionRefused for avro, which neither can write.
     """
-    if work.plain and work.plain.name == "avro":
+    location, size = compaction.plan.location, compaction.plan.input_bytes
+    limit = compaction.plan.settings.local_bytes
+    if compaction.plain and compaction.plain.name == "avro":
         raise CompactionRefused(
-            f"{plan.location}: avro files can't be compacted here yet; read and"
-            " overwrite the partition instead"
+            f"{location}: avro files can't be compacted here yet; read and overwrite the partition"
+            " instead"
         )
     if engines.preferred_here == "spark":
-        return _spark(engines, plan, work, "engine=spark")
-    if work.plain is not None and (why := only_spark(work)):
+        return _spark(engines, compaction, "engine=spark")
+    if compaction.plain is not None and (why := only_spark(compaction)):
         if engines.preferred_here == "local":
-            raise NeedsSpark(f"{plan.location}: {why}; use engine='auto' or engine='spark'")
-        return _spark(engines, plan, work, why)
+            raise NeedsSpark(f"{location}: {why}; use engine='auto' or engine='spark'")
+        return _spark(engines, compaction, why)
     if engines.preferred_here == "local":
-        return CompactionChoice(LocalCompaction(plan, work), "engine=local")
-    if plan.input_bytes > limit:
-        return _spark(
-            engines,
-            plan,
-            work,
-            f"{plan.input_bytes:,} bytes to read are more than {LOCAL_COMPACTION_BYTES}"
-            f" = {limit:,}",
-        )
+        return CompactionChoice(LocalCompaction(compaction), "engine=local")
+    if size > limit:
+        why = f"{size:,} bytes to read are more than {LOCAL_COMPACTION_BYTES} = {limit:,}"
+        return _spark(engines, compaction, why)
     return CompactionChoice(
-        LocalCompaction(plan, work),
-        f"{plan.input_bytes:,} bytes to read",
-        partial(_spark, engines, plan, work),
+        LocalCompaction(compaction), f"{size:,} bytes to read", partial(_spark, engines, compaction)
     )
 
 
-def _spark(
-    engines: Engines, plan: CompactionPlan, work: CompactionWork, reason: str
-) -> CompactionChoice:
+def _spark(engines: Engines, compaction: Compaction, reason: str) -> CompactionChoice:
     from acid_platform.engine.spark.compact import SparkCompaction
 
-    return CompactionChoice(SparkCompaction(engines.spark.spark, plan, work), reason)
+    return CompactionChoice(SparkCompaction(engines.spark.spark, compaction), reason)

@@ -22,7 +22,7 @@ from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.files import Files, asking
 from acid_platform.transactions import ValidWriteIdList
-from acid_platform.write.task_files import delete_events
+from acid_platform.write.row_events import delete_events
 
 
 def distribute(

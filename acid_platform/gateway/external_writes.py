@@ -15,7 +15,7 @@ from typing import Any
 from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.gateway.file_checks import require_own_rows, require_plain_text
-from acid_platform.layout.formats import FileFormat, is_insert_only
+from acid_platform.layout.formats import FileFormat, compression, is_insert_only
 from acid_platform.layout.names import (
     BaseName,
     BucketFile,
@@ -32,7 +32,7 @@ from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTab
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
-from acid_platform.tables.record_layout import columns_of_record, compression
+from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.empty_file import write_empty_file
@@ -223,7 +223,7 @@ def _distributed(files: Files, record: TableRecord, directory: str) -> None:
         if info.is_file and parse_bucket_file(info.base_name) is not None:
             require_own_rows(files, f"{directory}/{info.base_name}", name.high, deletes=True)
     columns, _ = columns_of_record(record)
-    distribute(files, directory, name.high, columns, compression(record))
+    distribute(files, directory, name.high, columns, compression(record.properties))
 
 
 def _surveyed(
@@ -238,7 +238,7 @@ def _fill(files: Files, record: TableRecord, directory: str) -> None:
     plain = FileFormat.of(record.properties) if is_insert_only(record.properties) else None
     columns, _ = columns_of_record(record)
     with asking(directory):
-        write_empty_file(files, directory, columns, compression(record), plain)
+        write_empty_file(files, directory, columns, compression(record.properties), plain)
 
 
 def _is_base(directory: str) -> bool:

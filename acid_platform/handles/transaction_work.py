@@ -12,11 +12,12 @@ from acid_platform.engine.interface import Engine
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
 from acid_platform.handles.snapshot_view import TransactionView
+from acid_platform.layout.formats import compression
 from acid_platform.metastore.pasts import SinkBatch
 from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.declaration import widened
-from acid_platform.tables.record_layout import compression, distributed
+from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.row_reports import RowReports
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement, lock_of
@@ -143,7 +144,7 @@ class TransactionWork:
             self.id,
             self.begun.write_ids[record.name],
             number,
-            compression(record),
+            compression(record.properties),
             self.begun.heartbeat,
             layout.buckets,
             layout.format if layout.insert_only else None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from acid_platform.base.table_properties import (
+    CODEC,
     FIELD_DELIMITER,
     FILE_FORMAT,
     NULL_TEXT,
@@ -68,6 +69,12 @@ class FileFormat:
 
 
 ORC = FileFormat()
+
+
+def compression(properties: Mapping[str, str]) -> str:
+    """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
+    codec = CODEC.text(properties)
+    return "uncompressed" if codec == "none" else codec
 
 
 def is_insert_only(properties: Mapping[str, str]) -> bool:

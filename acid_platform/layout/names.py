@@ -61,6 +61,13 @@ class DeltaName:
 AcidName = BaseName | DeltaName
 
 
+def span(name: AcidName) -> tuple[int, int]:
+    """The lowest and highest write id in a directory's name; a base has only one write id."""
+    if isinstance(name, BaseName):
+        return name.write_id, name.write_id
+    return name.low, name.high
+
+
 def _suffix(visibility: int) -> str:
     return f"_v{visibility:07d}" if visibility else ""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Self
 
-from acid_platform.compaction.decision import EntitySize
+from acid_platform.compaction.entity_size import EntitySize
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.layout.recorded_files import RecordedFiles

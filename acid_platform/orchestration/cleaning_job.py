@@ -20,7 +20,7 @@ def clean(context: dg.OpExecutionContext, warehouse: dg.ResourceParam[WarehouseA
         by_table[cleaned.table].append(cleaned)
         for line in cleaned.removed:
             context.log.info(f"removed {line}")
-        if left := removals.told(cleaned.left):
+        if left := removals.left_text(cleaned.left):
             context.log.warning(f"the cleaning of {cleaned.table} {left}")
     for table, cleanings in by_table.items():
         removed = [line for cleaned in cleanings for line in cleaned.removed]

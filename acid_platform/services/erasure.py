@@ -137,10 +137,10 @@ class Erasure:
         }
 
     def __str__(self) -> str:
-        told = ", ".join(f"{value} {name}" for name, value in self.counts.items())
+        counts = ", ".join(f"{value} {name}" for name, value in self.counts.items())
         if self.erased:
-            return f"{self.request.table}: erased: {told}"
-        return f"{self.request.table}: not erased: {told}: " + "; ".join(self.reasons())
+            return f"{self.request.table}: erased: {counts}"
+        return f"{self.request.table}: not erased: {counts}: " + "; ".join(self.reasons())
 
     def reasons(self) -> list[str]:
         """One line for each reason, since thousands of files may remain for the same reason."""
@@ -192,17 +192,17 @@ def queue(metastore: Metastore, request: ErasureRequest) -> bool:
         for path in cleaner.explain(metastore)
         if path.table == request.table and path.rule != "C16" and path.fate is not Fate.KEPT
     ]
-    known = (
+    registered = (
         {entry.name for entry in metastore.call(GetPartitions(request.table))}
         if record.partitioned
         else {""}
     )
-    wanted = {
-        file.partition if file.partition in known else None
+    partitions = {
+        file.partition if file.partition in registered else None
         for file in _search(metastore, request).matches
         if file.writer is None and not _explained(file.path, going)
     }
-    for partition in sorted(wanted, key=str):
+    for partition in sorted(partitions, key=str):
         # None in a partitioned table: aborted writers left files in unregistered partitions.
         with suppress(AlreadyScheduled, NoSuchPartition):
             metastore.request_compaction(
@@ -216,12 +216,12 @@ def compact(warehouse: Warehouse, request: ErasureRequest) -> tuple[CompactionOu
 
     A failure is returned, not raised: `prove` reports what is left because of it.
     """
-    done = []
+    outcomes = []
     while outcome := worker.work_once(warehouse, table=request.table):
-        done.append(outcome)
+        outcomes.append(outcome)
     for task in _queued(warehouse.metastore, request.table):
         warehouse.metastore.wait_compaction(task.id)
-    return tuple(done)
+    return tuple(outcomes)
 
 
 def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
@@ -334,55 +334,41 @@ def _explain(
     }
     with metastore.open_snapshot([request.table]) as lease:
         unfinished = lease.valid_write_ids(request.table).open
-    writers = tuple(
-        open_txns[txn]
-        for txn in sorted(
-            {
-                lock.txn
-                for lock in metastore.call(GetLocks())
-                if f"{lock.database}.{lock.table}" == request.table
-                and lock.lock is not LockType.SHARED_READ
-            }
-        )
-        if txn in open_txns
-    )
+    lockers = {
+        lock.txn
+        for lock in metastore.call(GetLocks())
+        if f"{lock.database}.{lock.table}" == request.table
+        and lock.lock is not LockType.SHARED_READ
+    }
+    writers = tuple(open_txns[txn] for txn in sorted(lockers) if txn in open_txns)
 
-    def judged(file: FoundFile) -> Remaining:
+    def reason(file: FoundFile) -> tuple[str, tuple[Holder, ...]]:
         if file.writer is not None:
-            held = (open_txns[file.writer],) if file.writer in open_txns else ()
-            return Remaining(file.path, file.rows, "being written, not yet read", held)
+            holders = (open_txns[file.writer],) if file.writer in open_txns else ()
+            return "being written, not yet read", holders
         if file.path.rpartition("/")[0] in live:
             if unfinished:
                 ids = ", ".join(map(str, unfinished))
-                return Remaining(
-                    file.path,
-                    file.rows,
-                    f"a compaction stops below write ids that are open (S16): {ids}",
-                    writers,
-                )
-            return Remaining(
-                file.path,
-                file.rows,
-                failed.get(file.partition, "written since, or not yet compacted: run it again"),
-            )
+                return f"a compaction stops below write ids that are open (S16): {ids}", writers
+            return failed.get(
+                file.partition, "written since, or not yet compacted: run it again"
+            ), ()
         fate = _explained(file.path, fates)
         if fate is not None:
             rule = "" if fate.rule in fate.reason else f" ({fate.rule})"
-            return Remaining(file.path, file.rows, f"{fate.reason}{rule}", fate.holders)
-        return Remaining(
-            file.path,
-            file.rows,
-            failed.get(file.partition, "no cleaning covers it: see `acid fsck`"),
-        )
+            return f"{fate.reason}{rule}", fate.holders
+        return failed.get(file.partition, "no cleaning covers it: see `acid fsck`"), ()
 
-    return tuple(map(judged, files))
+    return tuple(Remaining(file.path, file.rows, *reason(file)) for file in files)
 
 
 def _explained(path: str, fates: Iterable[ExplainedPath]) -> ExplainedPath | None:
     """What the Cleaner says about the directory or file, or about the whole partition."""
-    matching = []
-    for fate in fates:
-        key = f"{fate.partition or ''}/{fate.path}".strip("/")
-        if not key or path == key or path.startswith(f"{key}/"):
-            matching.append((len(key), fate))
+    matching = [
+        (len(key), fate)
+        for fate in fates
+        if not (key := f"{fate.partition or ''}/{fate.path}".strip("/"))
+        or path == key
+        or path.startswith(f"{key}/")
+    ]
     return max(matching, key=lambda pair: pair[0])[1] if matching else None

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from acid_platform.base.config import Settings
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.forecast import Forecast, forecast
 from acid_platform.compaction.opening import select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
-from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
+from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.metastore.operations.compaction import GetQueue
 from acid_platform.services import cleaner, initiator
 from acid_platform.tables.record_layout import table_layout
@@ -68,22 +70,17 @@ def explain(
     Raises NoSuchTable, and what the selection raises.
     """
     record = metastore.table(wish.table)
+    settings = CompactionSettings.of(Settings.of(metastore.settings()), {}, record.properties)
     with metastore.open_snapshot([record.name]) as lease:
         layout = table_layout(record, lease)
-        seen, listed = select_compactable(
+        directory, write_ids = select_compactable(
             layout,
             lease.valid_write_ids(record.name).for_compactor(),
             lease.valid_txns,
             wish.partition or "",
         )
-    plan = plan_compaction(
-        seen,
-        wish.kind,
-        listed,
-        metastore.status()["last_txn"] + 1,
-        Layout.of(record.properties),
-        insert_only=layout.insert_only,
-    )
+    next_txn = metastore.status()["last_txn"] + 1
+    plan = plan_compaction(directory, wish.kind, write_ids, next_txn, settings)
     if isinstance(plan, NothingToDo):
         return ExplainedCompaction(wish, plan, None)
     rows = rows_of(record.name).get(wish.partition, {})

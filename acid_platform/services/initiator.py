@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from acid_platform.base.config import Settings
 from acid_platform.base.table_properties import THRESHOLD_PREFIX
-from acid_platform.compaction.decision import (
-    Candidate,
-    Decision,
-    PastCompaction,
-    Thresholds,
-    decide,
-    no_auto_compaction,
-)
-from acid_platform.compaction.states import Layout
 from acid_platform.errors import (
     AcidError,
     AlreadyScheduled,
@@ -28,7 +20,6 @@ from acid_platform.errors import (
     NoSuchTable,
     error_class,
 )
-from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.operations.compaction import (
     RecordNotInitiated,
     RequestCompaction,
@@ -36,6 +27,7 @@ from acid_platform.metastore.operations.compaction import (
     RevokeWorkers,
 )
 from acid_platform.metastore.records import EntityCounters
+from acid_platform.services.decision import Decision, Thresholds, decide
 from acid_platform.services.lease import leading, worker_id
 
 if TYPE_CHECKING:
@@ -72,14 +64,14 @@ def run(metastore: Metastore, now_ms: int, since: int = 0) -> list[Initiated]:
     metastore's `moment` at the start of the previous cycle, to look only at what changed since
     (C1). Raises LeaseHeld while another Initiator runs a cycle (P9).
     """
-    done: list[Initiated] = []
+    initiated: list[Initiated] = []
     with leading(metastore, "Initiator") as renew:
         decisions = _decisions(metastore, now_ms, since)
         while some := list(islice(decisions, _AT_ONCE)):
-            done += _carry_out(metastore, some)
+            initiated += _carry_out(metastore, some)
             renew()
         metastore.call(RevokeWorkers(None))
-    return done
+    return initiated
 
 
 _AT_ONCE = 500
@@ -117,16 +109,16 @@ def _carry_out(
 def _decisions(
     metastore: Metastore, now_ms: int, since: int
 ) -> Iterator[tuple[EntityCounters, Decision]]:
-    settings = metastore.settings()
-    known: dict[frozenset[tuple[str, str]], Thresholds] = {}
+    settings = Settings.of(metastore.settings())
+    cached: dict[frozenset[tuple[str, str]], Thresholds] = {}
     for entity in metastore.candidates(since):
         own = frozenset(
             item for item in entity.properties.items() if item[0].startswith(THRESHOLD_PREFIX)
         )
         try:
-            thresholds = known.get(own) or Thresholds.for_table(entity.properties, settings)
-            known[own] = thresholds
-            decision = decide(_candidate(entity, now_ms), thresholds)
+            thresholds = cached.get(own) or Thresholds.for_table(entity.properties, settings)
+            cached[own] = thresholds
+            decision = decide(entity, thresholds, now_ms)
             if entity.error and decision.rule not in _BEFORE_SIZES:
                 decision = Decision(None, "C23", entity.error, did_not_initiate=True)
             yield entity, decision
@@ -136,28 +128,3 @@ def _decisions(
 
 _BEFORE_SIZES = ("C5", "C6", "C7", "C8", "C9")
 """Rules that reject a candidate without looking at its sizes."""
-
-
-def _candidate(entity: EntityCounters, now_ms: int) -> Candidate:
-    return Candidate(
-        entity.size,
-        no_auto=no_auto_compaction(entity.properties),
-        needs_partition=entity.partitioned and entity.partition is None,
-        queue_state=entity.queued,
-        history=tuple(
-            PastCompaction(past.state, now_ms - past.enqueued) for past in entity.history
-        ),
-        aborted_txns=entity.aborted,
-        oldest_abort_age_ms=now_ms - entity.oldest_abort if entity.oldest_abort else None,
-        minor_refused=_no_minor(entity),
-        insert_only=is_insert_only(entity.properties),
-    )
-
-
-def _no_minor(entity: EntityCounters) -> str:
-    """Why only a major compaction can run, if so (P23).
-
-    Layout hive3 can't publish deltas and delete_deltas by one rename.
-    """
-    hive3 = Layout.of(entity.properties) is Layout.HIVE3
-    return "layout hive3 with deltas and delete_deltas" if hive3 and entity.both_kinds else ""

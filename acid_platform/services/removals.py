@@ -3,7 +3,7 @@ P49)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,9 @@ from acid_platform.compaction.cleaning_plan import CleaningPlan
 from acid_platform.errors import NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.names import (
-    BaseName,
     is_hidden,
     parse_directory,
+    span,
     temporary_owner,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
@@ -21,43 +21,50 @@ from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import (
     DropCleaning,
-    EntityCleaning,
     RecordedDirectory,
 )
 from acid_platform.scan.selection import select
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove, remove_at_once, remove_if_empty
+from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """What the removals of a plan, or of a drop, did."""
+class DropRemoved:
+    """What the removals of a drop did."""
 
-    lines: tuple[str, ...] = ()
+    lines: tuple[str, ...]
     """`path (rule: reason)` for each directory or file that is gone."""
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...]
     """The paths that stay, since this platform did not write them."""
-    stays: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(DropRemoved):
+    """What the removals of a plan did."""
+
+    plan: CleaningPlan
+    stays: tuple[str, ...]
     """The planned paths that are still there, because of what is left in them."""
 
 
-def recorded_files(known: Sequence[RecordedDirectory]) -> frozenset[str]:
+def _recorded_files(recorded: Sequence[RecordedDirectory]) -> frozenset[str]:
     """The files of an entity that commits recorded, relative to it."""
     return frozenset(
         f"{each.directory.name}/{file.path}".lstrip("/")
-        for each in known
+        for each in recorded
         for file in RecordedFiles.parse(each.contents).files
     )
 
 
-def ours_only(listing: EntityListing, known: Sequence[RecordedDirectory]) -> EntityListing:
-    """The listing of an entity without files that the platform did not write; `known`: what commits
-    recorded."""
-    ours = Ours(lambda _partition: recorded_files(known))
+def ours_only(listing: EntityListing, recorded: Sequence[RecordedDirectory]) -> EntityListing:
+    """The listing of an entity without files that the platform did not write; `recorded`: by
+    commits."""
+    ours = Ours(lambda _partition: _recorded_files(recorded))
     return replace(
         listing,
         files=tuple(file for file in listing.files if ours.file(file.path.split("/"))),
@@ -65,17 +72,17 @@ def ours_only(listing: EntityListing, known: Sequence[RecordedDirectory]) -> Ent
 
 
 def execute(
-    files: Files, plan: CleaningPlan, known: Callable[[], Sequence[RecordedDirectory]]
+    files: Files, plan: CleaningPlan, recorded: Sequence[RecordedDirectory] = ()
 ) -> Removed:
-    """Removes what the plan names. `known`: what commits recorded in the entity.
+    """Removes what the plan names. `recorded`: by commits, in the entity.
 
     Raises OSError, StoreRefused, StoreUnavailable, PublicationFailed.
     """
     location = plan.location
-    ours = Ours(lambda _partition: recorded_files(known()))
+    ours = Ours(lambda _partition: _recorded_files(recorded))
     lines: list[str] = []
     left: list[str] = []
-    stays: set[str] = set()
+    stays: list[str] = []
     for removal in plan.removals:
         name = None if temporary_owner(removal.path) else parse_directory(removal.path)
         if name is not None and name.visibility and not files.object_store:
@@ -85,33 +92,24 @@ def execute(
             there = remove(files, location, removal.path, ours)
         if there:
             left += there
-            stays.add(removal.path)
+            stays.append(removal.path)
         else:
             lines.append(f"{location}/{removal.path} ({removal.rule}: {removal.reason})")
     sync_removals(files, [f"{location}/{removal.path}" for removal in plan.removals])
-    return Removed(tuple(lines), tuple(left), frozenset(stays))
+    return Removed(tuple(lines), tuple(left), plan, tuple(stays))
 
 
-def without_forgetting(plan: CleaningPlan, removed: Removed, task: EntityCleaning) -> CleaningPlan:
-    """The plan after `removed`: write ids of aborted directories in which files are left are not
+def without_forgetting(removed: Removed, write_ids: ValidWriteIdList) -> CleaningPlan:
+    """The plan after its removals: write ids of aborted directories in which files are left are not
     forgotten, since other engines would take these files for committed rows (C53, P4)."""
-    stuck: set[int] = set()
+    plan, stuck = removed.plan, set[int]()
     for path in removed.stays:
-        name = parse_directory(path)
-        below = f"{plan.location}/{path}/"
-        seen = any(
-            one.startswith(below)
-            and not any(is_hidden(part) for part in one.removeprefix(below).split("/"))
-            for one in removed.left
-        )
-        if name is None or not seen:
-            continue
-        low, high = (
-            (name.write_id, name.write_id) if isinstance(name, BaseName) else (name.low, name.high)
-        )
-        stuck |= {*task.write_ids.aborted_between(low, high)}
-    if not stuck:
-        return plan
+        name, below = parse_directory(path), f"{plan.location}/{path}/"
+        if name is not None and any(
+            file.startswith(below) and not any(map(is_hidden, file.removeprefix(below).split("/")))
+            for file in removed.left
+        ):
+            stuck |= {*write_ids.aborted_between(*span(name))}
     return replace(
         plan,
         undeletable_aborted_write_ids=tuple(sorted({*plan.undeletable_aborted_write_ids, *stuck})),
@@ -119,7 +117,7 @@ def without_forgetting(plan: CleaningPlan, removed: Removed, task: EntityCleanin
     )
 
 
-def remove_dropped(metastore: Metastore, task: DropCleaning) -> Removed:
+def remove_dropped(metastore: Metastore, task: DropCleaning) -> DropRemoved:
     """Removes the files of a dropped table or partition, and directories that are empty then.
 
     Of a dropped partition, or if another table uses the location by now, only directories from
@@ -128,19 +126,16 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> Removed:
     files, path = Files.of(task.location)
 
     def recorded(partition: str) -> frozenset[str]:
-        entity = task.partition or partition or None
-        (known,) = metastore.call(GetRecorded(task.table, (entity,), table_id=task.table_id))
-        return recorded_files(known)
+        return _recorded_files(_recorded(metastore, task, task.partition or partition or None))
 
     others = {below(record.location, task.location) or "" for record in metastore.tables()}
     ours = Ours(recorded, task.highest_write_id, others)
     if not task.reused:
         left = remove(files, path, "", ours)
         sync_removals(files, [path])
-        return Removed(() if left else (f"{path} (P22: dropped)",), left)
-    (known,) = metastore.call(GetRecorded(task.table, (task.partition,), table_id=task.table_id))
-    seen = select(
-        ours_only(files.entity(path), known),
+        return DropRemoved(() if left else (f"{path} (P22: dropped)",), left)
+    directory = select(
+        ours_only(files.entity(path), _recorded(metastore, task, task.partition)),
         task.write_ids,
         task.valid_txns,
         floor=task.highest_write_id,
@@ -150,8 +145,8 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> Removed:
     left = ()
     targets = {
         removable.path: removable.reason
-        for removable in (*seen.obsolete, *seen.aborted)
-        if removable.rule == "P22" or removable in seen.aborted
+        for removable in (*directory.obsolete, *directory.aborted)
+        if removable.rule == "P22" or removable in directory.aborted
     }
     for target, reason in targets.items():
         there = remove(files, path, target, ours)
@@ -161,7 +156,14 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> Removed:
     sync_removals(files, [f"{path}/{target}" for target in targets])
     if task.partition and not _registered(metastore, task):
         remove_if_empty(files, path.removesuffix(f"/{task.partition}"), task.partition)
-    return Removed(tuple(lines), left)
+    return DropRemoved(tuple(lines), left)
+
+
+def _recorded(
+    metastore: Metastore, task: DropCleaning, partition: str | None
+) -> Sequence[RecordedDirectory]:
+    (recorded,) = metastore.call(GetRecorded(task.table, (partition,), table_id=task.table_id))
+    return recorded
 
 
 def _registered(metastore: Metastore, task: DropCleaning) -> bool:
@@ -175,7 +177,7 @@ def _registered(metastore: Metastore, task: DropCleaning) -> bool:
     return False
 
 
-def told(left: Sequence[str]) -> str:
+def left_text(left: Sequence[str]) -> str:
     """What stays, for the log and the metastore; empty if nothing does."""
     if not left:
         return ""

@@ -30,12 +30,12 @@ def remove(metastore: Metastore, task: Unpublication) -> list[str]:
         if temporary_owner(name) == task.txn_id:
             remove_all(files, location, name, Ours())
     paths = [f"{location}/{name}" for name in task.directories]
-    found = [path for path in paths if files.is_directory(path)]
+    present = [path for path in paths if files.is_directory(path)]
     for name in task.directories:
         remove_at_once(files, location, name, task.txn_id)
     sync_removals(files, paths)
     metastore.call(EndPublication(task.lock))
-    return found
+    return present
 
 
 def remove_of(metastore: Metastore, table: str, partition: str | None) -> None:

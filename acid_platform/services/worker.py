@@ -7,31 +7,21 @@ merging and publishing; `work_once` runs them all.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING
 
-from acid_platform.base.config import Settings, setting
-from acid_platform.base.table_properties import (
-    JOB_PREFIX,
-    LOCAL_COMPACTION_BYTES,
-    MOST_DELTAS,
-    PUBLICATION_WAIT,
-    QUEUES,
-)
-from acid_platform.compaction import execution as compaction
+from acid_platform.base.config import Settings
+from acid_platform.base.table_properties import PUBLICATION_WAIT
+from acid_platform.compaction import execution
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.execution import StagedCompaction
 from acid_platform.compaction.forecast import Amount, Deviation, Forecast, against, forecast
-from acid_platform.compaction.opening import CompactionWork, select_compactable
+from acid_platform.compaction.opening import Compaction, open_compaction, select_compactable
 from acid_platform.compaction.plan import CompactionPlan, NothingToDo, plan_compaction
-from acid_platform.compaction.states import CompactionState, Layout
+from acid_platform.compaction.states import CompactionState
 from acid_platform.compaction.validation import Measure, compare
-from acid_platform.engine.compaction_choice import (
-    CompactionChoice,
-    choose,
-)
+from acid_platform.engine.compaction_choice import CompactionChoice, choose
 from acid_platform.errors import (
     AcidError,
     CompactionLost,
@@ -56,21 +46,18 @@ from acid_platform.metastore.operations.compaction import (
     TakeCompaction,
 )
 from acid_platform.metastore.records import CompactionTask, WriteReport
+from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import unpublishing
 from acid_platform.services.explain_services import reported_rows
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
-from acid_platform.tables.record_layout import columns_of_record, compression, table_layout
+from acid_platform.tables.record_layout import table_layout
 from acid_platform.transactions import RowOperation
 from acid_platform.write.publishing import WrittenDirectory
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.client.metastore import Metastore
-
-
-Check = Callable[[StagedCompaction], None]
-"""A caller's own check of the staged output; it raises to prevent the publication."""
 
 
 class End(StrEnum):
@@ -98,8 +85,9 @@ class CompactionOutcome:
     outputs: tuple[WrittenDirectory, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     """The forecast compared with what was written."""
-    choice: CompactionChoice | None = None
-    """The engine and why it was chosen; None if the task did not come to merging."""
+    engine: str = ""
+    """Empty if the task did not come to merging."""
+    engine_reason: str = ""
 
 
 @dataclass(slots=True)
@@ -114,15 +102,11 @@ class CompactionRun:
     staged: StagedCompaction | None = None
     choice: CompactionChoice | None = None
     """The engine that merges and why; set by `merge`."""
-    _work: CompactionWork | None = field(default=None, repr=False)
+    _layout: TableLayout | None = field(default=None, repr=False)
     _published: bool = field(default=False, repr=False)
     """Whether the output is in its place, where a commit may have named it."""
-    _local_bytes: int = field(default=0, repr=False)
-    """The most bytes of inputs that are merged in this process, unless the engine is given."""
     _publication: int = field(default=0, repr=False)
     """The publication that the metastore has granted; 0: none (P46)."""
-    _wait: float = field(default=0.0, repr=False)
-    """For how many seconds other engines may hold up the publication."""
 
     @classmethod
     def take(
@@ -142,43 +126,22 @@ class CompactionRun:
         self.task = self.txn.task
         # As its snapshot sees the table: it has every column that rows in the snapshot have (P28).
         record = self.txn.table(self.task.table)
-        layout = table_layout(record, self.txn)
-        partition = self.task.partition or ""
+        self._layout = table_layout(record, self.txn)
         # The compactor's own transaction is open in these lists (HIVE-29567).
-        seen, listed = select_compactable(
-            layout, self.txn.compactor_list, self.txn.valid_txns, partition
+        directory, write_ids = select_compactable(
+            self._layout,
+            self.txn.compactor_list,
+            self.txn.valid_txns,
+            self.task.partition or "",
         )
-        plan = plan_compaction(
-            seen,
-            self.task.kind,
-            listed,
-            self.txn.id,
-            Layout.of(record.properties),
-            insert_only=layout.insert_only,
+        settings = CompactionSettings.of(
+            Settings.of(metastore.settings()), self.task.properties, record.properties
         )
+        plan = plan_compaction(directory, self.task.kind, write_ids, self.txn.id, settings)
         if isinstance(plan, NothingToDo):
             metastore.call(EndCompaction.of(self.task, self.txn.id, plan.to_cleaning, plan.reason))
             self.txn.forget()
             return plan
-        columns, _ = columns_of_record(record)
-        settings = Settings.of(metastore.settings())
-        of_job = partial(job_setting, settings, self.task.properties, record.properties)
-        self._work = CompactionWork(
-            layout.files,
-            seen,
-            columns,
-            listed,
-            partition,
-            compression(record),
-            int(setting(MOST_DELTAS).parse(of_job(MOST_DELTAS))),
-            layout.format if layout.insert_only else None,
-            self.task.job,
-            of_job(*QUEUES),
-        )
-        self._local_bytes = int(
-            setting(LOCAL_COMPACTION_BYTES).parse(of_job(LOCAL_COMPACTION_BYTES))
-        )
-        self._wait = float(setting(PUBLICATION_WAIT).parse(of_job(PUBLICATION_WAIT))) / 1000
         self.plan = plan
         self.forecast = forecast(
             plan, reported_rows(metastore, self.task.table).get(self.task.partition, {})
@@ -192,24 +155,21 @@ class CompactionRun:
         it can't while it reads, Spark begins anew. Raises NeedsSpark if only the local engine may
         run, and can't, and in an object store what `publish` raises.
         """
-        assert self.plan and self._work and self.txn, "prepare() comes first"
-        if self._work.files.object_store:  # the output is written where it will be read
+        assert self.plan and self._layout and self.txn, "prepare() comes first"
+        if self._layout.files.object_store:  # the output is written where it will be read
             self._may_publish()
-        self.choice = choose(self.context.engines, self.plan, self._work, self._local_bytes)
-        try:
-            self.staged = self._executed(self.choice)
-        except NeedsSpark as refused:
-            if self.choice.instead is None:
-                raise
-            self.choice = self.choice.instead(str(refused))
-            self.staged = self._executed(self.choice)
+        with self.txn.checked(again=False):
+            partition = self.task.partition or ""
+            compaction = open_compaction(self.plan, self._layout, partition, self.task.job)
+            self.choice = choose(self.context.engines, compaction)
+            try:
+                self.staged = _executed(self.choice, compaction)
+            except NeedsSpark as refused:
+                if self.choice.instead is None:
+                    raise
+                self.choice = self.choice.instead(str(refused))
+                self.staged = _executed(self.choice, compaction)
         return self.staged
-
-    def _executed(self, choice: CompactionChoice) -> StagedCompaction:
-        assert self.plan and self._work
-        assert self.txn
-        with self.txn.checked(again=False), choice.engine.running():
-            return compaction.execute(choice.engine, self.plan, self._work)
 
     def differences(self) -> tuple[Measure, ...]:
         """What the compaction changed and must not change; empty if it is correct."""
@@ -239,11 +199,11 @@ class CompactionRun:
 
         Raises PublicationWaited if other engines read too long (P46), CompactionLost, TxnAborted.
         """
-        assert self.staged and self._work and self.txn, "merge() comes first"
+        assert self.staged and self.txn, "merge() comes first"
         self._may_publish()
         self.txn.heartbeat()
         try:
-            outputs = compaction.publish(self._work, self.staged)
+            outputs = execution.publish(self.staged)
             self._published = True
         except FileNotFoundError:
             # The Cleaner removed the staged output, so the attempt is lost: the heartbeat raises.
@@ -269,14 +229,15 @@ class CompactionRun:
 
     def _may_publish(self) -> None:
         """Asks for the publication, once. Raises PublicationWaited, CompactionLost, TxnAborted."""
-        assert self.plan and self._work and self.txn, "prepare() comes first"
-        if self._publication or not self.plan.comes_into_sight(not self._work.files.object_store):
+        assert self.plan and self._layout and self.txn, "prepare() comes first"
+        renames = not self._layout.files.object_store
+        if self._publication or not self.plan.comes_into_sight(renames):
             return
         unpublishing.remove_of(self.context.metastore, self.task.table, self.task.partition)
-        names = [str(name) for name in self.plan.outputs]
+        names, wait = tuple(map(str, self.plan.outputs)), self.plan.settings.publication_wait
         try:
             self._publication = self.context.metastore.call(
-                PublishCompaction.of(self.task, self.txn.id, tuple(names), self._wait)
+                PublishCompaction.of(self.task, self.txn.id, names, wait)
             ).ext
         except LockTimeout as error:
             raise PublicationWaited(
@@ -289,10 +250,11 @@ class CompactionRun:
 
         Then the Cleaner does it.
         """
-        assert self.plan and self._work
+        assert self.plan and self._layout
+        files = self._layout.files
         try:
             for output in self.plan.outputs:
-                remove_at_once(self._work.files, self.plan.location, str(output), self.plan.txn_id)
+                remove_at_once(files, self.plan.location, str(output), self.plan.txn_id)
         except (OSError, StoreRefused, StoreUnavailable):
             return False
         return True
@@ -308,8 +270,9 @@ class CompactionRun:
     ) -> CompactionOutcome:
         """How the attempt ended; `outputs` are what it published."""
         deviations = self.deviations() if outputs else ()
+        engine, why = (self.choice.engine.name, self.choice.reason) if self.choice else ("", "")
         return CompactionOutcome(
-            self.task, state, reason, self.plan, outputs, deviations, self.choice
+            self.task, state, reason, self.plan, outputs, deviations, engine, why
         )
 
     def held_up(self, error: BaseException) -> bool:
@@ -324,8 +287,8 @@ class CompactionRun:
         """
         if self.choice is not None:
             self.choice.engine.cancel()
-        if self.staged and self._work and not self._published:
-            compaction.discard(self._work.files, self.staged.plan, self.staged.staging)
+        if self.staged and not self._published:
+            execution.discard(self.staged.compaction)
         text = f"{type(error).__name__}: {error}"[:2000]
         # What was renamed may be committed; then nothing is taken back.
         gone = not self._publication or (not self._published and self._taken_back())
@@ -348,9 +311,12 @@ class CompactionRun:
             return  # revoked in the meantime: the row belongs to another Worker now
 
 
-def work_once(
-    context: Warehouse, check: Check | None = None, table: str | None = None
-) -> CompactionOutcome | None:
+def _executed(choice: CompactionChoice, compaction: Compaction) -> StagedCompaction:
+    with choice.engine.running():
+        return execution.execute(choice.engine, compaction)
+
+
+def work_once(context: Warehouse, table: str | None = None) -> CompactionOutcome | None:
     """Takes and finishes one task (of a table); None if no task waits.
 
     A failure is recorded in the task and returned, not raised, so that the queue goes on.
@@ -363,10 +329,8 @@ def work_once(
         if isinstance(plan, NothingToDo):
             state = End.READY_FOR_CLEANING if plan.to_cleaning else End.REFUSED
             return CompactionOutcome(run.task, state, plan.reason)
-        staged = run.merge()
+        run.merge()
         run.check()
-        if check is not None:
-            check(staged)
         outputs = run.publish()
         return run.ended(End.PUBLISHED, plan.reason, outputs)
     except CompactionLost as error:
@@ -383,21 +347,6 @@ def work_once(
     except BaseException as error:
         run.fail(error)
         raise
-
-
-def job_setting(
-    settings: Settings, request: Mapping[str, str], table: Mapping[str, str], *names: str
-) -> str:
-    """A setting for one job (C22).
-
-    `compactor.<name>` of the request wins, then that of the table, then the warehouse's value of
-    the first name.
-    """
-    for properties in (request, table):
-        for name in names:
-            if JOB_PREFIX + name in properties:
-                return properties[JOB_PREFIX + name]
-    return settings.text(names[0])
 
 
 def revoke_dead(metastore: Metastore) -> list[int]:

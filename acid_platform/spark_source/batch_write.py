@@ -101,17 +101,7 @@ def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") 
         target = work.target(record, work.view.layout(record))
         _require_files_of_ours(target)
         hidden = f"{target.location}/{temporary_name(begun.id, uuid.uuid4().hex[:8])}"
-        task = TaskTarget(
-            target.files.uri(target.location),
-            f"{hidden}/out",
-            target.columns,
-            (),
-            target.write_id,
-            target.statement,
-            target.compression,
-            RowKind.INSERT,
-            acid=target.plain is None,
-        )
+        task = replace(target.tasks(f"{hidden}/out", RowKind.INSERT), partition_names=())
         kept = keeper.KeptTransaction(begun.id, False, key, task.location, hidden, wall_ms())
         keeper.keep(given.place, kept)
         target.files.make_directory(task.directory)
@@ -177,7 +167,7 @@ def commit(write: OpenWrite, results: Sequence[TaskResult], batch: SinkBatch | N
         elif write.overwrite and not write.dynamic:
             empty = sorted(layout.partitions)
         with staging(target, write.staging.rpartition("/")[2]) as staged:
-            written = publish_files(target, staged, files, write.overwrite, empty)
+            written = publish_files(staged, files, write.overwrite, empty)
         operation = RowOperation.UPDATE if write.overwrite else RowOperation.INSERT
         work.report(
             record, operation, written, write.overwrite, wrote=("spark", "the data source acid")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, DISTRIBUTION
+from acid_platform.base.table_properties import BUCKETING_VERSION, DISTRIBUTION
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import FileFormat, is_insert_only
@@ -18,12 +18,6 @@ from acid_platform.tables.table_files import recorded_listings
 
 if TYPE_CHECKING:
     from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
-
-
-def compression(record: TableRecord) -> str:
-    """The table's `orc.compress`, spelled as Spark and Arrow expect it."""
-    codec = CODEC.text(record.properties)
-    return "uncompressed" if codec == "none" else codec
 
 
 def distributed(record: TableRecord) -> bool:

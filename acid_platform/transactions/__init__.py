@@ -3,11 +3,8 @@
 from acid_platform.transactions.ids import (
     NONE_OPEN,
     RowOperation,
-    TableId,
-    TxnId,
     TxnState,
     TxnType,
-    WriteId,
 )
 from acid_platform.transactions.lists import (
     CompactorWriteIdList,
@@ -15,8 +12,6 @@ from acid_platform.transactions.lists import (
     RangeResponse,
     ValidTxnList,
     ValidWriteIdList,
-    format_table_lists,
-    parse_table_lists,
 )
 
 __all__ = [
@@ -25,13 +20,8 @@ __all__ = [
     "MalformedList",
     "RangeResponse",
     "RowOperation",
-    "TableId",
-    "TxnId",
     "TxnState",
     "TxnType",
     "ValidTxnList",
     "ValidWriteIdList",
-    "WriteId",
-    "format_table_lists",
-    "parse_table_lists",
 ]

@@ -1,13 +1,8 @@
-"""Ids, states and types of transactions, and their operations."""
+"""States and types of transactions, and their operations."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NewType
-
-TxnId = NewType("TxnId", int)
-WriteId = NewType("WriteId", int)
-TableId = NewType("TableId", int)
 
 NONE_OPEN = (1 << 63) - 1
 """Hive's value of `minOpen` when no transaction is open."""

@@ -213,22 +213,3 @@ class CompactorWriteIdList(ValidWriteIdList):
 
     def range_valid(self, low: int, high: int) -> RangeResponse:  # noqa: ARG002, it overrides
         return RangeResponse.ALL if high <= self.high_watermark else RangeResponse.NONE
-
-
-def parse_table_lists(text: str) -> tuple[int, dict[str, ValidWriteIdList]]:
-    """Parses `txnId$list$list…` into the transaction id and the lists by table (S13).
-
-    Raises MalformedList.
-    """
-    head, *lists = text.split("$")
-    try:
-        txn_id = int(head)
-    except ValueError as error:
-        raise MalformedList(f"{text!r} does not start with a transaction id") from error
-    parsed = [ValidWriteIdList.parse(part) for part in lists]
-    return txn_id, {table_list.table: table_list for table_list in parsed}
-
-
-def format_table_lists(txn_id: int, lists: Iterable[ValidWriteIdList]) -> str:
-    """The inverse of `parse_table_lists` (S13)."""
-    return "$".join([str(txn_id), *map(str, lists)])

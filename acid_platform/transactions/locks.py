@@ -141,26 +141,17 @@ class LockSettings:
 _I, _U, _D = RowOperation.INSERT, RowOperation.UPDATE, RowOperation.DELETE
 _O = RowOperation.OVERWRITE
 
-STATEMENT_LOCKS: dict[tuple[Statement, bool], tuple[LockType, RowOperation]] = {
-    # (statement, xlock.write): lock of the target and the operation that is recorded
-    (Statement.READ, False): (_R, RowOperation.SELECT),
-    (Statement.READ, True): (_R, RowOperation.SELECT),
-    (Statement.INSERT, False): (_W, _I),
-    (Statement.INSERT, True): (_R, _I),
-    (Statement.INSERT_OVERWRITE, False): (_X, _O),
-    (Statement.INSERT_OVERWRITE, True): (_E, _O),
-    (Statement.UPDATE, False): (_W, _U),
-    (Statement.UPDATE, True): (_X, _U),
-    (Statement.DELETE, False): (_W, _D),
-    (Statement.DELETE, True): (_X, _D),
-    (Statement.MERGE_INSERT, False): (_W, _I),
-    (Statement.MERGE_INSERT, True): (_R, _I),
-    (Statement.TRUNCATE, False): (_X, _O),
-    (Statement.TRUNCATE, True): (_X, _O),
-    (Statement.DROP, False): (_E, RowOperation.SELECT),
-    (Statement.DROP, True): (_E, RowOperation.SELECT),
-    (Statement.COMPACT, False): (_R, RowOperation.COMPACT),
-    (Statement.COMPACT, True): (_R, RowOperation.COMPACT),
+STATEMENT_LOCKS: dict[Statement, tuple[LockType, LockType, RowOperation]] = {
+    # the lock of the target, its lock under xlock.write, and the operation that is recorded
+    Statement.READ: (_R, _R, RowOperation.SELECT),
+    Statement.INSERT: (_W, _R, _I),
+    Statement.INSERT_OVERWRITE: (_X, _E, _O),
+    Statement.UPDATE: (_W, _X, _U),
+    Statement.DELETE: (_W, _X, _D),
+    Statement.MERGE_INSERT: (_W, _R, _I),
+    Statement.TRUNCATE: (_X, _X, _O),
+    Statement.DROP: (_E, _E, RowOperation.SELECT),
+    Statement.COMPACT: (_R, _R, RowOperation.COMPACT),
 }
 """Locks if the other two settings have their defaults. TRUNCATE writes an empty base and so counts
 as an overwrite."""
@@ -179,7 +170,8 @@ def lock_of(
         return _X, _O
     if statement is Statement.MERGE_INSERT and chosen.xlock_mergeinsert:
         return (_X if chosen.xlock_write else _W), _U
-    return STATEMENT_LOCKS[statement, chosen.xlock_write]
+    lock, under_xlock_write, operation = STATEMENT_LOCKS[statement]
+    return (under_xlock_write if chosen.xlock_write else lock), operation
 
 
 def zero_wait_reads(settings: LockSettings) -> bool:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
 
 from acid_platform.errors import MalformedRows
 
@@ -59,15 +59,14 @@ class RowSet:
     def shared(self, other: RowSet, most: int = 3) -> list[RowKey]:
         """Rows that are in both sets, at most so many; none only if there are none."""
         mine, theirs = _groups(self.text), _groups(other.text)
-        found: list[RowKey] = []
-        for group in mine if len(mine) <= len(theirs) else theirs:
-            if group in mine and group in theirs:
-                bucket, write_id = map(int, group)
-                for row in _both(mine[group], theirs[group]):
-                    found.append((write_id, bucket, row))
-                    if len(found) == most:
-                        return found
-        return found
+        fewer, more = (mine, theirs) if len(mine) <= len(theirs) else (theirs, mine)
+        rows = (
+            (int(write_id), int(bucket), row)
+            for bucket, write_id in fewer
+            if (bucket, write_id) in more
+            for row in _both(mine[bucket, write_id], theirs[bucket, write_id])
+        )
+        return list(islice(rows, most))
 
     def __str__(self) -> str:
         return self.text

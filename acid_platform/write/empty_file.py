@@ -18,9 +18,7 @@ from acid_platform.orc import AcidWriter, OrcWriter, written_codec
 from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
-
-FIRST_PLAIN = "000000_0"
-"""Hive's name for the first file of an insert-only table."""
+from acid_platform.write.task_files import plain_name
 
 
 def write_empty_file(
@@ -35,7 +33,7 @@ def write_empty_file(
     `plain` is the format of an insert-only table, None for full ACID. Text, csv, json and avro get
     no file: without rows it would have no bytes, or need a writer of its own.
     """
-    name = str(BucketFile(0)) if plain is None else FIRST_PLAIN
+    name = str(BucketFile(0)) if plain is None else plain_name(0)
     path = f"{directory}/{name}"
     match plain.name if plain else "acid":
         case "acid":

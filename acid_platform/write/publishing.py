@@ -32,6 +32,7 @@ from acid_platform.storage.durability import publish, used_twice
 from acid_platform.storage.files import Files, asking
 from acid_platform.write.changed_rows import ChangedRows
 from acid_platform.write.empty_file import write_empty_file
+from acid_platform.write.task_files import RowKind, TaskTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,26 @@ class WriteTarget:
     def partition_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.partition_columns)
 
-    def delta(self, deletes: bool) -> str:
+    def directory(self, deletes: bool = False, overwrite: bool = False) -> str:
+        """The name of the statement's delta, of its delete_delta, or of the base that inserted rows
+        go to if they replace what is there."""
+        if overwrite and not deletes:
+            return str(BaseName(self.write_id))
         return str(DeltaName(self.write_id, self.write_id, self.statement, 0, deletes))
 
-    def base(self) -> str:
-        return str(BaseName(self.write_id))
+    def tasks(self, directory: str, rows: RowKind) -> TaskTarget:
+        """What the tasks of the statement need to write such rows into `directory`."""
+        return TaskTarget(
+            self.files.uri(self.location),
+            directory,
+            self.columns,
+            self.partition_names,
+            self.write_id,
+            self.statement,
+            self.compression,
+            rows,
+            acid=self.plain is None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +130,7 @@ def write_truncation(target: WriteTarget, partitions: Sequence[str]) -> list[Wri
     Raises PublicationFailed, TxnAborted.
     """
     with staging(target) as staged:
-        built = [write_empty_base(target, staged, partition) for partition in partitions]
-        target.still_open()
-        staged.publish(built)
-        return built
+        return staged.publish([], partitions)
 
 
 class Staging:
@@ -126,7 +139,7 @@ class Staging:
     def __init__(self, target: WriteTarget, name: str = "") -> None:
         """`name`: of the hidden directory, if tasks have written there already."""
         token = name or names.temporary_name(target.txn_id, uuid.uuid4().hex[:8])
-        self._target = target
+        self.target = target
         self._path = f"{target.location}/{token}"
         self._used = bool(name) or not target.files.object_store
         """Whether there may be something in the hidden directory."""
@@ -143,13 +156,13 @@ class Staging:
 
         Raises PublicationFailed if an object store has such a directory.
         """
-        files = self._target.files
+        files = self.target.files
         place = f"{partition}/{directory}".lstrip("/")
         if not files.object_store:
             path = f"{self._path}/ready/{place}"
             files.system.create_dir(path, recursive=True)
             return path
-        path = f"{self._target.location}/{place}"
+        path = f"{self.target.location}/{place}"
         if files.children(path):
             raise used_twice(path)
         self._built.append(path)
@@ -157,23 +170,43 @@ class Staging:
 
     def drop(self, path: str) -> None:
         """Removes what `ready` has made."""
-        self._target.files.delete_directory(path)
+        self.target.files.delete_directory(path)
 
-    def publish(self, built: Sequence[WrittenDirectory]) -> None:
+    def mark_version(self, path: str) -> None:
+        """Writes the version file, which also keeps an insert-only table's empty directory."""
+        self.target.files.write(f"{path}/{names.VERSION_FILE}", names.VERSION)
+
+    def publish(
+        self, built: Sequence[WrittenDirectory], empty: Sequence[str] = ()
+    ) -> list[WrittenDirectory]:
         """Makes all directories of the statement readable, or none: its transaction may go on.
 
-        Raises PublicationFailed.
+        Partitions of `empty` to which no inserted row goes get a base without rows, which hides all
+        earlier directories. Returns all that was published. Raises PublicationFailed, TxnAborted.
         """
-        target = self._target
+        target = self.target
+        filled = {output.partition for output in built if not output.deletes}
+        every = [*built, *(self._empty_base(name) for name in empty if name not in filled)]
+        target.still_open()
         if target.files.object_store:
-            return
-        places = [f"{output.partition}/{output.directory}".lstrip("/") for output in built]
+            return every
+        places = [f"{output.partition}/{output.directory}".lstrip("/") for output in every]
         publish(
             target.files,
             target.location,
             [(f"{self._path}/ready/{place}", f"{target.location}/{place}") for place in places],
             all_or_none=True,
         )
+        return every
+
+    def _empty_base(self, partition: str) -> WrittenDirectory:
+        target, name = self.target, self.target.directory(overwrite=True)
+        ready = self.ready(partition, name)
+        contents = write_empty_file(
+            target.files, ready, target.columns, target.compression, target.plain
+        )
+        self.mark_version(ready)
+        return WrittenDirectory(partition, name, False, contents)
 
     def discard(self, failed: bool) -> None:
         """Removes what nobody reads; what can't be removed is left to the Cleaner.
@@ -185,11 +218,11 @@ class Staging:
             self._removed(self._path)
         left = [path for path in self._built if failed and not self._removed(path)]
         if left:
-            self._target.give_up(f"{left[0]} of a failed statement can't be removed")
+            self.target.give_up(f"{left[0]} of a failed statement can't be removed")
 
     def _removed(self, path: str) -> bool:
         try:
-            self._target.files.delete_directory(path)
+            self.target.files.delete_directory(path)
         except (OSError, StoreRefused, StoreUnavailable):
             return False
         return True
@@ -214,18 +247,3 @@ def staging(target: WriteTarget, name: str = "") -> Iterator[Staging]:
         ) from error
     finally:
         staged.discard(failed)
-
-
-def write_empty_base(target: WriteTarget, staged: Staging, partition: str) -> WrittenDirectory:
-    """A base without rows, which hides all earlier directories."""
-    ready = staged.ready(partition, target.base())
-    contents = write_empty_file(
-        target.files, ready, target.columns, target.compression, target.plain
-    )
-    mark_version(target, ready)
-    return WrittenDirectory(partition, target.base(), False, contents)
-
-
-def mark_version(target: WriteTarget, directory: str) -> None:
-    """Writes the version file, which also keeps an insert-only table's empty directory."""
-    target.files.write(f"{directory}/{names.VERSION_FILE}", names.VERSION)

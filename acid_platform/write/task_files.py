@@ -23,7 +23,6 @@ from acid_platform.errors import (
     PublicationFailed,
     SourceRowsAmbiguous,
 )
-from acid_platform.layout import schema
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.names import BucketFile
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, partition_name
@@ -32,9 +31,10 @@ from acid_platform.layout.rowids import MAX_BUCKET, Bucket, bucket_numbers
 from acid_platform.layout.types import Column
 from acid_platform.orc import AcidWriter, OrcWriter, to_be_stored
 from acid_platform.storage.arrow_numpy import from_numpy, values_of
-from acid_platform.storage.arrow_types import acid_schema, arrow_type
+from acid_platform.storage.arrow_types import arrow_type
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import record_as_written
+from acid_platform.write.row_events import delete_events, insert_events
 
 DELETES, INSERTS = 1, 2
 """The bits of a row's kind: it becomes a delete event, an insert event, or both."""
@@ -281,14 +281,11 @@ class TaskFiles:
         ]
         if not target.acid:
             return pa.RecordBatch.from_arrays(list(values), schema=pa.schema(fields))
-        rows, first = len(values[0]), self._next_id
-        self._next_id += rows
-        return insert_events(
-            pa.StructArray.from_arrays(list(values), fields=fields),
-            target.write_id,
-            Bucket(self._bucket, target.statement),
-            first,
-        )
+        first = self._next_id
+        self._next_id += len(values[0])
+        bucket = Bucket(self._bucket, target.statement).property
+        rows = pa.StructArray.from_arrays(list(values), fields=fields)
+        return insert_events(rows, target.write_id, bucket, first)
 
     def _delete_events(self, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         numbers = bucket_numbers(values_of(keys[1]))
@@ -313,37 +310,6 @@ def require_bucket(bucket: int) -> None:
             f"a statement would write more than {MAX_BUCKET + 1} files into a directory: coalesce"
             f" the frame to at most {MAX_BUCKET + 1} partitions"
         )
-
-
-def insert_events(row: pa.StructArray, write_id: int, bucket: Bucket, first: int) -> pa.RecordBatch:
-    """Insert events of the rows, numbered from `first`."""
-    count = len(row)
-    ids = from_numpy(np.full(count, write_id))
-    return pa.RecordBatch.from_arrays(
-        [
-            from_numpy(np.full(count, schema.INSERT_EVENT, np.int32)),
-            ids,
-            from_numpy(np.full(count, bucket.property, np.int32)),
-            from_numpy(np.arange(first, first + count)),
-            ids,
-            row,
-        ],
-        names=list(schema.ACID_COLUMNS),
-    )
-
-
-def delete_events(keys: Sequence[pa.Array], write_id: int) -> pa.RecordBatch:
-    """Delete events of the rows with these keys: write ids, bucket properties, rowIds."""
-    count = len(keys[0])
-    return pa.RecordBatch.from_arrays(
-        [
-            from_numpy(np.full(count, schema.DELETE_EVENT, np.int32)),
-            *keys,
-            from_numpy(np.full(count, write_id)),
-            pa.nulls(count),
-        ],
-        schema=acid_schema((), deletes=True),
-    )
 
 
 def write_task(
@@ -389,21 +355,21 @@ def stored(batch: pa.RecordBatch, target: TaskTarget) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def _stored(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return to_be_stored(values if _same_layout(values.type, wanted) else values.cast(wanted))
+def _stored(values: pa.Array, declared: pa.DataType) -> pa.Array:
+    return to_be_stored(values if _same_layout(values.type, declared) else values.cast(declared))
 
 
-def _same_layout(given: pa.DataType, wanted: pa.DataType) -> bool:
+def _same_layout(kind: pa.DataType, other: pa.DataType) -> bool:
     """Whether arrays of both types have the same buffers: names and time zones don't matter."""
-    if given.id != wanted.id:
+    if kind.id != other.id:
         return False
-    if pa.types.is_timestamp(given):
-        return bool(given.unit == wanted.unit)
-    if given.num_fields:
-        return given.num_fields == wanted.num_fields and all(
-            _same_layout(given.field(i).type, wanted.field(i).type) for i in range(given.num_fields)
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == other.unit)
+    if kind.num_fields:
+        return kind.num_fields == other.num_fields and all(
+            _same_layout(kind.field(i).type, other.field(i).type) for i in range(kind.num_fields)
         )
-    return bool(given == wanted)
+    return bool(kind == other)
 
 
 def _runs(texts: Sequence[pa.Array], rows: int) -> list[tuple[int, int]]:

@@ -92,7 +92,7 @@ RULES = (
         "C47",
         "While something obsolete is left the task stays ready for cleaning.",
         (
-            "compaction.cleaning_plan:CleaningPlan.done",
+            "compaction.cleaning_plan:CleaningPlan.complete",
             "services.cleaner",
         ),
         ("test_C47_something_left_stays_for_the_next_cycle",),

@@ -98,9 +98,9 @@ GROUP = Group(
         Rule(
             "S13",
             "A list of write ids is written and read as Hive's text, the table's name before that"
-            " of S5; the lists of a query follow each other behind its transaction id.",
+            " of S5.",
             _LISTS,
-            ("test_S13_text_form", "test_S13_all_tables_of_a_query"),
+            ("test_S13_text_form",),
         ),
         Rule(
             "S14",

@@ -185,7 +185,7 @@ GROUP = Group(
             "F21",
             "A compaction leaves the identity and the write ids of every row as they are; a base"
             " is made even without rows, a delta only with some.",
-            ("compaction.rewrite:rewrite_bucket", "compaction.staging:finish"),
+            ("compaction.rewrite:rewrite_bucket", "compaction.execution:_finished"),
             (
                 "test_F21_a_minor_compaction_keeps_both_kinds_of_events",
                 "test_F21_a_major_compaction_keeps_live_rows_with_their_identity",

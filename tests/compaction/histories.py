@@ -363,9 +363,9 @@ class History:
                     self.run.merge()
                     self.run.check()
                 case _ if crash:  # between the renames and the commit
-                    assert self.run._work and self.run.staged and self.run.txn
+                    assert self.run.staged and self.run.txn
                     self.run.txn.heartbeat()
-                    compaction.publish(self.run._work, self.run.staged)
+                    compaction.publish(self.run.staged)
                 case _:
                     self.run.publish()
                     self.published += 1

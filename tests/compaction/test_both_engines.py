@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 from acid_platform import CompactionFailed
 from acid_platform.compaction import execution as compaction
-from acid_platform.compaction.execution import CompactionEngine, StagedCompaction
+from acid_platform.compaction.compaction_settings import CompactionSettings
+from acid_platform.compaction.execution import StagedCompaction
 from acid_platform.compaction.key_sums import MODULUS, row_id_checksum
-from acid_platform.compaction.opening import CompactionWork
+from acid_platform.compaction.opening import Compaction, open_compaction
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.compaction.validation import compare
@@ -135,19 +136,19 @@ CASES: dict[str, tuple[str, Callable[[AcidTable], None]]] = {
 }
 
 
-def planned(table: AcidTable, kind: str) -> tuple[CompactionPlan, CompactionWork]:
+def opened(table: AcidTable, kind: str) -> Compaction:
     layout = table.layout
     lists = write_ids("99:M::").for_compactor()
     directory = select(layout.files.entity(layout.path), lists, ValidTxnList.of(2000, open=[50]))
-    plan = plan_compaction(directory, CompactionKind(kind), lists, 50)
-    assert isinstance(plan, CompactionPlan), str(plan)
     # isal's compression of the same bytes varies with what its memory held before.
-    codec = "uncompressed"
-    return plan, CompactionWork(layout.files, directory, layout.columns, lists, "", codec)
+    settings = CompactionSettings(compression="uncompressed")
+    plan = plan_compaction(directory, CompactionKind(kind), lists, 50, settings)
+    assert isinstance(plan, CompactionPlan), str(plan)
+    return open_compaction(plan, layout)
 
 
 def staged_files(staged: StagedCompaction) -> dict[str, bytes]:
-    root = Path(staged.staging)
+    root = Path(staged.compaction.staging)
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -155,11 +156,11 @@ def staged_files(staged: StagedCompaction) -> dict[str, bytes]:
     }
 
 
-def engines(
-    spark: SparkSession, plan: CompactionPlan, work: CompactionWork
-) -> Iterator[CompactionEngine]:
-    yield SparkCompaction(spark, plan, work)
-    yield LocalCompaction(plan, work)
+def both(spark: SparkSession, table: AcidTable, kind: str) -> list[StagedCompaction]:
+    """What Spark staged, then what this process did."""
+    compacts = [opened(table, kind) for _ in range(2)]
+    engines = (SparkCompaction(spark, compacts[0]), LocalCompaction(compacts[1]))
+    return [compaction.execute(*pair) for pair in zip(engines, compacts, strict=True)]
 
 
 @pytest.mark.parametrize("kind", ["major", "minor"])
@@ -170,15 +171,14 @@ def test_P33_both_engines_write_equal_bytes_and_measure_equal_values(
     columns, fill = CASES[case]
     table = AcidTable(tmp_path / "t", columns)
     fill(table)
-    plan, work = planned(table, kind)
-    by_spark, here = (
-        compaction.execute(engine, plan, work) for engine in engines(spark, plan, work)
-    )
+    by_spark, here = both(spark, table, kind)
     assert here.expected == by_spark.expected
     assert here.actual == by_spark.actual
     assert not compare(here.expected, here.actual)
     assert here.expected.rows or case == "nothing left"
-    assert set(here.expected.column_checksums) == {column.name for column in work.columns}
+    assert set(here.expected.column_checksums) == {
+        column.name for column in here.compaction.columns
+    }
     assert staged_files(here) == staged_files(by_spark)
     assert here.outputs == by_spark.outputs
 
@@ -187,17 +187,14 @@ def test_P33_nanoseconds_count_in_both_engines(spark: SparkSession, tmp_path: Pa
     """A reader shows microseconds, but a compaction that cuts nanoseconds is found out."""
     table = AcidTable(tmp_path / "t", "t timestamp")
     nanoseconds(table)
-    plan, work = planned(table, "major")
-    by_spark, here = (
-        compaction.execute(engine, plan, work) for engine in engines(spark, plan, work)
-    )
+    by_spark, here = both(spark, table, "major")
     assert here.expected == by_spark.expected == here.actual
     other = AcidTable(tmp_path / "other", "t timestamp")
     for write_id in (1, 2):
         at = pa.scalar(1_000_000_000, pa.timestamp("ns"))
         other.inserts(f"d{write_id}", [(write_id, P, row, at) for row in range(2)])
-    plan, work = planned(other, "major")
-    cut = compaction.execute(LocalCompaction(plan, work), plan, work)
+    compact = opened(other, "major")
+    cut = compaction.execute(LocalCompaction(compact), compact)
     assert cut.expected.column_checksums != here.expected.column_checksums
     assert replace(cut.expected, column_checksums={}) == replace(here.expected, column_checksums={})
 
@@ -222,14 +219,14 @@ def test_C32_a_full_disk_is_told_in_the_same_words(spark: SparkSession, tmp_path
     """Both where the output directories are made and where the files are written."""
     table = AcidTable(tmp_path / "t", "v string")
     deleted_in_the_same_transaction(table)
-    plan, work = planned(table, "minor")
-    told = []
-    for engine in engines(spark, plan, work):
+    compact = opened(table, "minor")
+    errors = []
+    for engine in (SparkCompaction(spark, compact), LocalCompaction(compact)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compaction, "make_outputs", full_outputs)
             with pytest.raises(CompactionFailed) as raised:
-                compaction.execute(engine, plan, work)
-        told.append(str(raised.value))
+                compaction.execute(engine, compact)
+        errors.append(str(raised.value))
         assert not list(Path(table.root).glob("_tmp_*"))
-    assert told[0] == told[1]
-    assert "No space left" in told[0] and "inputs were kept" in told[0]
+    assert errors[0] == errors[1]
+    assert "No space left" in errors[0] and "inputs were kept" in errors[0]

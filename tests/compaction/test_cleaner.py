@@ -75,7 +75,7 @@ def test_C46_obsolete_and_aborted_and_nothing_else(
 ) -> None:
     plan = cleaning(found, w, highest)
     assert removed(plan) == set(names(expected))
-    assert plan.done is (not expected)
+    assert plan.complete is (not expected)
 
 
 def test_C45_what_is_not_visible_to_all_covers_nothing() -> None:
@@ -103,9 +103,9 @@ def test_C46_a_directory_with_an_open_write_id_stays(
 ) -> None:
     plan = cleaning(found, w, highest)
     assert removed(plan) == set()
-    assert [(one.path, one.rule) for one in plan.kept] == [(kept, "C46")]
-    assert "write id 4 is open" in plan.kept[0].reason
-    assert not plan.done, "C47: something obsolete is left"
+    assert [(one.path, one.rule) for one in plan.staying] == [(kept, "C46")]
+    assert "write id 4 is open" in plan.staying[0].reason
+    assert not plan.complete, "C47: something obsolete is left"
     assert removed(cleaning(found, "9:M::", highest)) == {kept}
 
 
@@ -115,16 +115,16 @@ def test_C46_nothing_above_the_highest_write_id_even_if_the_list_was_not_cut(fou
     directory = select(listing(found), lists, txns())
     plan = plan_cleaning(directory, AFTER, lists, 5)
     assert plan.removals == ()
-    assert [kept.rule for kept in plan.kept] == ["C45"]
+    assert [kept.rule for kept in plan.staying] == ["C45"]
     # Else this row would wait for ever for the later one, which waits for its turn (C39, C47).
-    assert plan.done
+    assert plan.complete
     assert removed(plan_cleaning(directory, AFTER, lists, 9)) == {names(found)[1]}
 
 
 def test_C47_done_when_a_second_listing_shows_nothing_obsolete() -> None:
-    assert not cleaning("b3v20 d1", "3:M::", 3).done
-    assert cleaning("b3v20", "3:M::", 3).done
-    assert cleaning("b3v20 d4", "4:M::", 3).done
+    assert not cleaning("b3v20 d1", "3:M::", 3).complete
+    assert cleaning("b3v20", "3:M::", 3).complete
+    assert cleaning("b3v20 d4", "4:M::", 3).complete
 
 
 # --- aborted write ids --------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_C53_a_batch_with_aborted_and_committed_write_ids_stays() -> None:
     assert plan.removals == ()
     assert plan.undeletable_aborted_write_ids == (4,)
     assert plan.removed_aborted_write_ids == ()
-    assert [(kept.path, kept.rule) for kept in plan.kept] == [(batch, "C53")]
-    assert plan.done, "nothing obsolete is left"
+    assert [(kept.path, kept.rule) for kept in plan.staying] == [(batch, "C53")]
+    assert plan.complete, "nothing obsolete is left"
     rewritten = cleaning(f"{batch} b10v20", "10:M::4", 10)
     assert removed(rewritten) == {batch}
     assert rewritten.undeletable_aborted_write_ids == ()
@@ -175,10 +175,10 @@ def test_C55_dynamic_abort_removes_aborted_directories_only() -> None:
     found = "b2 b5 d3 d7"
     plan = cleaning(found, "7:M::7", 7, DYNAMIC)
     assert removed(plan) == set(names("d7"))
-    assert {(kept.path, kept.rule) for kept in plan.kept} == {
+    assert {(kept.path, kept.rule) for kept in plan.staying} == {
         (name, "C55") for name in names("b2 d3")
     }
-    assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).done
+    assert cleaning("b2 b5 d3", "7:M::7", 7, DYNAMIC).complete
 
 
 @pytest.mark.parametrize("kind", [AFTER, ABORTED])
@@ -211,7 +211,7 @@ def test_P19_temporary_directories_go_with_their_owner(
 ) -> None:
     plan = cleaning("d1", "1:M::", 1, temporary={name: state})
     decisions = [(removal.path, removal.rule) for removal in plan.removals]
-    decisions += [(kept.path, kept.rule) for kept in plan.kept]
+    decisions += [(kept.path, kept.rule) for kept in plan.staying]
     assert decisions == [(name, "P19")]
     assert bool(plan.removals) is goes
     assert ("transaction 12" in str(plan)) is ("12_ab" in name)

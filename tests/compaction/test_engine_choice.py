@@ -16,6 +16,7 @@ import pytest
 from acid_platform import AcidError, CompactionRefused, NeedsSpark, Warehouse
 from acid_platform.base.table_properties import LOCAL_COMPACTION_BYTES
 from acid_platform.cli.runner import Runner
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.engine.compaction_choice import choose
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.types import Column, parse_columns
@@ -39,18 +40,22 @@ class SomeEngines:
         return self
 
 
+LIMITED = CompactionSettings(local_bytes=1000)
+
+
 @dataclass
 class SomePlan:
     input_bytes: int
     location: str = "/t"
     txn_id: int = 1
+    settings: CompactionSettings = LIMITED
 
 
 @dataclass
-class SomeWork:
+class SomeCompaction:
+    plan: SomePlan
     plain: FileFormat | None = None
     columns: tuple[Column, ...] = parse_columns("t timestamp")
-    compression: str = "zlib"
 
 
 ORC, PARQUET, AVRO = map(FileFormat, ("orc", "parquet", "avro"))
@@ -90,14 +95,13 @@ def test_P33_the_engine_of_a_compaction_follows_from_its_size_its_format_and_wha
     reason: str,
 ) -> None:
     given: Any = SomeEngines(wanted)
-    plan: Any = SomePlan(size)
-    work: Any = SomeWork(plain)
+    compact: Any = SomeCompaction(SomePlan(size), plain)
     if isinstance(engine, str):
-        chosen = choose(given, plan, work, 1000)
+        chosen = choose(given, compact)
         assert (chosen.engine.name, chosen.reason) == (engine, reason)
     else:
         with pytest.raises(engine, match=reason):
-            choose(given, plan, work, 1000)
+            choose(given, compact)
     assert given.started == (engine == "spark"), "Spark starts only if it is chosen"
 
 
@@ -125,8 +129,8 @@ def test_C22_the_limit_may_be_of_the_warehouse_or_of_the_table(warehouse: Wareho
         name, None, "major", properties={f"compactor.{LOCAL_COMPACTION_BYTES}": "1000000"}
     )
     outcome = work_once(warehouse)
-    assert outcome is not None and outcome.choice is not None, outcome
-    assert (outcome.state, outcome.choice.engine.name) == ("published", "local")
+    assert outcome is not None, outcome
+    assert (outcome.state, outcome.engine) == ("published", "local")
     assert rows(warehouse, name) == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.forecast import (
     OPEN_BYTES,
     ORIGINALS,
@@ -25,7 +26,7 @@ BASE, DELTA, GONE = names("b2v9 d3 D4")
 def planned(kind: CompactionKind, *files: FileEntry) -> CompactionPlan:
     lists = write_ids("5:M::").for_compactor()
     seen = select(EntityListing("wh/t", files), lists, txns("77 open"))
-    plan = plan_compaction(seen, kind, lists, 77)
+    plan = plan_compaction(seen, kind, lists, 77, CompactionSettings())
     assert isinstance(plan, CompactionPlan)
     return plan
 

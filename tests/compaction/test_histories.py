@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from acid_platform import AcidError, CompactionMismatch, TxnAborted
 from acid_platform.compaction import execution as compaction
 from acid_platform.compaction import rewrite
-from acid_platform.compaction.opening import CompactionWork
 from acid_platform.metastore.operations.compaction import RevokeWorkers
 from acid_platform.metastore.rules import cleaning_survey
 from acid_platform.scan.table_layout import select_entities
@@ -101,10 +100,10 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
     run.merge()
     publish = compaction.publish
 
-    def late(work: CompactionWork, staged: compaction.StagedCompaction) -> object:
+    def late(staged: compaction.StagedCompaction) -> object:
         history.metastore.call(RevokeWorkers("worker"))
-        shutil.rmtree(staged.staging)
-        return publish(work, staged)
+        shutil.rmtree(staged.compaction.staging)
+        return publish(staged)
 
     monkeypatch.setattr(compaction, "publish", late)
     with pytest.raises(TxnAborted, match="was taken from worker"):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from acid_platform.compaction.cleaning_plan import CleaningKind, CleaningPlan, plan_cleaning
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
@@ -246,7 +247,9 @@ class History(RuleBasedStateMachine):
         txn = self.begin()
         txns = self.txn_list(len(self.all))
         writes = self.write_list(txns).for_compactor()
-        plan = plan_compaction(select(self.listing(), writes, txns), kind, writes, txn.number)
+        plan = plan_compaction(
+            select(self.listing(), writes, txns), kind, writes, txn.number, CompactionSettings()
+        )
         if isinstance(plan, CompactionPlan):
             self.working = txn, plan
             return
@@ -259,10 +262,10 @@ class History(RuleBasedStateMachine):
     def finish_compaction(self, commit: bool, crash: bool) -> None:
         assert self.working is not None
         (txn, plan), self.working = self.working, None
-        sources: list[VisibleBase | VisibleDelta] = [*plan.inserts]
-        sources += [plan.base] if plan.base else []
+        sources: list[VisibleBase | VisibleDelta] = [*plan.inputs.inserts]
+        sources += [plan.inputs.base] if plan.inputs.base else []
         aborted = set(plan.aborted)
-        rows = list(ORIGINALS) if plan.originals else []
+        rows = list(ORIGINALS) if plan.inputs.originals else []
         for source in sources:
             rows += [
                 row
@@ -271,7 +274,7 @@ class History(RuleBasedStateMachine):
             ]
         events = [
             event
-            for source in plan.deletes
+            for source in plan.inputs.delete_deltas
             for event in self.directories[source.directory].deletes
             if event[1] not in aborted
         ]

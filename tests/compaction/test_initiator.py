@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from acid_platform import NotEnoughHistory, SettingRefused
 from acid_platform.base.config import Settings
-from acid_platform.compaction.decision import (
-    Candidate,
+from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.states import CompactionKind, CompactionState
+from acid_platform.metastore.records import EndedCompaction, EntityCounters
+from acid_platform.services.decision import (
     Decision,
-    EntitySize,
-    LiveDirectory,
-    PastCompaction,
     Thresholds,
     check,
     decide,
-    entity_size,
     no_auto_compaction,
 )
-from acid_platform.compaction.states import CompactionKind, CompactionState
 from acid_platform.transactions import ValidWriteIdList
 from tests.notation import names, write_ids
 
@@ -30,6 +28,15 @@ DAY = 24 * HOUR
 DEFAULT = Thresholds()
 DUE = EntitySize(base_bytes=100, delta_bytes=90, delta_directories=3, has_base=True)
 """Sizes that ask for MAJOR."""
+
+
+NOW = 1000 * DAY
+INSERT_ONLY = {"transactional_properties": "insert_only"}
+
+
+def counters(size: EntitySize, **changes: Any) -> EntityCounters:
+    facts = {"table": "db.t", "partition": None, "partitioned": False, "properties": {}}
+    return EntityCounters(size=size, **{**facts, **changes})
 
 
 def answer(decision: Decision) -> tuple[CompactionKind | None, str]:
@@ -85,16 +92,19 @@ def size(
     ],
 )
 def test_C13_to_C21_sizes(entity: EntitySize, expected: tuple[CompactionKind | None, str]) -> None:
-    assert answer(check(Candidate(entity), DEFAULT)) == expected
+    assert answer(check(counters(entity), DEFAULT, NOW)) == expected
 
 
 def test_C19_minor_not_possible() -> None:
-    entity = size(base=10**9, deltas=100, directories=11)
-    decision = check(Candidate(entity, minor_refused="raw files"), DEFAULT)
+    sizes = size(base=10**9, deltas=100, directories=11)
+    entity = replace(counters(sizes, both_kinds=True), properties={"acid.layout": "hive3"})
+    decision = check(entity, DEFAULT, NOW)
     assert answer(decision) == (MAJOR, "C19")
-    assert "raw files" in decision.reason
-    few = replace(entity, delta_directories=10)
-    assert answer(check(Candidate(few, minor_refused="raw files"), DEFAULT)) == (None, "C17")
+    assert "layout hive3 with deltas and delete_deltas" in decision.reason
+    assert answer(check(replace(entity, both_kinds=False), DEFAULT, NOW)) == (MINOR, "C20")
+    assert answer(check(replace(entity, properties={}), DEFAULT, NOW)) == (MINOR, "C20")
+    few = replace(entity, size=replace(sizes, delta_directories=10))
+    assert answer(check(few, DEFAULT, NOW)) == (None, "C17")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +120,7 @@ def test_C2_C11_many_aborts(
 ) -> None:
     """C50: in cleaner mode nothing is enqueued."""
     thresholds = replace(DEFAULT, aborts_by_cleaner=by_cleaner)
-    assert answer(check(Candidate(size(), aborted_txns=count), thresholds)) == expected
+    assert answer(check(counters(size(), aborted=count), thresholds, NOW)) == expected
 
 
 @pytest.mark.parametrize(
@@ -132,19 +142,18 @@ def test_C2_C12_old_abort(
     expected: tuple[CompactionKind | None, str],
 ) -> None:
     thresholds = replace(DEFAULT, aborted_age_ms=threshold, aborts_by_cleaner=by_cleaner)
-    candidate = Candidate(size(), aborted_txns=1, oldest_abort_age_ms=age)
-    assert answer(check(candidate, thresholds)) == expected
+    oldest = 0 if age is None else NOW - age
+    entity = counters(size(), aborted=1, oldest_abort=oldest)
+    assert answer(check(entity, thresholds, NOW)) == expected
 
 
 def test_C11_comes_before_C12_before_the_sizes() -> None:
     thresholds = replace(DEFAULT, aborts_by_cleaner=False)
-    both = Candidate(DUE, aborted_txns=1001, oldest_abort_age_ms=13 * HOUR)
-    assert answer(check(both, thresholds)) == (MAJOR, "C11")
-    assert answer(check(replace(both, aborted_txns=1), thresholds)) == (MINOR, "C12")
-    assert answer(check(replace(both, aborted_txns=1, oldest_abort_age_ms=1), thresholds)) == (
-        MAJOR,
-        "C15",
-    )
+    both = counters(DUE, aborted=1001, oldest_abort=NOW - 13 * HOUR)
+    assert answer(check(both, thresholds, NOW)) == (MAJOR, "C11")
+    assert answer(check(replace(both, aborted=1), thresholds, NOW)) == (MINOR, "C12")
+    recent = replace(both, aborted=1, oldest_abort=NOW - 1)
+    assert answer(check(recent, thresholds, NOW)) == (MAJOR, "C15")
 
 
 # --- filters ------------------------------------------------------------------------------------
@@ -160,37 +169,36 @@ def test_C11_comes_before_C12_before_the_sizes() -> None:
     ],
 )
 def test_C5_no_auto_compaction(properties: dict[str, str], expected: bool) -> None:
-    off = no_auto_compaction(properties)
-    assert off is expected
-    assert answer(decide(Candidate(DUE, no_auto=off), DEFAULT)) == (
-        (None, "C5") if expected else (MAJOR, "C15")
-    )
+    assert no_auto_compaction(properties) is expected
+    entity = replace(counters(DUE), properties=properties)
+    assert answer(decide(entity, DEFAULT, NOW)) == ((None, "C5") if expected else (MAJOR, "C15"))
 
 
 @pytest.mark.parametrize("state", list(CompactionState))
 def test_C6_only_waiting_and_working_rows_block(state: CompactionState) -> None:
     """Ready for cleaning does not."""
     blocks = state in (CompactionState.INITIATED, CompactionState.WORKING)
-    assert answer(decide(Candidate(DUE, queue_state=state), DEFAULT)) == (
+    assert answer(decide(counters(DUE, queued=state), DEFAULT, NOW)) == (
         (None, "C6") if blocks else (MAJOR, "C15")
     )
 
 
 def test_C7_insert_only() -> None:
     """Eleven deltas with a base are MINOR, unless insert-only compaction is off."""
-    candidate = Candidate(size(base=10**9, deltas=100, directories=11), insert_only=True)
+    crud = counters(size(base=10**9, deltas=100, directories=11))
+    insert_only = replace(crud, properties=INSERT_ONLY)
     off = replace(DEFAULT, compact_insert_only=False)
-    assert answer(decide(candidate, DEFAULT)) == (MINOR, "C20")
-    assert answer(decide(candidate, off)) == (None, "C7")
-    assert answer(decide(replace(candidate, insert_only=False), off)) == (MINOR, "C20")
+    assert answer(decide(insert_only, DEFAULT, NOW)) == (MINOR, "C20")
+    assert answer(decide(insert_only, off, NOW)) == (None, "C7")
+    assert answer(decide(crud, off, NOW)) == (MINOR, "C20")
 
 
 def test_C8_partitioned_table_without_partition() -> None:
-    candidate = Candidate(DUE, needs_partition=True, oldest_abort_age_ms=13 * HOUR)
-    assert answer(decide(candidate, DEFAULT)) == (None, "C8")
+    entity = counters(DUE, partitioned=True, oldest_abort=NOW - 13 * HOUR)
+    assert answer(decide(entity, DEFAULT, NOW)) == (None, "C8")
     in_charge = replace(DEFAULT, aborts_by_cleaner=False)
-    assert answer(decide(candidate, in_charge)) == (MINOR, "C12")
-    assert answer(decide(replace(candidate, oldest_abort_age_ms=1), in_charge)) == (None, "C8")
+    assert answer(decide(entity, in_charge, NOW)) == (MINOR, "C12")
+    assert answer(decide(replace(entity, oldest_abort=NOW - 1), in_charge, NOW)) == (None, "C8")
 
 
 FAILED, DONE, REFUSED, SKIPPED = (
@@ -199,6 +207,10 @@ FAILED, DONE, REFUSED, SKIPPED = (
     CompactionState.REFUSED,
     CompactionState.DID_NOT_INITIATE,
 )
+
+
+def ended(state: CompactionState, age_ms: int) -> EndedCompaction:
+    return EndedCompaction(state, NOW - age_ms)
 
 
 @pytest.mark.parametrize(
@@ -225,44 +237,50 @@ def test_C9_too_many_failures(
     states: tuple[CompactionState, ...], ages: tuple[int, ...], blocked: bool
 ) -> None:
     """The retry time counts from the newest failed request."""
-    history = tuple(PastCompaction(*pair) for pair in zip(states, ages, strict=True))
-    decision = decide(Candidate(DUE, history=history), DEFAULT)
+    history = tuple(map(ended, states, ages))
+    decision = decide(counters(DUE, history=history), DEFAULT, NOW)
     assert answer(decision) == ((None, "C9") if blocked else (MAJOR, "C15"))
     assert decision.did_not_initiate is blocked
 
 
 @pytest.mark.parametrize("retry", [0, -1])
 def test_C9_without_a_retry_time_it_never_opens(retry: int) -> None:
-    history = (PastCompaction(FAILED, 99 * DAY), PastCompaction(FAILED, 100 * DAY))
+    history = (ended(FAILED, 99 * DAY), ended(FAILED, 100 * DAY))
     thresholds = replace(DEFAULT, failed_retry_ms=retry)
-    assert answer(decide(Candidate(DUE, history=history), thresholds)) == (None, "C9")
+    assert answer(decide(counters(DUE, history=history), thresholds, NOW)) == (None, "C9")
 
 
 def test_C9_the_threshold_says_how_many() -> None:
-    history = (PastCompaction(FAILED, 1), PastCompaction(FAILED, 2))
+    history = (ended(FAILED, 1), ended(FAILED, 2))
     three = replace(DEFAULT, failed_compactions=3)
-    assert answer(decide(Candidate(DUE, history=history), three)) == (MAJOR, "C15")
-    assert answer(
-        decide(Candidate(DUE, history=history[:1]), replace(DEFAULT, failed_compactions=1))
-    ) == (None, "C9")
+    assert answer(decide(counters(DUE, history=history), three, NOW)) == (MAJOR, "C15")
+    one = replace(DEFAULT, failed_compactions=1)
+    assert answer(decide(counters(DUE, history=history[:1]), one, NOW)) == (None, "C9")
 
 
 def test_C5_to_C9_are_asked_in_this_order() -> None:
-    candidate = Candidate(
-        DUE,
-        no_auto=True,
-        insert_only=True,
-        needs_partition=True,
-        queue_state=CompactionState.WORKING,
-        history=(PastCompaction(FAILED, 1), PastCompaction(FAILED, 2)),
+    entity = replace(
+        counters(
+            DUE,
+            partitioned=True,
+            queued=CompactionState.WORKING,
+            history=(ended(FAILED, 1), ended(FAILED, 2)),
+        ),
+        properties={"NO_AUTO_COMPACTION": "true", **INSERT_ONLY},
     )
     thresholds = replace(DEFAULT, compact_insert_only=False)
     rules = []
-    for change in ("no_auto", "queue_state", "insert_only", "needs_partition", "history", None):
-        rules.append(decide(candidate, thresholds).rule)
-        if change:
-            value = {"queue_state": None, "history": ()}.get(change, False)
-            candidate = replace(candidate, **{change: value})  # type: ignore[arg-type]
+    changes: list[dict[str, Any]] = [
+        {"properties": INSERT_ONLY},
+        {"queued": None},
+        {"properties": {}},
+        {"partitioned": False},
+        {"history": ()},
+        {},
+    ]
+    for change in changes:
+        rules.append(decide(entity, thresholds, NOW).rule)
+        entity = replace(entity, **change)
     assert rules == ["C5", "C6", "C7", "C8", "C9", "C15"]
 
 
@@ -273,32 +291,33 @@ PROPERTY = "compactorthreshold."
 
 
 def test_C22_defaults_are_those_of_the_registry() -> None:
-    assert Thresholds.for_table({}, {}) == DEFAULT
-    assert Thresholds.for_table({}, dict(Settings.of().items())) == DEFAULT
+    assert Thresholds.for_table({}, Settings.of()) == DEFAULT
 
 
 def test_C22_table_properties_win_on_their_table_only() -> None:
-    settings: dict[str, str | float] = {NUM: "20", PCT: 0.5}
+    settings = Settings.of({NUM: "20", PCT: "0.5"})
     own = Thresholds.for_table({PROPERTY + NUM: "3", PROPERTY + PCT: "0.01"}, settings)
     assert (own.delta_num, own.delta_pct) == (3, 0.01)
     other = Thresholds.for_table({"compactor.x": "1"}, settings)
     assert (other.delta_num, other.delta_pct) == (20, 0.5)
-    entity = Candidate(size(base=10**6, deltas=100, directories=4))
-    assert answer(check(entity, own)) == (MINOR, "C20")
-    assert answer(check(entity, other)) == (None, "C17")
+    entity = counters(size(base=10**6, deltas=100, directories=4))
+    assert answer(check(entity, own, NOW)) == (MINOR, "C20")
+    assert answer(check(entity, other, NOW)) == (None, "C17")
 
 
 def test_C22_times_and_flags() -> None:
     thresholds = Thresholds.for_table(
         {},
-        {
-            "hive.compactor.aborted.txn.time.threshold": "1h",
-            "hive.compactor.initiator.failed.retry.time": 5,
-            "hive.compactor.clean.aborts.using.cleaner": "false",
-            "hive.compactor.compact.insert.only": "FALSE",
-            "hive.compactor.abortedtxn.threshold": "7",
-            "hive.compactor.initiator.failed.compacts.threshold": "4",
-        },
+        Settings.of(
+            {
+                "hive.compactor.aborted.txn.time.threshold": "1h",
+                "hive.compactor.initiator.failed.retry.time": "5ms",
+                "hive.compactor.clean.aborts.using.cleaner": "false",
+                "hive.compactor.compact.insert.only": "FALSE",
+                "hive.compactor.abortedtxn.threshold": "7",
+                "hive.compactor.initiator.failed.compacts.threshold": "4",
+            }
+        ),
     )
     assert thresholds == Thresholds(
         aborted_txns=7,
@@ -325,12 +344,12 @@ def test_C22_times_and_flags() -> None:
 )
 def test_C22_a_bad_number_is_refused_with_its_property(name: str, text: str) -> None:
     with pytest.raises(SettingRefused, match=f"table property {PROPERTY}{name}='{text}'"):
-        Thresholds.for_table({PROPERTY + name: text}, {})
+        Thresholds.for_table({PROPERTY + name: text}, Settings.of())
 
 
 def test_C22_a_bad_setting_is_refused_by_name() -> None:
     with pytest.raises(SettingRefused, match=r"hive\.compactor\.abortedtxn\.threshold='many'"):
-        Thresholds.for_table({}, {"hive.compactor.abortedtxn.threshold": "many"})
+        Settings.of({"hive.compactor.abortedtxn.threshold": "many"})
 
 
 # --- sizes --------------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ from pyarrow import orc
 
 from acid_platform import CompactionFailed, CompactionMismatch, CorruptFile
 from acid_platform.compaction import rewrite as module
-from acid_platform.compaction.key_merge import Input
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, rewrite_bucket
 from acid_platform.engine.local import compact
 from acid_platform.layout.types import parse_columns
 from acid_platform.orc import finish_plain_file, open_orc, orc_file, orc_schema
 from acid_platform.orc.dump import events, metadata
 from acid_platform.orc.tail import declared_footer, footer_of, with_footer
+from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_types import acid_schema
 from acid_platform.storage.files import Files
 from acid_platform.write.file_records import recorded_file
@@ -55,6 +55,10 @@ def write(path: Path, keys: list[Event], deletes: bool = False) -> str:
     return str(path)
 
 
+def source(path: str, above: int = -1) -> SourceFile:
+    return SourceFile(path, SourceKind.ACID, 0, "", 0, 0, above=above)
+
+
 def merged(
     root: Path,
     inputs: list[list[Event]],
@@ -65,12 +69,12 @@ def merged(
     most: int = 500,
 ) -> list[Event]:
     paths = [write(root / f"in{i}", keys) for i, keys in enumerate(inputs)]
-    gone = [Input(write(root / "gone", deletes, deletes=True))] if deletes else []
+    gone = [source(write(root / "gone", deletes, deletes=True))] if deletes else []
     output = str(root / "out")
     made = rewrite_bucket(
         Rewrite(
             str(root),
-            tuple(Input(path, above) for path in paths),
+            tuple(source(path, above) for path in paths),
             tuple(gone),
             output,
             COLUMNS,
@@ -129,7 +133,17 @@ def test_C31_inputs_out_of_order_are_sorted(tmp_path: Path) -> None:
     assert merged(tmp_path, [odd, [(1, P, 5, 1)]], []) == sorted([*odd, (1, P, 5, 1)])
 
 
-def test_C34_more_inputs_than_allowed_are_merged_in_stages(tmp_path: Path) -> None:
+def test_C34_more_inputs_than_allowed_are_merged_in_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages are merged in stages, too; none is written while it is read."""
+    merge = module._merge
+
+    def checked(files: Files, rewrite: Rewrite) -> module.Rewritten:
+        assert rewrite.output not in [source.path for source in rewrite.inputs]
+        return merge(files, rewrite)
+
+    monkeypatch.setattr(module, "_merge", checked)
     inputs = [[(w, P, r, w) for r in range(3)] for w in range(1, 12)]
     expected = [event for part in inputs for event in part if event[:3] != (4, P, 1)]
     assert merged(tmp_path, inputs, [(4, P, 1, 12)], aborted=(7,), most=2) == [
@@ -172,7 +186,7 @@ def test_F18_schema_evolution_added_columns_are_null_and_ints_widen(tmp_path: Pa
     path = write(tmp_path / "in", [(1, P, 0, 1)])
     wider = parse_columns("v string, note string, id bigint")
     rewrite_bucket(
-        Rewrite(str(tmp_path), (Input(path),), (), str(tmp_path / "out"), wider, 9, (), "zlib")
+        Rewrite(str(tmp_path), (source(path),), (), str(tmp_path / "out"), wider, 9, (), "zlib")
     )
     files, _ = Files.of(str(tmp_path))
     (event,) = events(files, str(tmp_path / "out"))
@@ -188,7 +202,7 @@ def test_delete_events_are_merged_and_stay_without_a_row(tmp_path: Path) -> None
     made = rewrite_bucket(
         Rewrite(
             str(tmp_path),
-            (Input(first), Input(second)),
+            (source(first), source(second)),
             (),
             str(tmp_path / "out"),
             COLUMNS,
@@ -281,7 +295,7 @@ def test_a_compaction_writes_the_declared_types_and_cuts_as_readers_do(tmp_path:
     output = str(tmp_path / "out")
     assert (
         rewrite_bucket(
-            Rewrite(str(tmp_path), (Input(path),), (), output, columns, 9, (), "zlib")
+            Rewrite(str(tmp_path), (source(path),), (), output, columns, 9, (), "zlib")
         ).rows
         == 2
     )
@@ -296,7 +310,7 @@ def test_a_location_may_hold_blanks_and_what_uris_escape(tmp_path: Path, name: s
     where.mkdir()
     path = write(where / "in", [(1, P, 0, 1)])
     made = rewrite_bucket(
-        Rewrite(f"file://{where}", (Input(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib")
+        Rewrite(f"file://{where}", (source(path),), (), str(where / "out"), COLUMNS, 9, (), "zlib")
     )
     assert made.rows == 1 and (where / "out").exists()
 
@@ -314,7 +328,7 @@ def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
         return made
 
     monkeypatch.setattr(module, "_merge", wrong)
-    with pytest.raises(CompactionMismatch, match="_stage_out_0 has other values"):
+    with pytest.raises(CompactionMismatch, match="_stage_out_3_0 has other values"):
         merged(tmp_path, [[(1, P, 0, 1)], [(2, P, 0, 2)], [(3, P, 0, 3)]], [], most=2)
 
 

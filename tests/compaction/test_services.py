@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from acid_platform import AcidError, LeaseHeld, LockNotAcquired, NoSuchPartition, Warehouse
 from acid_platform.base.config import Settings
-from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.compaction_settings import CompactionSettings
+from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.codec import encode
 from acid_platform.metastore.operations.compaction import (
@@ -33,7 +34,6 @@ from acid_platform.metastore.rules.snapshots import compactor_list
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated
-from acid_platform.services.worker import job_setting
 from tests.contents import counts
 from tests.metastore.local import local_metastore
 from tests.metastore.world import INSERT, UPDATE, E, W, World
@@ -403,18 +403,8 @@ def test_C13_original_files_count_without_a_base() -> None:
 def test_C22_the_queue_of_a_job(
     request_: dict[str, str], table: dict[str, str], expected: str
 ) -> None:
-    chosen = Settings.of({"hive.compactor.job.queue": "nightly"})
-    assert (
-        job_setting(
-            chosen,
-            request_,
-            table,
-            "hive.compactor.job.queue",
-            "mapreduce.job.queuename",
-            "mapred.job.queue.name",
-        )
-        == expected
-    )
+    warehouse = Settings.of({"hive.compactor.job.queue": "nightly"})
+    assert CompactionSettings.of(warehouse, request_, table).pool == expected
 
 
 # --- revocation, leases -------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from acid_platform import Table, Warehouse
-from acid_platform.compaction.rewrite import Rewrite
-from acid_platform.compaction.staging import Records
+from acid_platform.compaction.execution import Records
 from acid_platform.engine.local.compact import LocalCompaction
 from acid_platform.engine.spark.compact import SparkCompaction
 from acid_platform.layout.file_entries import FileEntry
@@ -104,7 +103,7 @@ def refused(warehouse: Warehouse, table: Table, engine: str, kind: str, *named: 
     number = warehouse.metastore.request_compaction(table.name, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and (outcome.task.id, outcome.state) == (number, "failed")
-    assert outcome.choice is not None and outcome.choice.engine.name == engine
+    assert outcome.engine == engine
     for text in named:
         assert text in outcome.reason
     assert "its inputs were kept" in outcome.reason
@@ -152,16 +151,16 @@ def test_C32_what_a_merge_changed_is_named_and_not_published(
     named: Sequence[str],
 ) -> None:
     owner = OWNERS[compactor]
-    merge = owner.merge
+    write = owner.write
 
-    def wrong(engine: Any, tasks: Sequence[Rewrite]) -> Records:
-        records = dict(merge(engine, tasks))
-        for task in tasks:
+    def wrong(engine: Any) -> Records:
+        records = dict(write(engine))
+        for task in engine.compaction.rewrites:
             if Path(task.output).parent.name.startswith(f"{prefix}_"):
                 tampered(task.output, change, records, task.delete_events)
         return records
 
-    monkeypatch.setattr(owner, "merge", wrong)
+    monkeypatch.setattr(owner, "write", wrong)
     compact_with(warehouse, compactor)
     refused(warehouse, table, compactor, kind, *named)
 
@@ -185,15 +184,15 @@ def test_C32_insert_only_tables_are_validated_too(
     named: str,
 ) -> None:
     owner = OWNERS[compactor]
-    copy = owner.copy
+    write = owner.write
 
-    def wrong(engine: Any, inputs: Any, staging: str) -> Records:
-        records = dict(copy(engine, inputs, staging))
-        [path] = Path(staging).glob("base_*/[0-9]*")
+    def wrong(engine: Any) -> Records:
+        records = dict(write(engine))
+        [path] = Path(engine.compaction.staging).glob("base_*/[0-9]*")
         tampered(str(path), change, records, deletes=False)
         return records
 
-    monkeypatch.setattr(owner, "copy", wrong)
+    monkeypatch.setattr(owner, "write", wrong)
     compact_with(warehouse, compactor)
     refused(warehouse, plain, compactor, "major", named)
 

@@ -16,7 +16,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform import AcidError, Table, Warehouse
-from acid_platform.engine.spark import write
 from acid_platform.storage import durability
 from acid_platform.write import task_files
 from acid_platform.write.publishing import Staging
@@ -99,7 +98,7 @@ def test_many_tasks_merge_right_rows(warehouse: Warehouse) -> None:
 
 
 STEPS = {
-    "a version file": (write, "mark_version"),
+    "a version file": (Staging, "mark_version"),
     "a directory of files": (Staging, "ready"),
     "a directory that is put in its place": (durability, "_rename"),
 }

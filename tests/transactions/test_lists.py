@@ -12,8 +12,6 @@ from acid_platform.transactions import (
     RangeResponse,
     ValidTxnList,
     ValidWriteIdList,
-    format_table_lists,
-    parse_table_lists,
 )
 from tests.strategies import MAX_ID, ids, txn_lists, write_id_lists
 
@@ -189,16 +187,6 @@ def test_S13_malformed(text: str) -> None:
         ValidWriteIdList.parse(text)
 
 
-def test_S13_all_tables_of_a_query() -> None:
-    text = "17$db.t:12:5:5,9:7,10$db.u:3:9223372036854775807::"
-    txn_id, lists = parse_table_lists(text)
-    assert txn_id == 17
-    assert lists == {"db.t": WRITES, "db.u": ValidWriteIdList.of("db.u", 3)}
-    assert format_table_lists(txn_id, lists.values()) == text
-    with pytest.raises(MalformedList):
-        parse_table_lists("db.t:12:5:5,9:7,10")
-
-
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
@@ -270,8 +258,6 @@ def test_S17_capped_list_keeps_what_is_aborted_above() -> None:
 def test_S5_S13_round_trip(some_txns: ValidTxnList, some_writes: ValidWriteIdList) -> None:
     assert ValidTxnList.parse(str(some_txns)) == some_txns
     assert ValidWriteIdList.parse(str(some_writes)) == some_writes
-    both = format_table_lists(7, [some_writes])
-    assert parse_table_lists(both) == (7, {some_writes.table: some_writes})
 
 
 @given(write_id_lists(), ids, st.integers(0, MAX_ID))

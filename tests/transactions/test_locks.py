@@ -190,7 +190,7 @@ def test_T34_P6_statement_locks(
 
 
 def test_statement_table_is_complete() -> None:
-    assert set(STATEMENT_LOCKS) == set(product(Statement, (False, True)))
+    assert set(STATEMENT_LOCKS) == set(Statement)
     assert {statement for statement, _, _ in STATEMENTS} == set(Statement)
 
 

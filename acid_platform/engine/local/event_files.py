@@ -36,11 +36,10 @@ from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
     WrittenDirectory,
-    mark_version,
     staging,
-    write_empty_base,
 )
-from acid_platform.write.task_files import delete_events, insert_events, plain_name
+from acid_platform.write.row_events import delete_events, insert_events
+from acid_platform.write.task_files import plain_name
 
 _PIECE = 1 << 17
 """Rows to hand to a writer at a time; between pieces the statement may be stopped."""
@@ -90,8 +89,8 @@ def require_writable(target: WriteTarget) -> None:
 class EventFiles:
     """Writes the files of one statement."""
 
-    def __init__(self, target: WriteTarget, staged: Staging, overwrite: bool) -> None:
-        self._target, self._staged, self._overwrite = target, staged, overwrite
+    def __init__(self, staged: Staging, overwrite: bool) -> None:
+        self._target, self._staged, self._overwrite = staged.target, staged, overwrite
         self._ready: dict[tuple[bool, str], str] = {}
         """The path of each directory, by whether it holds delete events, and partition."""
         self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
@@ -138,7 +137,8 @@ class EventFiles:
         target = self._target
         kind = acid_schema(target.columns, "us")
         values = pa.StructArray.from_arrays(batch.columns, fields=list(kind.field(schema.ROW).type))
-        return insert_events(values, target.write_id, Bucket(bucket, target.statement), first)
+        bucket_property = Bucket(bucket, target.statement).property
+        return insert_events(values, target.write_id, bucket_property, first)
 
     # --- delete events -------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class EventFiles:
                 f"{target.table} would need more than {MAX_BUCKET + 1} files; write fewer rows"
             )
         if (deletes, partition) not in self._entries:
-            directory = self._directory(deletes)
+            directory = target.directory(deletes, self._overwrite)
             self._ready[deletes, partition] = self._staged.ready(partition, directory)
             self._entries[deletes, partition] = []
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
@@ -205,12 +205,8 @@ class EventFiles:
                 f" {writer.rows}; nothing was published, run the statement again"
             )
 
-    def _directory(self, deletes: bool) -> str:
-        inserts_into_base = self._overwrite and not deletes
-        return self._target.base() if inserts_into_base else self._target.delta(deletes)
-
-    def finished(self, empty: Sequence[str] = ()) -> list[WrittenDirectory]:
-        """The directories that wait to be published; `empty` get a base even without rows."""
+    def finished(self) -> list[WrittenDirectory]:
+        """The directories that wait to be published."""
         built = []
         for (deletes, partition), entries in sorted(
             self._entries.items(), key=lambda item: (not item[0][0], item[0][1])
@@ -220,18 +216,11 @@ class EventFiles:
                 self._staged.drop(ready)
                 continue
             if self._target.plain is None:
-                mark_version(self._target, ready)
+                self._staged.mark_version(ready)
             contents = RecordedFiles(tuple(entries))
             changed = ChangedRows.union(self._changed[partition]) if deletes else None
-            directory = self._directory(deletes)
+            directory = self._target.directory(deletes, self._overwrite)
             built.append(WrittenDirectory(partition, directory, deletes, contents, changed))
-        if self._overwrite:
-            written = {directory.partition for directory in built}
-            built += [
-                write_empty_base(self._target, self._staged, partition)
-                for partition in empty
-                if partition not in written
-            ]
         return built
 
 
@@ -274,10 +263,8 @@ def publish_events(
     published.
     """
     with staging(target) as staged:
-        files = EventFiles(target, staged, overwrite)
+        files = EventFiles(staged, overwrite)
         write(files)
-        built = files.finished(empty)
+        built = files.finished()
         running.check()
-        target.still_open()
-        staged.publish(built)
-        return built
+        return staged.publish(built, empty)

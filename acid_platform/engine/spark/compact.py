@@ -9,14 +9,10 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
+from acid_platform.compaction.execution import Records
 from acid_platform.compaction.fractions import refuse_finer
-from acid_platform.compaction.opening import (
-    PLAIN_FILE_BYTES,
-    CompactionWork,
-)
-from acid_platform.compaction.plan import CompactionPlan
+from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
-from acid_platform.compaction.staging import Records, records_of
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
@@ -29,8 +25,7 @@ from acid_platform.engine.spark.plain_writing import completed, parts
 from acid_platform.engine.spark.scan import ScanBuilder
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.errors import StoreRefused, StoreUnavailable
-from acid_platform.layout.file_entries import FileEntry
-from acid_platform.layout.formats import ORC
+from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.types import TIMESTAMPS
@@ -45,77 +40,78 @@ class SparkCompaction:
 
     name: EngineName = "spark"
 
-    def __init__(self, spark: SparkSession, plan: CompactionPlan, work: CompactionWork) -> None:
-        self._spark, self._plan, self._work = spark, plan, work
-        self._tasks: Sequence[Rewrite] = ()
+    def __init__(self, spark: SparkSession, compaction: Compaction) -> None:
+        self._spark, self.compaction = spark, compaction
         self._read: Profile | None = None
         """The values of a table with full ACID, as the merge tasks have read them."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        with jobs.tagged(self._spark, self._plan.txn_id):
-            jobs.describe(self._spark, self._work.job, self._work.pool)
+        with jobs.tagged(self._spark, self.compaction.plan.txn_id):
+            jobs.describe(self._spark, self.compaction.job, self.compaction.plan.settings.pool)
             yield
 
     def cancel(self) -> None:
-        jobs.cancel(self._spark, self._plan.txn_id)
+        jobs.cancel(self._spark, self.compaction.plan.txn_id)
 
-    def merge(self, tasks: Sequence[Rewrite]) -> Records:
-        self._tasks = tasks
-        files = self._work.files
+    def write(self) -> Records:
+        """Raises CompactionRefused for timestamps with nanoseconds in files of an insert-only
+        table, which Spark would cut."""
+        stored = self.compaction.plain
+        return self._merge() if stored is None else self._copy(stored)
+
+    def _merge(self) -> Records:
+        tasks, files = self.compaction.rewrites, self.compaction.files
         directories = {attempts(task) for task in tasks}
         for directory in directories:
             files.make_directory(directory)
-        with _removed_after(files, directories):
-            done = _of_each(self._spark, tasks, rewritten_by_attempt)
-            self._read = combine(one.values for one in done)
-            placed: list[FileEntry | None] = []
-            for task, one in zip(tasks, done, strict=True):
-                if one.file is not None:
-                    written = f"{attempts(task)}/{one.file.path}"
-                    files.place(written, task.output, one.file.size)
-                name = task.output.rpartition("/")[2]
-                placed.append(replace(one.file, path=name) if one.file else None)
-        return records_of(tasks, placed)
-
-    def copy(self, inputs: Scan, staging: str) -> Records:
-        """Raises CompactionRefused for timestamps with nanoseconds, which Spark would cut."""
-        work, stored = self._work, self._work.plain
-        assert stored is not None
-        _refuse_finer(self._spark, self._plan, work, inputs)
-        (output,) = self._plan.outputs
-        rows = ScanBuilder(self._spark, inputs, None).rows()
-        files = -(-self._plan.input_bytes // PLAIN_FILE_BYTES)
-        column_names = [column.name for column in work.columns]
-        # A scan reads a CHAR without its blanks, and files hold them.
-        stored_rows = to_be_stored(rows.select(*column_names), work.columns, self._plan.location)
-        written = f"{staging}/{temporary_name(self._plan.txn_id, 'out')}"
         records = {}
-        with _removed_after(work.files, [written]), raise_as_ours():
+        with _removed_after(files, directories):
+            results = _of_each(self._spark, tasks, rewritten_by_attempt)
+            self._read = combine(result.values for result in results)
+            for task, result in zip(tasks, results, strict=True):
+                if result.file is not None:
+                    written = f"{attempts(task)}/{result.file.path}"
+                    files.place(written, task.output, result.file.size)
+                    name = task.output.rpartition("/")[2]
+                    records[task.output] = replace(result.file, path=name)
+        return records
+
+    def _copy(self, stored: FileFormat) -> Records:
+        compaction, plan, files = self.compaction, self.compaction.plan, self.compaction.files
+        _refuse_finer(self._spark, compaction, stored)
+        (output,) = plan.outputs
+        rows = ScanBuilder(self._spark, compaction.inputs, None).rows()
+        count = -(-plan.input_bytes // PLAIN_FILE_BYTES)
+        column_names = [column.name for column in compaction.columns]
+        # A scan reads a CHAR without its blanks, and files hold them.
+        stored_rows = to_be_stored(rows.select(*column_names), compaction.columns, plan.location)
+        written = f"{compaction.staging}/{temporary_name(plan.txn_id, 'out')}"
+        records = {}
+        with _removed_after(files, [written]), raise_as_ours():
             write_plain(
-                stored_rows.coalesce(max(1, files)),
+                stored_rows.coalesce(max(1, count)),
                 stored,
                 column_names,
                 [],
-                {"compression": work.compression},
-                work.files.uri(written),
+                {"compression": plan.settings.compression},
+                files.uri(written),
             )
-            paths = parts(work.files, written)
-            entries = completed(
-                self._spark, work.files.uri(self._plan.location), paths, stored, work.columns
-            )
+            paths = parts(files, written)
+            location = files.uri(plan.location)
+            entries = completed(self._spark, location, paths, stored, compaction.columns)
             for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
-                placed = f"{staging}/{output}/{plain_name(number)}"
-                work.files.place(path, placed, entry.size)
+                placed = f"{compaction.staging}/{output}/{plain_name(number)}"
+                files.place(path, placed, entry.size)
                 records[placed] = replace(entry, path=plain_name(number))
         return records
 
-    def profiles(self, inputs: Scan, outputs: Scan) -> tuple[Profile, Profile]:
+    def profiles(self, outputs: Scan) -> tuple[Profile, Profile]:
         """The values of a table with full ACID are those that the merge tasks read, and those that
         other tasks read back from the output files."""
-        spark = self._spark
-        expected = profile(spark, inputs, self._read)
-        stored = None if self._read is None else _written(spark, self._tasks)
+        spark, compaction = self._spark, self.compaction
+        expected = profile(spark, compaction.inputs, self._read)
+        stored = None if self._read is None else _written(spark, compaction.rewrites)
         return expected, profile(spark, outputs, stored)
 
 
@@ -148,17 +144,18 @@ def _of_each(
 ) -> list[Rewritten]:
     """What `work` returns for each task, each in its own Spark task."""
 
-    def told(index: int) -> str:
-        done = work(tasks[index])
-        file = str(RecordedFiles((done.file,))) if done.file else None
-        sums = done.values
-        return json.dumps([done.rows, file, dict(sums.column_checksums), dict(sums.null_counts)])
+    def packed(index: int) -> str:
+        result = work(tasks[index])
+        file = str(RecordedFiles((result.file,))) if result.file else None
+        sums = result.values
+        return json.dumps([result.rows, file, dict(sums.column_checksums), dict(sums.null_counts)])
 
-    found = []
-    for rows, file, checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), told)):
+    results = []
+    for rows, file, checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), packed)):
         values = Profile(column_checksums=checksums, null_counts=nulls)
-        found.append(Rewritten(rows, RecordedFiles.parse(file).files[0] if file else None, values))
-    return found
+        entry = RecordedFiles.parse(file).files[0] if file else None
+        results.append(Rewritten(rows, entry, values))
+    return results
 
 
 def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
@@ -166,14 +163,13 @@ def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> li
         return in_tasks(spark, count, work)
 
 
-def _refuse_finer(
-    spark: SparkSession, plan: CompactionPlan, work: CompactionWork, inputs: Scan
-) -> None:
+def _refuse_finer(spark: SparkSession, compaction: Compaction, stored: FileFormat) -> None:
     """Raises CompactionRefused for nanoseconds: Spark copies these rows, and would cut them."""
-    if not any(kind.kind in TIMESTAMPS for column in work.columns for kind in column.type.walk()):
+    kinds = {kind.kind for column in compaction.columns for kind in column.type.walk()}
+    if not kinds & {*TIMESTAMPS}:
         return
-    paths = [source.path for entity in inputs.entities for source in entity.sources.inserts]
-    where, stored = work.files.uri(plan.location), work.plain or ORC
+    paths = [source.path for source in compaction.inputs.entities[0].sources.inserts]
+    where = compaction.files.uri(compaction.plan.location)
 
     def look(index: int) -> str:
         refuse_finer(Files.of(where)[0], paths[index], stored)

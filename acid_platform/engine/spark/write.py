@@ -32,11 +32,9 @@ from acid_platform.write.publishing import (
     Staging,
     WriteTarget,
     WrittenDirectory,
-    mark_version,
     staging,
-    write_empty_base,
 )
-from acid_platform.write.task_files import Received, RowKind, StagedFile, TaskTarget
+from acid_platform.write.task_files import Received, RowKind, StagedFile
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
@@ -128,32 +126,18 @@ def write_statement(
                 f"{target.location}: Spark counted {counted} rows, its tasks received"
                 f" {received.rows}; nothing was published, run the statement again"
             )
-        return publish_files(target, staged, files, overwrite, empty_partitions), received
+        return publish_files(staged, files, overwrite, empty_partitions), received
 
 
 def publish_files(
-    target: WriteTarget,
-    staged: Staging,
-    files: Sequence[StagedFile],
-    overwrite: bool = False,
-    empty_partitions: Sequence[str] = (),
+    staged: Staging, files: Sequence[StagedFile], overwrite: bool, empty_partitions: Sequence[str]
 ) -> list[WrittenDirectory]:
     """Publishes the finished files of a statement, which attempts of its tasks have written.
 
     As `write_statement`. Raises PublicationFailed, TxnAborted; then nothing was published.
     """
-    _require_files(target, files)
-    built = _placed(target, staged, files, overwrite)
-    if overwrite:
-        there = {written.partition for written in built if not written.deletes}
-        built += [
-            write_empty_base(target, staged, partition)
-            for partition in empty_partitions
-            if partition not in there
-        ]
-    target.still_open()
-    staged.publish(built)
-    return built
+    _require_files(staged.target, files)
+    return staged.publish(_placed(staged, files, overwrite), empty_partitions)
 
 
 def _written(
@@ -168,17 +152,7 @@ def _written(
         return files, received, int(counted.get["rows"])
     require_codec(target.compression, target.location)
     target.files.make_directory(directory)
-    into = TaskTarget(
-        target.files.uri(target.location),
-        directory,
-        target.columns,
-        target.partition_names,
-        target.write_id,
-        target.statement,
-        target.compression,
-        rows.kind,
-        acid=target.plain is None,
-    )
+    into = target.tasks(directory, rows.kind)
 
     def run(frame: DataFrame) -> tuple[list[StagedFile], Received, int]:
         counted = Observation()
@@ -206,9 +180,10 @@ def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:
 
 
 def _placed(
-    target: WriteTarget, staged: Staging, files: Iterable[StagedFile], overwrite: bool
+    staged: Staging, files: Iterable[StagedFile], overwrite: bool
 ) -> list[WrittenDirectory]:
     """Moves the files to their names in the directories that will be published."""
+    target = staged.target
     directories: dict[tuple[bool, str], dict[str, StagedFile]] = {}
     for file in files:
         inside = directories.setdefault((not file.deletes, file.partition), {})
@@ -221,14 +196,14 @@ def _placed(
 
     def place(key: tuple[bool, str]) -> WrittenDirectory:
         inserts, partition = key
-        directory = target.base() if overwrite and inserts else target.delta(deletes=not inserts)
+        directory = target.directory(not inserts, overwrite)
         ready = staged.ready(partition, directory)
         entries: list[FileEntry] = []
         for name, file in sorted(directories[key].items()):
             target.files.place(file.path, f"{ready}/{name}", file.entry.size)
             entries.append(file.entry)
         if target.plain is None:
-            mark_version(target, ready)
+            staged.mark_version(ready)
         return WrittenDirectory(partition, directory, not inserts, RecordedFiles(tuple(entries)))
 
     return in_threads(place, sorted(directories))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from acid_platform.compaction.decision import EntitySize, LiveDirectory, entity_size
+from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import AcidError, LeaseHeld
 from acid_platform.metastore.operations.compaction import (

@@ -41,14 +41,14 @@ Group = tuple[int, int]
 class EntityContents:
     """Checks the files of one entity.
 
-    `known` has the directories that writers reported; `buckets` is the table's bucket count, 0
+    `recorded` has the directories that writers reported; `buckets` is the table's bucket count, 0
     without CLUSTERED BY; `rows` False skips row keys.
     """
 
     out: Findings
     files: Files
     write_ids: ValidWriteIdList
-    known: Mapping[str, EntityDirectory]
+    recorded: Mapping[str, EntityDirectory]
     buckets: int
     format: FileFormat
     rows: bool
@@ -59,12 +59,12 @@ class EntityContents:
     _deleted: DeleteKeys = NO_DELETES
     _matched: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
-    def look(self, seen: AcidDirectory) -> None:
+    def look(self, entity: AcidDirectory) -> None:
         """Reports everything that is wrong with the files that the snapshot reads."""
-        readable = self._openable(seen)
+        readable = self._openable(entity)
         try:
             sources, self._deleted = open_entity(
-                self.files, readable, self.write_ids, seen.location
+                self.files, readable, self.write_ids, entity.location
             )
         except AcidError as error:
             self.out.error(Check.CONTENT, "", str(error), "until then reading the table fails")
@@ -77,30 +77,30 @@ class EntityContents:
         for part in readable.sources:
             self._counts(part.directory, [file.size for file in part.files])
 
-    def _openable(self, seen: AcidDirectory) -> AcidDirectory:
+    def _openable(self, entity: AcidDirectory) -> AcidDirectory:
         """The directory without files that can't be opened, which are reported."""
-        base = None if seen.base is None else self._whole(seen.base, seen)
-        deltas = tuple(self._whole(delta, seen) for delta in seen.deltas)
+        base = None if entity.base is None else self._whole(entity.base, entity)
+        deltas = tuple(self._whole(delta, entity) for delta in entity.deltas)
         originals = tuple(
-            file for file in seen.originals if self._opens(seen, file.path, seen.insert_only)
+            file for file in entity.originals if self._opens(entity, file.path, entity.insert_only)
         )
-        return replace(seen, base=base, deltas=deltas, originals=originals)
+        return replace(entity, base=base, deltas=deltas, originals=originals)
 
-    def _whole(self, part: _Part, seen: AcidDirectory) -> _Part:
+    def _whole(self, part: _Part, entity: AcidDirectory) -> _Part:
         sides = {file.path for file in part.side_files}
         files = tuple(
             file
             for file in part.files
             if f"{file.path}{FLUSH_LENGTH_SUFFIX}" in sides
-            or self._opens(seen, file.path, seen.insert_only)
+            or self._opens(entity, file.path, entity.insert_only)
         )
         if len(files) < len(part.files):
             self._counted[part.directory] = -1  # reported already: no second finding for its rows
         return replace(part, files=files)
 
-    def _opens(self, seen: AcidDirectory, path: str, plain: bool) -> bool:
+    def _opens(self, entity: AcidDirectory, path: str, plain: bool) -> bool:
         self.out.files += 1
-        where = f"{seen.location}/{path}"
+        where = f"{entity.location}/{path}"
         try:
             if plain:
                 count_rows(self.files, where, self.format)
@@ -311,17 +311,16 @@ class EntityContents:
         """Compares the writer's counts with the files (P8)."""
         if not self._ours(directory) or self._counted.get(directory, 0) < 0:
             return
-        report = self.known[directory]
-        counted = {
-            "rows": self._counted.get(directory, 0),
-            "files": len(sizes),
-            "bytes": sum(sizes),
-        }
-        said = {"rows": report.rows, "files": report.files, "bytes": report.bytes}
+        report = self.recorded[directory]
+        counts = [
+            ("rows", self._counted.get(directory, 0), report.rows),
+            ("files", len(sizes), report.files),
+            ("bytes", sum(sizes), report.bytes),
+        ]
         unlike = [
-            f"{counted[name]} {name} instead of {said[name]}"
-            for name in counted
-            if counted[name] != said[name]
+            f"{counted} {name} instead of {reported}"
+            for name, counted, reported in counts
+            if counted != reported
         ]
         if unlike:
             self.out.error(
@@ -336,7 +335,7 @@ class EntityContents:
     def _ours(self, directory: str) -> bool:
         """Whether a transaction of this metastore wrote it; otherwise it was adopted with its
         table."""
-        return directory in self.known and self.known[directory].txn > 0
+        return directory in self.recorded and self.recorded[directory].txn > 0
 
     def _add(self, directory: str, rows: int) -> None:
         if self._counted[directory] >= 0:

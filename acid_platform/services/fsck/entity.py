@@ -13,8 +13,8 @@ from acid_platform.layout.names import (
     VERSION,
     VERSION_FILE,
     AcidName,
-    BaseName,
     parse_directory,
+    span,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
@@ -51,7 +51,7 @@ class EntityLook:
     rows: bool
 
     @property
-    def known(self) -> dict[str, EntityDirectory]:
+    def committed(self) -> dict[str, EntityDirectory]:
         """The committed directories by name."""
         return {entry.directory.name: entry.directory for entry in self.recorded}
 
@@ -64,7 +64,7 @@ class EntityLook:
         self._never_given(listing)
         floor = highest_floor(write_ids, self.record.floor, *self.floors)
         try:
-            there, seen = (
+            listed, entity = (
                 select(
                     looked_at,
                     write_ids,
@@ -78,21 +78,21 @@ class EntityLook:
             self.out.error(Check.HISTORY, "", str(error), "until then the table can't be read")
             return
         if not registered:
-            self._not_registered(there)
+            self._not_registered(listed)
             return
-        seen = without(seen, {*self._missing(listing), *self._files_of(listing)})
-        self._unknown(there)
+        entity = without(entity, {*self._missing(listing), *self._files_of(listing)})
+        self._unknown(listed)
         if not insert_only:
-            self._markers(listing, seen)
+            self._markers(listing, entity)
         EntityContents(
             self.out,
             self.files,
             write_ids,
-            self.known,
+            self.committed,
             self.record.bucket_count,
             FileFormat.of(self.record.properties),
             self.rows,
-        ).look(seen)
+        ).look(entity)
 
     def _never_given(self, listing: EntityListing) -> None:
         unknown = []
@@ -120,8 +120,8 @@ class EntityLook:
                     "move it out of the table",
                 )
 
-    def _not_registered(self, seen: AcidDirectory) -> None:
-        if seen.sources or seen.originals:
+    def _not_registered(self, entity: AcidDirectory) -> None:
+        if entity.sources or entity.originals:
             self.out.warning(
                 Check.PARTITION,
                 "",
@@ -129,7 +129,7 @@ class EntityLook:
                 "drop the table and adopt it again with all its partitions, or move it out of the"
                 " table",
             )
-        self._aborted(seen)
+        self._aborted(entity)
 
     def _files_of(self, listing: EntityListing) -> Iterator[str]:
         """Compares the files of each directory with what its commit recorded (P26).
@@ -176,8 +176,8 @@ class EntityLook:
     def _missing(self, listing: EntityListing) -> Iterator[str]:
         """Yields directories that are needed but not there."""
         there = {*listing.directories, *({""} if self._has_originals(listing) else ())}
-        names = [directory.acid_name for directory in self.known.values()]
-        for name, directory in sorted(self.known.items()):
+        names = [directory.acid_name for directory in self.committed.values()]
+        for name, directory in sorted(self.committed.items()):
             needed = (
                 not directory.obsolete
                 and directory.high > max(self.floors, default=0)
@@ -203,22 +203,22 @@ class EntityLook:
             for file in listing.files
         )
 
-    def _unknown(self, seen: AcidDirectory) -> None:
-        for source in seen.sources:
-            if source.directory not in self.known:
+    def _unknown(self, entity: AcidDirectory) -> None:
+        for source in entity.sources:
+            if source.directory not in self.committed:
                 self._stranger(source.name, source.directory)
-        if seen.originals and "" not in self.known:
+        if entity.originals and "" not in self.committed:
             self.out.error(
                 Check.UNKNOWN,
-                seen.originals[0].path,
+                entity.originals[0].path,
                 "an original file that was not adopted"
                 " with the table: nobody reads it here, but other engines do",
                 "move it out of the table",
             )
-        for removable in seen.obsolete:
+        for removable in entity.obsolete:
             if (
                 acid_name(removable.path) is not None
-                and removable.path not in self.known
+                and removable.path not in self.committed
                 and removable.rule != "P22"
             ):
                 self.out.warning(
@@ -227,11 +227,11 @@ class EntityLook:
                     f"no transaction reported it; nobody reads it: {removable.reason}",
                     "the cleaning after the next compaction removes it",
                 )
-        self._aborted(seen)
+        self._aborted(entity)
 
     def _stranger(self, name: AcidName, directory: str) -> None:
         low, high = span(name)
-        if any(known.low <= low and high <= known.high for known in self.known.values()):
+        if any(entry.low <= low and high <= entry.high for entry in self.committed.values()):
             self.out.error(
                 Check.UNKNOWN,
                 directory,
@@ -248,8 +248,8 @@ class EntityLook:
                 "move it out of the table",
             )
 
-    def _aborted(self, seen: AcidDirectory) -> None:
-        for removable in seen.aborted:
+    def _aborted(self, entity: AcidDirectory) -> None:
+        for removable in entity.aborted:
             self.out.note(
                 Check.ABORTED,
                 removable.path,
@@ -257,10 +257,10 @@ class EntityLook:
                 "nothing to do: the Cleaner removes it in time (`acid run cleaner`)",
             )
 
-    def _markers(self, listing: EntityListing, seen: AcidDirectory) -> None:
+    def _markers(self, listing: EntityListing, entity: AcidDirectory) -> None:
         """Checks version files: our writers always write one; Hive 2 and LOAD DATA don't."""
-        for source in seen.sources:
-            path = f"{seen.location}/{source.directory}"
+        for source in entity.sources:
+            path = f"{entity.location}/{source.directory}"
             if source.directory in listing.versioned:
                 content = self.files.read(f"{path}/{VERSION_FILE}")[:1]
                 if content != VERSION:
@@ -272,8 +272,8 @@ class EntityLook:
                         _COPY,
                     )
             elif (
-                source.directory in self.known
-                and self.known[source.directory].txn
+                source.directory in self.committed
+                and self.committed[source.directory].txn
                 and not source.raw
             ):
                 self.out.warning(
@@ -285,24 +285,24 @@ class EntityLook:
                 )
 
 
-def without(seen: AcidDirectory, told: Collection[str]) -> AcidDirectory:
+def without(entity: AcidDirectory, reported: Collection[str]) -> AcidDirectory:
     """The directory without the files and directories that have a finding already."""
 
     def left(files: tuple[FileEntry, ...]) -> tuple[FileEntry, ...]:
-        return tuple(file for file in files if file.path not in told)
+        return tuple(file for file in files if file.path not in reported)
 
-    base = seen.base
+    base = entity.base
     return replace(
-        seen,
+        entity,
         base=None
-        if base is None or base.directory in told
+        if base is None or base.directory in reported
         else replace(base, files=left(base.files)),
         deltas=tuple(
             replace(delta, files=left(delta.files))
-            for delta in seen.deltas
-            if delta.directory not in told
+            for delta in entity.deltas
+            if delta.directory not in reported
         ),
-        originals=left(seen.originals),
+        originals=left(entity.originals),
     )
 
 
@@ -312,10 +312,3 @@ def acid_name(directory: str) -> AcidName | None:
         return parse_directory(directory)
     except MalformedName:
         return None
-
-
-def span(name: AcidName) -> tuple[int, int]:
-    """The lowest and highest write id in a directory's name; a base has only one write id."""
-    if isinstance(name, BaseName):
-        return name.write_id, name.write_id
-    return name.low, name.high

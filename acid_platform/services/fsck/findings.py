@@ -154,20 +154,14 @@ class FsckReport:
 
     def summary(self) -> str:
         """`2 errors, 1 warning, 0 notes in 3 tables: 12 directories, 30 files, 4000 row keys`"""
-        counts = [
-            (
-                sum(finding.severity is kind and not finding.repaired for finding in self.findings),
-                kind,
-            )
-            for kind in Severity
-        ]
-        told = [_count(number, kind.value) for number, kind in counts]
-        seen = [
+        open_findings = [finding.severity for finding in self.findings if not finding.repaired]
+        severities = [_count(open_findings.count(kind), kind.value) for kind in Severity]
+        checked = [
             _count(self.directories, "directory"),
             _count(self.files, "file"),
             _count(self.rows, "row key"),
         ]
-        return f"{', '.join(told)} in {_count(self.tables, 'table')}: {', '.join(seen)}"
+        return f"{', '.join(severities)} in {_count(self.tables, 'table')}: {', '.join(checked)}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -183,11 +177,7 @@ class FsckReport:
 def _count(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
-    return (
-        f"{number} {noun[:-1]}ies"
-        if noun.endswith("y") and noun != "row key"
-        else (f"{number} {noun}s")
-    )
+    return f"{number} {'directories' if noun == 'directory' else f'{noun}s'}"
 
 
 @dataclass(slots=True)
@@ -195,7 +185,7 @@ class Findings:
     """Collects the findings of one entity; `place` begins the path of each."""
 
     place: str
-    found: list[FsckFinding] = field(default_factory=list)
+    findings: list[FsckFinding] = field(default_factory=list)
     directories: int = 0
     files: int = 0
     rows: int = 0
@@ -221,14 +211,14 @@ class Findings:
         repair: Repair | None,
     ) -> None:
         thing = f"{self.place}/{path}".rstrip("/")
-        self.found.append(FsckFinding(severity, check, thing, text, next_step, repair))
+        self.findings.append(FsckFinding(severity, check, thing, text, next_step, repair))
 
     def apply(self, metastore: Metastore) -> None:
         """Applies the repairs of the findings."""
-        for number, finding in enumerate(self.found):
+        for number, finding in enumerate(self.findings):
             if finding.repair is not None:
                 finding.repair.apply(metastore)
-                self.found[number] = replace(finding, repaired=True)
+                self.findings[number] = replace(finding, repaired=True)
 
 
 def sorted_findings(every: Iterable[FsckFinding]) -> tuple[FsckFinding, ...]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from acid_platform.errors import AcidError, NoSuchTable
 from acid_platform.layout.file_entries import EntityListing
-from acid_platform.layout.names import claims_to_be_acid, is_hidden, temporary_owner
+from acid_platform.layout.names import claims_to_be_acid, is_hidden, span, temporary_owner
 from acid_platform.layout.partition_names import parse_partition
 from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetDoubtful, GetLastWriteId, GetPartitions
 from acid_platform.metastore.operations.transactions import GetTxnStates
 from acid_platform.metastore.records import BlockedCleaning, DropCleaning, TableRecord
-from acid_platform.services.fsck.entity import EntityLook, acid_name, span
+from acid_platform.services.fsck.entity import EntityLook, acid_name
 from acid_platform.services.fsck.findings import (
     Check,
     Findings,
@@ -66,7 +67,8 @@ def examine(
                 continue
             raise
         with opened as lease:
-            look = _TableLook(metastore, record, lease, rows, record.name in doubtful)
+            in_doubt, place = record.name in doubtful, Files.of(record.location)
+            look = _TableLook(metastore, record, lease, rows, in_doubt, *place)
             for out in look.findings(progress or (lambda *_: None)):
                 if repair and not record.foreign:
                     out.apply(metastore)
@@ -74,26 +76,23 @@ def examine(
     if warehouse is not None and tables is None:
         every.append(_strangers(metastore, warehouse))
     return FsckReport(
-        sorted_findings(finding for out in every for finding in out.found),
+        sorted_findings(finding for out in every for finding in out.findings),
         len(records),
         *(sum(getattr(out, name) for out in every) for name in ("directories", "files", "rows")),
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _TableLook:
     """Checks one table under its lease."""
 
-    def __init__(
-        self,
-        metastore: Metastore,
-        record: TableRecord,
-        lease: OpenTransaction,
-        rows: bool,
-        in_doubt: bool,
-    ) -> None:
-        self._metastore, self._record, self._lease, self._rows = metastore, record, lease, rows
-        self._has_doubts = in_doubt
-        self._files, self._root = Files.of(record.location)
+    _metastore: Metastore
+    _record: TableRecord
+    _lease: OpenTransaction
+    _rows: bool
+    _has_doubts: bool
+    _files: Files
+    _root: str
 
     def findings(self, progress: Progress) -> Iterator[Findings]:
         """The findings of each entity, then those of the whole table."""
@@ -111,8 +110,8 @@ class _TableLook:
             if record.partitioned
             else {"": ()}
         )
-        known = self._lease.manifest(record.name, [place or None for place in floors])
-        recorded = dict(zip(floors, known, strict=True))
+        manifests = self._lease.manifest(record.name, [place or None for place in floors])
+        recorded = dict(zip(floors, manifests, strict=True))
         if not self._files.is_directory(self._root):
             if any(recorded.values()):
                 table.error(
