@@ -23,7 +23,7 @@ from acid_platform.metastore.operations.compaction import (
     GetQueue,
 )
 from acid_platform.metastore.operations.transactions import GetLocks
-from acid_platform.metastore.records import DropTask
+from acid_platform.metastore.tasks import DropTask
 from acid_platform.storage.files import Files
 from acid_platform.tables.joining import join
 

@@ -3,19 +3,21 @@
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction
 from acid_platform.metastore.records import (
-    BlockedCleaning,
-    CleaningTask,
     ClientInfo,
-    CompactionTask,
-    EndedCompaction,
     EntityDirectory,
-    EntityState,
     HistoryRow,
     Holder,
     LockRequest,
     PartitionRecord,
     TableRecord,
     WriteReport,
+)
+from acid_platform.metastore.tasks import (
+    BlockedCleaning,
+    CleaningTask,
+    CompactionTask,
+    EndedCompaction,
+    EntityState,
 )
 
 __all__ = [

@@ -23,7 +23,7 @@ from acid_platform.compaction.validation import Invariant, Measure, measures
 from acid_platform.errors import CompactionLost, CompactionRefused
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.operations.compaction import GetQueue
-from acid_platform.metastore.records import CompactionTask
+from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
 from acid_platform.orchestration.checks import Expectation, evaluate
 from acid_platform.orchestration.metadata import TableStats, asset_key

@@ -9,7 +9,8 @@ import dagster as dg
 
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
-from acid_platform.metastore.records import EntityState, TableRecord, WriteReport
+from acid_platform.metastore.records import TableRecord, WriteReport
+from acid_platform.metastore.tasks import EntityState
 from acid_platform.orchestration.metadata import TableStats, table_metadata
 from acid_platform.orchestration.partition_keys import PartitionScope
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import dagster as dg
 
 from acid_platform.layout.types import parse_columns
-from acid_platform.metastore.records import EntityState, TableRecord
+from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name
+from acid_platform.metastore.tasks import EntityState
 
 STORAGE_KIND = "hive acid (orc)"
 

@@ -18,7 +18,7 @@ from acid_platform.metastore.operations.compaction import GetCleanings, GetErasu
 from acid_platform.metastore.operations.history import GetCursors
 from acid_platform.metastore.operations.tables import GetLastWriteId
 from acid_platform.metastore.operations.transactions import GetTxnStates
-from acid_platform.metastore.records import ErasureTask
+from acid_platform.metastore.tasks import ErasureTask
 from acid_platform.orchestration.access import WarehouseAccess
 from acid_platform.orchestration.cleaning_job import cleaning_job
 from acid_platform.orchestration.compaction_job import TABLE_TAG, compaction_job, initiated

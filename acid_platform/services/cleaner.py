@@ -27,13 +27,12 @@ from acid_platform.metastore.operations.compaction import (
     ReportCleaningLeft,
     StartCleaning,
 )
-from acid_platform.metastore.records import (
+from acid_platform.metastore.records import Holder, TableRecord
+from acid_platform.metastore.tasks import (
     BlockedCleaning,
     CleaningTask,
     DropCleaning,
     EntityCleaning,
-    Holder,
-    TableRecord,
     Unpublication,
 )
 from acid_platform.services import removals, unpublishing

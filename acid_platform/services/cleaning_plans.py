@@ -19,13 +19,8 @@ from acid_platform.layout.names import (
 )
 from acid_platform.metastore.operations.tables import GetPartitions, GetRecorded
 from acid_platform.metastore.operations.transactions import GetTxnStates
-from acid_platform.metastore.records import (
-    CleaningCause,
-    EntityCleaning,
-    EntityDirectory,
-    RecordedDirectory,
-    TableRecord,
-)
+from acid_platform.metastore.records import EntityDirectory, RecordedDirectory, TableRecord
+from acid_platform.metastore.tasks import CleaningCause, EntityCleaning
 from acid_platform.scan.acid_directory import AcidDirectory
 from acid_platform.scan.selection import highest_floor, select
 from acid_platform.services.removals import ours_only

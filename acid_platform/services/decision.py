@@ -20,7 +20,7 @@ from acid_platform.base.table_properties import (
 from acid_platform.compaction.states import CompactionKind, CompactionState, Layout
 from acid_platform.errors import SettingRefused
 from acid_platform.layout.formats import is_insert_only
-from acid_platform.metastore.records import EntityCounters
+from acid_platform.metastore.tasks import EntityCounters
 
 FAILED_COMPACTIONS = "hive.compactor.initiator.failed.compacts.threshold"
 INSERT_ONLY = "hive.compactor.compact.insert.only"

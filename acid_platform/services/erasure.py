@@ -27,7 +27,8 @@ from acid_platform.layout.partition_names import partition_name, partition_value
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, GetQueue
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns, GetTxnStates
-from acid_platform.metastore.records import CompactionTask, Holder
+from acid_platform.metastore.records import Holder
+from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.services import cleaner, worker
 from acid_platform.services.cleaner import ExplainedPath, Fate
 from acid_platform.services.lease import worker_id

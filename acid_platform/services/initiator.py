@@ -26,7 +26,7 @@ from acid_platform.metastore.operations.compaction import (
     RequestCompactions,
     RevokeWorkers,
 )
-from acid_platform.metastore.records import EntityCounters
+from acid_platform.metastore.tasks import EntityCounters
 from acid_platform.services.decision import Decision, Thresholds, decide
 from acid_platform.services.lease import leading, worker_id
 

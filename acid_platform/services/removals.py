@@ -19,10 +19,8 @@ from acid_platform.layout.names import (
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.places import below
-from acid_platform.metastore.records import (
-    DropCleaning,
-    RecordedDirectory,
-)
+from acid_platform.metastore.records import RecordedDirectory
+from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.scan.selection import select
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files

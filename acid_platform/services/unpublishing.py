@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.layout.names import temporary_owner
 from acid_platform.metastore.operations.compaction import EndPublication, GetUnpublished
-from acid_platform.metastore.records import Unpublication
+from acid_platform.metastore.tasks import Unpublication
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
 from acid_platform.storage.removal import Ours, remove_at_once

@@ -45,7 +45,8 @@ from acid_platform.metastore.operations.compaction import (
     RevokeWorkers,
     TakeCompaction,
 )
-from acid_platform.metastore.records import CompactionTask, WriteReport
+from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.services import unpublishing
 from acid_platform.services.explain_services import reported_rows

@@ -11,7 +11,7 @@ from acid_platform import NotEnoughHistory, SettingRefused
 from acid_platform.base.config import Settings
 from acid_platform.compaction.entity_size import EntitySize, LiveDirectory, entity_size
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.metastore.records import EndedCompaction, EntityCounters
+from acid_platform.metastore.tasks import EndedCompaction, EntityCounters
 from acid_platform.services.decision import (
     Decision,
     Thresholds,

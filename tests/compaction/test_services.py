@@ -28,9 +28,10 @@ from acid_platform.metastore.operations.compaction import (
     StartCleaning,
     TakeCompaction,
 )
-from acid_platform.metastore.records import ClientInfo, DropCleaning, LockRequest, WriteReport
+from acid_platform.metastore.records import ClientInfo, LockRequest, WriteReport
 from acid_platform.metastore.rules.candidates import _bytes, live_size
 from acid_platform.metastore.rules.snapshots import compactor_list
+from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.services import cleaner, initiator, worker
 from acid_platform.services.cleaner import Fate
 from acid_platform.services.initiator import Initiated

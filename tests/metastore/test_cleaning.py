@@ -13,12 +13,12 @@ from acid_platform import (
     Terminal,
 )
 from acid_platform.compaction.states import CompactionState
-from acid_platform.metastore.records import (
+from acid_platform.metastore.records import LockRequest
+from acid_platform.metastore.tasks import (
     CleaningCause,
     CleaningTask,
     CompactionTask,
     EntityCleaning,
-    LockRequest,
 )
 from acid_platform.scan.selection import highest_floor
 from acid_platform.transactions import TxnType, ValidTxnList

@@ -15,10 +15,11 @@ from acid_platform import (
     WriteConflict,
 )
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import EntityCleaning, LockRequest, WriteReport
+from acid_platform.metastore.records import LockRequest, WriteReport
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.tasks import EntityCleaning
 from tests.metastore.world import DELETE, INSERT, UPDATE, E, Txn, W, World
 
 

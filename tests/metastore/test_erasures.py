@@ -11,9 +11,9 @@ from acid_platform import InvalidDefinition, NoSuchTable
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
-from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
+from acid_platform.metastore.tasks import ErasureTask
 from tests.metastore.processes import end
 
 WAITING, ERASED, WITHDRAWN = (ErasureState.WAITING, ErasureState.ERASED, ErasureState.WITHDRAWN)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from acid_platform import errors
-from acid_platform.metastore.records import CleaningCause, DropCleaning, LockRequest
+from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules import kept_history
+from acid_platform.metastore.tasks import CleaningCause, DropCleaning
 from acid_platform.transactions.locks import LockType
 from tests.metastore.world import World
 

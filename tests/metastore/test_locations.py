@@ -32,11 +32,12 @@ from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.segment import segment_name
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetIdentity, TakeOver
-from acid_platform.metastore.records import EntityCleaning, Identity
+from acid_platform.metastore.records import Identity
 from acid_platform.metastore.rules.events import Recorded
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.saving import write_copy
 from acid_platform.metastore.server.store import Store
+from acid_platform.metastore.tasks import EntityCleaning
 from acid_platform.services import cleaner
 from acid_platform.services.fsck import examine
 from acid_platform.tables import locations

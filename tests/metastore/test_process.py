@@ -56,7 +56,8 @@ from acid_platform.metastore.operations.transactions import (
     OpenBatch,
     Unlock,
 )
-from acid_platform.metastore.records import ClientInfo, DropCleaning
+from acid_platform.metastore.records import ClientInfo
+from acid_platform.metastore.tasks import DropCleaning
 from acid_platform.metastore.wire import Channel
 from acid_platform.transactions import RowOperation, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType

@@ -13,9 +13,10 @@ from acid_platform import (
 )
 from acid_platform.metastore.codec import decode
 from acid_platform.metastore.operations.foreign_transactions import LockProgress
-from acid_platform.metastore.records import CompactionTask, LockRequest, Unpublication
+from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
+from acid_platform.metastore.tasks import CompactionTask, Unpublication
 from acid_platform.transactions.locks import LockType
 from tests.metastore.test_foreign_transactions import ask, opened
 from tests.metastore.world import INSERT, E, R, W, Waits, World

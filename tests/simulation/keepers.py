@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.metastore.codec import converters, decode, encode
-from acid_platform.metastore.records import CleaningTask, DropCleaning, Unpublication
+from acid_platform.metastore.tasks import CleaningTask, DropCleaning, Unpublication
 from acid_platform.transactions import RowOperation, ValidTxnList, ValidWriteIdList
 from tests.simulation.actors import PARTITIONS, Actor
 from tests.simulation.checks import check_readers

@@ -62,15 +62,8 @@ from acid_platform.metastore.operations.transactions import (
     GetTxnOutcome,
 )
 from acid_platform.metastore.places import Places
-from acid_platform.metastore.records import (
-    ClientInfo,
-    CompactionTask,
-    EntityCounters,
-    EntityState,
-    LockRequest,
-    TableRecord,
-    ViewRecord,
-)
+from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
+from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState
 from acid_platform.transactions import TxnType
 from acid_platform.transactions.locks import LockType
 

@@ -8,15 +8,8 @@ from typing import Any, TypeVar
 from acid_platform.metastore.operations.compaction import Cleanings
 from acid_platform.metastore.operations.transactions import SeenTable
 from acid_platform.metastore.places import Places
-from acid_platform.metastore.records import (
-    DropCleaning,
-    EntityCleaning,
-    EntityState,
-    PastTable,
-    TableChanges,
-    TableRecord,
-    Unpublication,
-)
+from acid_platform.metastore.records import PastTable, TableChanges, TableRecord
+from acid_platform.metastore.tasks import DropCleaning, EntityCleaning, EntityState, Unpublication
 
 A = TypeVar("A")
 

@@ -9,10 +9,10 @@ from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.codec import BRIEF, FLAT
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.operations.transactions import Granted, Ticket
-from acid_platform.metastore.records import (
+from acid_platform.metastore.records import ClientInfo, WriteReport
+from acid_platform.metastore.tasks import (
     BlockedCleaning,
     CleaningTask,
-    ClientInfo,
     CompactionTask,
     EntityCounters,
     EntityState,
@@ -20,7 +20,6 @@ from acid_platform.metastore.records import (
     ErasureTask,
     QueuedTask,
     Unpublication,
-    WriteReport,
 )
 from acid_platform.transactions import CompactorWriteIdList
 

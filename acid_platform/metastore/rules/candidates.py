@@ -18,18 +18,14 @@ from acid_platform.metastore.operations.compaction import (
     HoldService,
     ReleaseService,
 )
-from acid_platform.metastore.records import (
-    EndedCompaction,
-    EntityCounters,
-    EntityDirectory,
-    EntityState,
-)
+from acid_platform.metastore.records import EntityDirectory
 from acid_platform.metastore.rules.cleaning_survey import aborted_rows
 from acid_platform.metastore.rules.compaction_queue import history, queue_states
 from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Component, Entity, ServiceLease, State, TableState
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.tasks import EndedCompaction, EntityCounters, EntityState
 from acid_platform.transactions import CompactorWriteIdList
 
 _AGAIN = (CompactionState.FAILED, CompactionState.DID_NOT_INITIATE)

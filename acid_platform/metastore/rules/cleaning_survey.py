@@ -8,16 +8,7 @@ from collections.abc import Iterator, Sequence
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.pasts import Pin, TableCommit, utc_text
-from acid_platform.metastore.records import (
-    BlockedCleaning,
-    CleaningCause,
-    CleaningTask,
-    DropCleaning,
-    DropTask,
-    EntityCleaning,
-    Holder,
-    QueuedTask,
-)
+from acid_platform.metastore.records import Holder
 from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import why_foreign
 from acid_platform.metastore.rules.snapshots import cleaner_lists, holders, low_mark, txn_list
@@ -25,6 +16,15 @@ from acid_platform.metastore.rules.state import Component, Entity, State, TableS
 from acid_platform.metastore.rules.table_declarations import being_cleaned
 from acid_platform.metastore.rules.timers import NEVER
 from acid_platform.metastore.rules.turn import Turn
+from acid_platform.metastore.tasks import (
+    BlockedCleaning,
+    CleaningCause,
+    CleaningTask,
+    DropCleaning,
+    DropTask,
+    EntityCleaning,
+    QueuedTask,
+)
 from acid_platform.transactions import ValidWriteIdList
 
 _R, _W = CompactionState.READY_FOR_CLEANING, CompactionState.WORKING

@@ -22,7 +22,6 @@ from acid_platform.metastore.operations.compaction import (
     TakeCompaction,
     Wished,
 )
-from acid_platform.metastore.records import CompactionTask, EndedCompaction
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.compactions import CompactionEnded, CompactionRevoked, to_history
@@ -32,6 +31,7 @@ from acid_platform.metastore.rules.snapshots import compactor_list, txn_list
 from acid_platform.metastore.rules.state import Entity, State, TableState
 from acid_platform.metastore.rules.table_declarations import being_cleaned, normal_partition
 from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.tasks import CompactionTask, EndedCompaction
 from acid_platform.transactions import ValidTxnList
 
 _I, _W, _R = (

@@ -16,12 +16,7 @@ from acid_platform.metastore.operations.compaction import (
     FailCompaction,
     Owned,
 )
-from acid_platform.metastore.records import (
-    CompactionTask,
-    LockRequest,
-    QueuedTask,
-    RecordedDirectory,
-)
+from acid_platform.metastore.records import LockRequest, RecordedDirectory
 from acid_platform.metastore.rules import kept_history, locking
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.endings import Aborted, close, place
@@ -30,6 +25,7 @@ from acid_platform.metastore.rules.snapshots import compactor_list, snapshot
 from acid_platform.metastore.rules.state import Component, State
 from acid_platform.metastore.rules.turn import Past, Turn, handles
 from acid_platform.metastore.rules.txns import granted, open_txn, require_open
+from acid_platform.metastore.tasks import CompactionTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnState, TxnType, ValidTxnList
 from acid_platform.transactions.locks import LockType
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from acid_platform.compaction.states import CompactionState
 from acid_platform.errors import NoSuchPartition, Terminal
 from acid_platform.metastore.operations.transactions import Drop
-from acid_platform.metastore.records import DropTask
 from acid_platform.metastore.rules import lock_index, write_set
 from acid_platform.metastore.rules.declared import refuse_foreign
 from acid_platform.metastore.rules.events import Event
@@ -15,6 +14,7 @@ from acid_platform.metastore.rules.state import Entity, State
 from acid_platform.metastore.rules.table_declarations import normal_partition
 from acid_platform.metastore.rules.turn import Turn
 from acid_platform.metastore.rules.txns import WriteIdAllocated
+from acid_platform.metastore.tasks import DropTask
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockType

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, RequestErasure
-from acid_platform.metastore.records import ErasureTask
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.tasks import ErasureTask
 
 
 @handles(RequestErasure)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from acid_platform.base.config import Settings
 from acid_platform.compaction.states import CompactionKind, CompactionState
-from acid_platform.metastore.records import NO_HEARTBEAT, CompactionTask, DropTask, QueuedTask
+from acid_platform.metastore.records import NO_HEARTBEAT
 from acid_platform.metastore.rules import kept_history, locking, lone_locks, write_set
 from acid_platform.metastore.rules.commits import end
 from acid_platform.metastore.rules.declared import forget, outlived
@@ -23,6 +23,7 @@ from acid_platform.metastore.rules.snapshots import first_snapshot, low_mark
 from acid_platform.metastore.rules.state import Departed, Entity, State, TableState
 from acid_platform.metastore.rules.timers import NEVER, dead, patience, silent
 from acid_platform.metastore.rules.turn import Turn
+from acid_platform.metastore.tasks import CompactionTask, DropTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnType
 
 Row = TypeVar("Row", CompactionTask, DropTask)

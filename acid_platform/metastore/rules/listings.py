@@ -37,12 +37,9 @@ from acid_platform.metastore.operations.transactions import (
     TxnOutcome,
 )
 from acid_platform.metastore.records import (
-    CompactionTask,
-    DropTask,
     Holder,
     LockState,
     PartitionRecord,
-    QueuedTask,
     TableRecord,
     ViewRecord,
 )
@@ -52,6 +49,7 @@ from acid_platform.metastore.rules.locking import first_block
 from acid_platform.metastore.rules.state import LockEntry, State, Txn
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.tasks import CompactionTask, DropTask, QueuedTask
 from acid_platform.transactions import TxnState
 
 NONE = "None"

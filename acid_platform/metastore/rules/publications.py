@@ -18,13 +18,13 @@ from acid_platform.metastore.operations.compaction import (
     PublishCompaction,
 )
 from acid_platform.metastore.operations.transactions import Ticket
-from acid_platform.metastore.records import CompactionTask, Unpublication
 from acid_platform.metastore.rules import locking
 from acid_platform.metastore.rules.compactions import owned
 from acid_platform.metastore.rules.locking import LockRemoved
 from acid_platform.metastore.rules.state import LockEntry
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.tasks import CompactionTask, Unpublication
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockComponent, LockType
 

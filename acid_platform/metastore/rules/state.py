@@ -24,19 +24,16 @@ from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     ClientInfo,
-    CompactionTask,
-    DropTask,
     EntityDirectory,
-    ErasureTask,
     HistoryRow,
     Identity,
     PartitionRecord,
-    QueuedTask,
     TableRecord,
     ViewRecord,
 )
 from acid_platform.metastore.rules.timers import NEVER, Timers
 from acid_platform.metastore.table_names import table_name
+from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.locks import LockComponent, LockType

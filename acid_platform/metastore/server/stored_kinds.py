@@ -16,14 +16,10 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import FLAT, columns_of, ranges
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
-    CompactionTask,
-    DropTask,
     EntityDirectory,
-    ErasureTask,
     HistoryRow,
     Identity,
     PartitionRecord,
-    QueuedTask,
     TableRecord,
     ViewRecord,
 )
@@ -43,6 +39,7 @@ from acid_platform.metastore.rules.state import (
     Txn,
     WriteIdRow,
 )
+from acid_platform.metastore.tasks import CompactionTask, DropTask, ErasureTask, QueuedTask
 from acid_platform.transactions.conflicts import WriteSetRow
 
 Columns = dict[str, str]
@@ -250,11 +247,7 @@ def _directories(name: str, attribute: str) -> StoredKind:
     )
 
 
-_QUEUED = {
-    CompactionState.INITIATED,
-    CompactionState.WORKING,
-    CompactionState.READY_FOR_CLEANING,
-}
+_QUEUED = {CompactionState.INITIATED, CompactionState.WORKING, CompactionState.READY_FOR_CLEANING}
 
 
 def _tasks(name: str, record: type[QueuedTask], past: str) -> StoredKind:

@@ -19,7 +19,8 @@ from acid_platform.metastore.client.metastore import Metastore, OpenTransaction
 from acid_platform.metastore.operations.compaction import GetCleanings
 from acid_platform.metastore.operations.tables import GetDoubtful, GetLastWriteId, GetPartitions
 from acid_platform.metastore.operations.transactions import GetTxnStates
-from acid_platform.metastore.records import BlockedCleaning, DropCleaning, TableRecord
+from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.tasks import BlockedCleaning, DropCleaning
 from acid_platform.services.fsck.entity import EntityLook, acid_name
 from acid_platform.services.fsck.findings import (
     Check,
