@@ -138,8 +138,8 @@ def restore(
     ]
     if restored.open_txns:
         lines.append(f"{restored.open_txns} transactions were open in the backup; they are gone")
-    if restored.kept:
-        lines.append(f"the old file is now {restored.kept}")
+    if restored.replaced:
+        lines.append(f"the old files are now in {restored.replaced}")
     if restored.foreign:
         lines.append(
             f"read only, as another warehouse may use their directories, until `acid"

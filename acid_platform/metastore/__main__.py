@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import log_to
 from acid_platform.errors import AcidError, MetastoreUnavailable
-from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
+from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, configured_key
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
 
@@ -72,8 +72,8 @@ def _service(home: Home, listen: str) -> ListeningService:
     if home.tls.exists() or os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
         from acid_platform.metastore.tls import Served
 
-        certificate = Served.found(home.tls, os.environ)
-    return ListeningService(listen, given_key(os.environ) or home.authkey(), certificate)
+        certificate = Served.configured(home.tls, os.environ)
+    return ListeningService(listen, configured_key(os.environ) or home.authkey(), certificate)
 
 
 def tell(ready: int | None, message: object) -> None:
@@ -84,19 +84,19 @@ def tell(ready: int | None, message: object) -> None:
 
 def detach(home: Home, listen: str | None) -> int:
     """Starts the server in a child; the parent exits once the child has reported the result."""
-    heard, told = os.pipe()
+    reading, ready = os.pipe()
     if os.fork():
-        os.close(told)
-        with open(heard) as answers:
+        os.close(ready)
+        with open(reading) as answers:
             print(answers.read(), end="", flush=True)
         return 0
-    os.close(heard)
+    os.close(reading)
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
     os.chdir("/")
-    return serve(home, listen, told)
+    return serve(home, listen, ready)
 
 
 def main() -> int:

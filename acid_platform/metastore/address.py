@@ -57,7 +57,7 @@ def absolute_files(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def given_key(environment: Mapping[str, str]) -> bytes | None:
+def configured_key(environment: Mapping[str, str]) -> bytes | None:
     """The key in the environment, or in the file that it names. Raises MetastoreRefused."""
     key = environment.get(KEY, "").strip()
     source = KEY

@@ -12,12 +12,12 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
-import subprocess
-import sys
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -28,23 +28,9 @@ from acid_platform.metastore.address import usable_key
 from acid_platform.metastore.wire import PROTOCOL
 
 _LONGEST_SOCKET_PATH = 107
-_NETWORK = {
-    "nfs",
-    "nfs4",
-    "cifs",
-    "smb3",
-    "smbfs",
-    "afs",
-    "afpfs",
-    "ceph",
-    "fuse.ceph",
-    "fuse.sshfs",
-    "glusterfs",
-    "fuse.glusterfs",
-    "lustre",
-    "gpfs",
-    "beegfs",
-}
+_NETWORK = re.compile(
+    r"nfs4?|cifs|smb3|smbfs|afs|afpfs|lustre|gpfs|beegfs|(fuse\.)?(ceph|glusterfs)|fuse\.sshfs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +98,16 @@ class Home:
         """The secret that clients and server share; created once, readable by the owner only."""
         key = self.path / "authkey"
         if not key.exists():
-            # Each attempt needs its own temporary name: a client and a server may share one
-            # process.
+            # A name of its own for each attempt: a client and a server may share one process.
             draft = self.path / f"authkey.{secrets.token_hex(8)}"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_hex(32).encode())
                 file.flush()
                 sync_data(file.fileno())
             # If several clients get here first, only one of them creates the name.
-            try:
+            with suppress(FileExistsError):
                 os.link(draft, key)
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
+            draft.unlink()
         return self.read_authkey()
 
     def socket(self) -> Path:
@@ -188,13 +170,7 @@ class Endpoint:
     def publish(self, home: Home) -> None:
         """Replaces the file atomically, so that nobody reads half of it."""
         draft = home.endpoint.with_suffix(f".{os.getpid()}")
-        fields = {
-            "address": self.address,
-            "pid": self.pid,
-            "epoch": self.epoch,
-            "protocol": self.protocol,
-        }
-        draft.write_text(json.dumps(fields))
+        draft.write_text(json.dumps(asdict(self)))
         sync_path(draft)
         draft.chmod(0o600)
         draft.rename(home.endpoint)
@@ -203,9 +179,11 @@ class Endpoint:
     def read(cls, home: Home) -> Endpoint | None:
         """None if no process has published an endpoint. Raises MetastoreIncompatible."""
         try:
-            said = cls(**json.loads(home.endpoint.read_text()))
-            numbers = (said.pid, said.epoch, said.protocol)
-            if not isinstance(said.address, str) or any(type(one) is not int for one in numbers):
+            endpoint = cls(**json.loads(home.endpoint.read_text()))
+            numbers = (endpoint.pid, endpoint.epoch, endpoint.protocol)
+            if not isinstance(endpoint.address, str) or any(
+                type(number) is not int for number in numbers
+            ):
                 raise TypeError("it is not an address and three numbers")
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -214,12 +192,12 @@ class Endpoint:
                 f"{home.endpoint} is damaged ({error}): remove it; if `{home.lock}` names a process"
                 " that runs, stop that too, and the next client starts another"
             ) from error
-        if said.protocol != PROTOCOL and _alive(said.pid):
+        if endpoint.protocol != PROTOCOL and _alive(endpoint.pid):
             raise MetastoreIncompatible(
-                f"metastore process {said.pid} speaks protocol {said.protocol}, this program"
-                f" {PROTOCOL}; stop that process"
+                f"metastore process {endpoint.pid} speaks protocol {endpoint.protocol}, this"
+                f" program {PROTOCOL}; stop that process"
             )
-        return said
+        return endpoint
 
 
 def _alive(pid: int) -> bool:
@@ -257,7 +235,7 @@ def take_lock(home: Home) -> TextIO:
 def refuse_network_file_system(home: Home) -> None:
     """Raises MetastoreIncompatible: on a network mount, locks and fsync can't be relied on."""
     kind = _file_system(home.path.resolve())
-    if kind in _NETWORK:
+    if _NETWORK.fullmatch(kind):
         raise MetastoreIncompatible(
             f"{home.path} is on a network file system ({kind}); set ACID_METASTORE to a local disk"
         )
@@ -265,23 +243,13 @@ def refuse_network_file_system(home: Home) -> None:
 
 def mounts() -> list[tuple[str, str]]:
     """Mount points and their file system types."""
-    if sys.platform == "darwin":
-        listed = subprocess.run(["mount"], capture_output=True, text=True, check=True).stdout
-        points = []
-        for line in listed.splitlines():
-            _, _, rest = line.partition(" on ")
-            point, _, options = rest.rpartition(" (")
-            points.append((point, options.rstrip(")").split(",")[0]))
-        return points
-    lines = Path("/proc/mounts").read_text().splitlines()
-    fields = [line.split(" ") for line in lines]
-    return [(field[1].replace("\\040", " "), field[2]) for field in fields if len(field) > 2]
+    import psutil
+
+    return [(mount.mountpoint, mount.fstype) for mount in psutil.disk_partitions(all=True)]
 
 
 def _file_system(path: Path) -> str:
     above = {str(directory) for directory in (path, *path.parents)}
     covering = [(point, kind) for point, kind in mounts() if point in above]
-    # If two file systems are mounted on one point, the later mount hides the earlier.
-    return max(enumerate(covering), key=lambda candidate: (len(candidate[1][0]), candidate[0]))[1][
-        1
-    ]
+    # The longest; if two file systems are mounted on one point, the later mount hides the earlier.
+    return max(reversed(covering), key=lambda mount: len(mount[0]))[1]

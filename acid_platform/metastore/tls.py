@@ -99,7 +99,7 @@ class Served:
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._paths = certificate, key
-        self._seen = self._stamps()
+        self._loaded = self._stamps()
         self._context, self.expires = self._load()
         if self.expires <= datetime.now(UTC):
             raise MetastoreRefused(
@@ -108,7 +108,7 @@ class Served:
             )
 
     @classmethod
-    def found(cls, directory: Path, environment: Mapping[str, str]) -> Served | None:
+    def configured(cls, directory: Path, environment: Mapping[str, str]) -> Served | None:
         """The certificate that the environment names, else that in the directory, else None.
 
         Raises MetastoreRefused.
@@ -124,8 +124,8 @@ class Served:
     def layer(self) -> Layer:
         """The encryption of a new connection."""
         stamps = self._stamps()
-        if stamps != self._seen:
-            self._seen = stamps
+        if stamps != self._loaded:
+            self._loaded = stamps
             try:
                 self._context, self.expires = self._load()
                 _LOG.info("the certificate was renewed: it is valid until %s", self.expires)

@@ -158,7 +158,7 @@ def test_P24_write_ids_newer_than_the_backup_are_in_doubt(home: Home, tmp_path: 
     done = restore(home, file, lambda record, known: found(4, 9), replace_it=True)
     assert done.doubtful == {"default.t": [(2, 4)]}
     assert (done.tables, done.open_txns, done.next_txn) == (1, 1, 10)
-    assert Path(done.kept).exists() and not home.unfinished.exists()
+    assert Path(done.replaced).exists() and not home.unfinished.exists()
     with Metastore.connect(home.path) as metastore:
         assert metastore.status()["doubtful"] == 3
         assert metastore.outcome(first)["state"] == "c"
@@ -208,7 +208,7 @@ def test_P24_a_metastore_that_is_replaced_keeps_its_log(home: Home, tmp_path: Pa
         os.kill(pid, signal.SIGKILL)
         while not gone(pid):
             time.sleep(0.01)
-    kept = Path(restore(home, file, lambda record, known: found(0), replace_it=True).kept)
+    kept = Path(restore(home, file, lambda record, known: found(0), replace_it=True).replaced)
     parts = sorted(path.name for path in home.path.iterdir() if is_part(path.name))
     assert [name.split("-")[0] for name in parts] == ["journal", "snapshot"]
     events = [record.event for batch in LocalLog(kept).read(0) for record in events_of(batch)]

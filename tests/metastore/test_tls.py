@@ -114,17 +114,17 @@ def test_P10_files_that_are_no_certificate_are_refused_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_certificate(tmp_path, [HOST])
-    assert Served.found(tmp_path / "nothing", {}) is None
-    assert Served.found(tmp_path, {}) is not None
+    assert Served.configured(tmp_path / "nothing", {}) is None
+    assert Served.configured(tmp_path, {}) is not None
     with pytest.raises(MetastoreRefused, match="set both ACID_METASTORE_TLS_CERTIFICATE and"):
-        Served.found(tmp_path, {address.TLS_CERTIFICATE: made.certificate})
+        Served.configured(tmp_path, {address.TLS_CERTIFICATE: made.certificate})
     with pytest.raises(MetastoreRefused, match=r"can't be used: .* make both anew"):
         Served(Path(made.certificate), Path(made.ca).with_name("ca.key"))
     with pytest.raises(MetastoreRefused, match="can't be used"):
         Served(Path(made.certificate), tmp_path / "missing")
     make_certificate(tmp_path, [], days=0)
     with pytest.raises(MetastoreRefused, match="has expired on"):
-        Served.found(tmp_path, {})
+        Served.configured(tmp_path, {})
     monkeypatch.setenv(address.KEY, KEY)
     for wrong in (made.key, str(tmp_path / "missing")):
         monkeypatch.setenv(address.TLS_CA, wrong)

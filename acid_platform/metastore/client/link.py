@@ -105,10 +105,10 @@ class Link:
             if "ask" not in answer:
                 return _value(answer)
             try:
-                kept = self._outcome(request)
-                if kept is None and not answer["transient"]:
+                outcome = self._outcome(request)
+                if outcome is None and not answer["transient"]:
                     break
-                answer = kept or self._exchange(request)
+                answer = outcome or self._exchange(request)
             except Broken as broken:
                 answer = self._recover(request, str(broken))
         if "ask" not in answer:
@@ -147,14 +147,12 @@ class Link:
             self.close()
             try:
                 self._connection()
-                kept = None if repeatable else self._outcome(request)
-                return kept or self._exchange(request)
+                outcome = None if repeatable else self._outcome(request)
+                return outcome or self._exchange(request)
             except (Broken, MetastoreUnavailable) as error:
                 why = str(error)
-            except (MetastoreRefused, MetastoreIncompatible) as error:
-                raise self._lost(request.operation, str(error)) from error
-            except WarehouseMoved as error:
-                if repeatable:
+            except (MetastoreRefused, MetastoreIncompatible, WarehouseMoved) as error:
+                if repeatable and isinstance(error, WarehouseMoved):
                     raise
                 raise self._lost(request.operation, str(error)) from error
             if time.monotonic() > deadline or not self.target.patient:
@@ -189,13 +187,13 @@ class Link:
             replaced = partial(self.target.replaced, connection.epoch)
         try:
             answer: Answer = json.loads(connection.exchange(request.message, patience, replaced))
-            return answer
         except (EOFError, OSError, Malformed) as error:
             self.close()
             raise Broken(f"{type(error).__name__}: {error}") from error
         except BaseException:
             self.close()
             raise
+        return answer
 
     # --- connections ------------------------------------------------------------------------
 
@@ -204,36 +202,31 @@ class Link:
         if getattr(own, "pid", None) != os.getpid():
             # After a fork this connection belongs to the parent; closing our copy does not end it.
             self.close()
-            own.pid = os.getpid()
-        if getattr(own, "connection", None) is not None and own.connection.ended:
+            own.pid, own.connection = os.getpid(), None
+        connection: Channel | None = own.connection
+        if connection is not None and connection.ended:
             # Checked before anything is sent: if the warehouse was moved, no outcome is in doubt.
             self.target.require_same()
-        if getattr(own, "connection", None) is None:
-            own.connection = self._connect()
-        connection: Channel = own.connection
+        if connection is None:
+            connection = own.connection = self._connect()
         return connection
 
     def _connect(self) -> Channel:
-        began = time.monotonic()
-        deadline, pause = began + start.START_SECONDS, 0.005
+        target, began, pause = self.target, time.monotonic(), 0.005
+        seconds = start.START_SECONDS if target.startable else target.failover_seconds
         while True:
             try:
-                return self.target.dial()
+                return target.dial()
             except (OSError, EOFError, Refused, Malformed) as error:
                 why = f"{type(error).__name__}: {error}"
-            if (
-                not self.target.startable
-                and time.monotonic() < began + self.target.failover_seconds
-            ):
-                time.sleep(pause)
-                pause = min(2 * pause, 0.2)
-                continue
-            if not self.target.startable or time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited >= seconds:
                 raise MetastoreUnavailable(
-                    f"no metastore answers for {self.target} ({why}); {self.target.advice}"
+                    f"no metastore answers for {target} ({why}); {target.advice}"
                 )
-            # If a client was killed, its child may still hold the lock for starting.
-            self.target.start(alone=time.monotonic() - began < start.START_SECONDS / 2)
+            if target.startable:
+                # If a client was killed, its child may still hold the lock for starting.
+                target.start(alone=waited < seconds / 2)
             time.sleep(pause)
             pause = min(2 * pause, 0.1)
 

@@ -118,7 +118,9 @@ class Metastore:
         MetastoreWriteFailed, and Terminal for a message that is too large.
         """
         answer = self._link.call(operation)
-        return placed(self.places, answer) if self.places.root else answer
+        if self.places.root:
+            answer = placed(self.places, answer)
+        return answer
 
     # --- the handle ---------------------------------------------------------------------------
 
@@ -411,9 +413,9 @@ class Metastore:
 def client_info(info: Info | None = None) -> ClientInfo:
     """Who opens a transaction; what the caller passes takes precedence over the
     machine's values."""
-    given = encode(info) if isinstance(info, ClientInfo) else dict(info or {})
-    known = {key: str(value) for key, value in given.items() if value and key in _INFO}
-    return replace(_myself(), **known)
+    values = encode(info) if isinstance(info, ClientInfo) else info or {}
+    named = {key: str(value) for key, value in values.items() if value and key in _INFO}
+    return replace(_myself(), **named)
 
 
 _INFO = tuple(field.name for field in fields(ClientInfo))

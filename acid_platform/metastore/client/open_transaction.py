@@ -22,11 +22,7 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.operations.compaction import CommitCompaction, CompactionGranted
 from acid_platform.metastore.operations.history import GetChanges, GetPast
-from acid_platform.metastore.operations.tables import (
-    GetPartitions,
-    GetTable,
-    GetViews,
-)
+from acid_platform.metastore.operations.tables import GetPartitions, GetTable, GetViews
 from acid_platform.metastore.operations.transactions import (
     AbortTxn,
     Allocate,
@@ -160,16 +156,14 @@ class OpenTransaction:
 
         Raises NoSuchTable, SnapshotExpired, TxnAborted.
         """
-        known = self._described.get(table_name(name))
-        if known is not None:
-            return known.record
+        if table_name(name) in self._described:
+            return self._described[table_name(name)].record
         return self._metastore.call(GetTable(name, self.id))
 
     def partition_records(self, name: str) -> list[PartitionRecord]:
         """The partitions that its snapshot sees, with their floors (P22, P28)."""
-        known = self._described.get(table_name(name))
-        if known is not None:
-            return known.partitions
+        if table_name(name) in self._described:
+            return self._described[table_name(name)].partitions
         return self._metastore.call(GetPartitions(name, self.id))
 
     def partitions(self, name: str) -> list[str]:
@@ -188,9 +182,8 @@ class OpenTransaction:
         Answered only while the transaction is open; until then the Cleaner keeps what its snapshot
         needs (P29). Raises SnapshotExpired, TxnAborted, NoSuchTxn, NoSuchTable.
         """
-        known = self._described.get(table_name(table))
-        if known is not None and list(partitions) == [None]:
-            return [known.directories]
+        if table_name(table) in self._described and list(partitions) == [None]:
+            return [self._described[table_name(table)].directories]
         return self._metastore.call(GetManifest(self.id, table_name(table), tuple(partitions)))
 
     def past(self, table: str, as_of: AsOf) -> PastTable:
@@ -293,17 +286,11 @@ class OpenTransaction:
         MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
+        commit = CommitTxn(
+            self.id, tuple(writes), added, tuple(changed), tuple(cursors), tuple(sinks)
+        )
         try:
-            self._metastore.call(
-                CommitTxn(
-                    self.id,
-                    tuple(writes),
-                    added,
-                    tuple(changed),
-                    tuple(cursors),
-                    tuple(sinks),
-                )
-            )
+            self._metastore.call(commit)
         except UNDECIDED:
             raise
         except AcidError as refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from acid_platform.metastore.operations.compaction import Cleanings
 from acid_platform.metastore.operations.transactions import SeenTable
@@ -11,30 +11,21 @@ from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import PastTable, TableChanges, TableRecord
 from acid_platform.metastore.tasks import DropCleaning, EntityCleaning, EntityState, Unpublication
 
-A = TypeVar("A")
-
 _LOCATED = (TableRecord, EntityState, EntityCleaning, DropCleaning, Unpublication)
 
 
-def placed(places: Places, answer: A) -> A:
+def placed(places: Places, answer: Any) -> Any:
     """The answer of an operation, with whole paths or URIs in place of relative locations."""
-    told: Any = answer
-    if isinstance(told, _LOCATED):
-        told = replace(told, location=places.outward(told.location))
-    elif isinstance(told, list):
-        if told and isinstance(told[0], _LOCATED):
-            told = [placed(places, record) for record in told]
-    elif isinstance(told, Cleanings):
-        told = replace(told, ready=placed(places, told.ready))
-    elif isinstance(told, PastTable | TableChanges):
-        told = replace(told, table=placed(places, told.table))
-    elif isinstance(told, dict):
-        told = {key: _seen(places, value) for key, value in told.items()}
-    whole: A = told
-    return whole
-
-
-def _seen(places: Places, value: Any) -> Any:
-    if isinstance(value, SeenTable):
-        return replace(value, record=placed(places, value.record))
-    return value
+    if isinstance(answer, _LOCATED):
+        return replace(answer, location=places.outward(answer.location))
+    if isinstance(answer, list) and answer and isinstance(answer[0], _LOCATED):
+        return [placed(places, record) for record in answer]
+    if isinstance(answer, dict):
+        return {key: placed(places, value) for key, value in answer.items()}
+    if isinstance(answer, Cleanings):
+        return replace(answer, ready=placed(places, answer.ready))
+    if isinstance(answer, PastTable | TableChanges):
+        return replace(answer, table=placed(places, answer.table))
+    if isinstance(answer, SeenTable):
+        return replace(answer, record=placed(places, answer.record))
+    return answer

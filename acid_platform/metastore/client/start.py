@@ -43,24 +43,13 @@ def environment() -> dict[str, str]:
     """That of a process of this program whose current directory is another one."""
     root = Path(__file__).resolve().parents[3]
     paths = [str(root), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {
-        **os.environ,
-        **absolute_files(os.environ),
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
+    return {**os.environ, **absolute_files(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _start(home: Home, listen: str | None) -> bool:
     # -P: a file duckdb.py in the current directory must not be imported as DuckDB.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "acid_platform.metastore",
-        "--dir",
-        str(home.path),
-        "--detach",
-    ]
+    command = [sys.executable, "-P", "-m", "acid_platform.metastore"]
+    command += ["--dir", str(home.path), "--detach"]
     command += ["--listen", listen] if listen else []
     # Files, not pipes: a pipe ends only once every copy of it is closed, and processes that other
     # threads fork in the meantime may keep a copy for ever.
@@ -71,7 +60,6 @@ def _start(home: Home, listen: str | None) -> bool:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                check=False,
                 cwd="/",
                 env=environment(),
                 timeout=START_SECONDS,
@@ -83,9 +71,9 @@ def _start(home: Home, listen: str | None) -> bool:
             ) from error
         out.seek(0)
         err.seek(0)
-        told, complaint = out.read(), err.read().strip()
+        result, complaint = out.read(), err.read().strip()
     try:
-        answer = json.loads(told)
+        answer = json.loads(result)
     except ValueError as error:
         raise MetastoreUnavailable(
             f"a metastore for {home.path} did not start: {complaint}; see {home.log}"

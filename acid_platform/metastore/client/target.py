@@ -8,9 +8,9 @@ its own key, and a log that services share tells address and key of the one that
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from acid_platform.base.location import metastore_place, without_credentials
 from acid_platform.errors import (
@@ -28,7 +28,7 @@ from acid_platform.metastore.address import (
     SILENCE,
     TCP,
     TLS_CA,
-    given_key,
+    configured_key,
     is_remote,
     parse_address,
     show_address,
@@ -47,17 +47,20 @@ _CONNECT_SECONDS = 3.0
 """How long one of several addresses may take for each step until the next is tried."""
 
 
-class Target(Protocol):
-    """How to reach a metastore."""
+class Target(ABC):
+    """How to reach a metastore. The defaults are those of a service."""
 
-    @property
-    def startable(self) -> bool:
-        """Whether a client may start it."""
+    startable = False
+    """Whether a client may start it."""
+    failover_seconds = 0.0
+    """How long a new connection waits for another metastore to take over."""
 
     @property
     def patient(self) -> bool:
         """Whether a client whose connection broke waits for the metastore to come back."""
+        return True
 
+    @abstractmethod
     def dial(self) -> wire.Channel:
         """Opens a connection.
 
@@ -65,41 +68,40 @@ class Target(Protocol):
         another attempt is useless.
         """
 
-    def start(self, *, alone: bool = True) -> None:
+    def start(self, *, alone: bool = True) -> None:  # noqa: ARG002 (Local needs it)
         """Starts the metastore, unless (`alone`) another client is starting it.
 
         Raises MetastoreIncompatible, MetastoreUnavailable.
         """
+        raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
 
-    @property
-    def failover_seconds(self) -> float:
-        """How long a new connection waits for another metastore to take over."""
-
-    def replaced(self, epoch: int) -> bool:
+    def replaced(self, epoch: int) -> bool:  # noqa: ARG002 (others need it)
         """Whether another metastore leads since the one of this epoch."""
+        return False
 
     def require_same(self) -> None:
         """Raises WarehouseMoved if the metastore that was reached before is no longer there."""
+        return  # a service has one address, wherever its directory is
 
+    @abstractmethod
     def runs(self, pid: int) -> bool:
         """Whether the metastore's process still runs; `pid` is its process id on its machine."""
 
     @property
+    @abstractmethod
     def advice(self) -> str:
         """What to do if nothing answers."""
 
 
-@dataclass(slots=True)
-class Local:
+class Local(Target):
     """The metastore of a directory, found by its `endpoint.json`.
 
     After the first connection the `authkey` identifies it, since the key moves with the directory.
     """
 
-    home: Home
-    startable: bool
-    _key: bytes = field(default=b"", repr=False)
-    failover_seconds: float = 0.0
+    def __init__(self, home: Home, startable: bool) -> None:
+        self.home, self.startable = home, startable
+        self._key = b""
 
     @property
     def patient(self) -> bool:
@@ -119,10 +121,6 @@ class Local:
     def start(self, *, alone: bool = True) -> None:
         self.require_same()
         start(self.home, alone=alone)
-
-    def replaced(self, epoch: int) -> bool:  # noqa: ARG002 (Target declares it)
-        """Nobody else serves a directory."""
-        return False
 
     def require_same(self) -> None:
         """Raises WarehouseMoved: another metastore at this path belongs to somebody else (P31)."""
@@ -156,26 +154,19 @@ class Local:
         return str(self.home.path)
 
 
-@dataclass(slots=True)
-class Remote:
+class Remote(Target):
     """A metastore that was started as a service; of several addresses, one leads."""
 
-    addresses: tuple[tuple[str, int], ...]
-    key: bytes = field(repr=False)
-    startable: bool = False
-    patient: bool = True
-    tls: ssl.SSLContext | None = None
-    silence: float = wire.SILENCE_SECONDS
-    """Seconds without a sign of life of the machine after which a connection ends."""
-    _epoch: int = 0
-    """The highest epoch that a leader told; one with a lower epoch was replaced."""
-    _reached: tuple[str, int] | None = None
-    """The address of that leader, which is tried first."""
-
-    @property
-    def failover_seconds(self) -> float:
-        """How long a client waits for another metastore to lead."""
-        return FAILOVER_SECONDS if len(self.addresses) > 1 else 0.0
+    def __init__(self, addresses: tuple[tuple[str, int], ...], key: bytes) -> None:
+        self.addresses, self.key = addresses, key
+        self.tls = _tls()
+        self.silence = _silence(os.environ.get(SILENCE, ""))
+        """Seconds without a sign of life of the machine after which a connection ends."""
+        self.failover_seconds = FAILOVER_SECONDS if len(addresses) > 1 else 0.0
+        self._epoch = 0
+        """The highest epoch that a leader told; one with a lower epoch was replaced."""
+        self._reached: tuple[str, int] | None = None
+        """The address of that leader, which is tried first."""
 
     def dial(self) -> wire.Channel:
         """Connects to the first address whose metastore leads.
@@ -244,19 +235,11 @@ class Remote:
                 tls.refuse(error, where)
             raise
 
-    def start(self, *, alone: bool = True) -> None:  # noqa: ARG002 (Target declares it)
-        raise MetastoreUnavailable(f"the metastore at {self} is a service: {self.advice}")
-
-    def require_same(self) -> None:
-        """Does nothing: a service has one address, wherever its directory is."""
-
     def runs(self, pid: int) -> bool:  # noqa: ARG002 (Target declares it)
         """Whether anything answers at the address: `pid` may be an id on another machine."""
         try:
             self.dial().close()
-        except (OSError, EOFError, wire.Malformed):
-            return False
-        except MetastoreIncompatible:
+        except (OSError, EOFError, wire.Malformed, MetastoreIncompatible):
             return False
         return True
 
@@ -272,23 +255,18 @@ class Remote:
 
 
 def _why_not(role: str) -> str:
-    return {
-        wire.LEADER: "was replaced by another one",
-        wire.STANDBY: "stands by",
-    }.get(role, f"has the unknown role {role!r}")
+    reasons = {wire.LEADER: "was replaced by another one", wire.STANDBY: "stands by"}
+    return reasons.get(role, f"has the unknown role {role!r}")
 
 
 class Elected(Remote):
     """The leader of a log that several services share; the log tells its address and key."""
 
     def __init__(self, where: str) -> None:
-        super().__init__((), b"", tls=_tls(), silence=_silence(os.environ.get(SILENCE, "")))
+        super().__init__((), b"")
+        self.failover_seconds = FAILOVER_SECONDS
         self._where = where
         self._log: SharedLog | None = None
-
-    @property
-    def failover_seconds(self) -> float:
-        return FAILOVER_SECONDS
 
     def dial(self) -> wire.Channel:
         self._look()
@@ -304,7 +282,7 @@ class Elected(Remote):
         if leader is None or not leader.address:
             raise ConnectionError(f"no metastore leads {self._where} now")
         self.addresses = (parse_address(leader.address),)
-        self.key = given_key(os.environ) or leader.key.encode()
+        self.key = configured_key(os.environ) or leader.key.encode()
         if leader.authority and self.tls is None:
             from acid_platform.metastore.tls import trusting
 
@@ -349,14 +327,14 @@ def remote(text: str) -> Remote:
     Raises InvalidDefinition, and MetastoreRefused if there is no key.
     """
     addresses = tuple(parse_address(each) for each in text.removeprefix(TCP).split(","))
-    key = given_key(os.environ)
+    key = configured_key(os.environ)
     if key is None:
         raise MetastoreRefused(
             f"{without_credentials(text)} asks for a key: set {KEY}, or {KEY_FILE} to a file that"
             " holds it (`authkey` in the metastore's directory, unless the service was given"
             " another)"
         )
-    return Remote(addresses, key, tls=_tls(), silence=_silence(os.environ.get(SILENCE, "")))
+    return Remote(addresses, key)
 
 
 def _tls() -> ssl.SSLContext | None:

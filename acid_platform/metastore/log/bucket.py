@@ -80,12 +80,8 @@ class StorePrefix:
 
     def names(self, after: str = "") -> list[str]:
         with self._faults():
-            found = [
-                each["path"]
-                for page in obstore.list(self._reads, offset=after or None)
-                for each in page
-            ]
-        return sorted(name for name in found if name > after)
+            pages = obstore.list(self._reads, offset=after or None)
+            return sorted(each["path"] for page in pages for each in page if each["path"] > after)
 
     def delete(self, names: Sequence[str]) -> None:
         try:
@@ -146,12 +142,12 @@ class StorePrefix:
 
 def _version(meta: ObjectMeta) -> UpdateVersion:
     """S3 and Azure go by the ETag, Google by the version. obstore takes no None."""
-    found: UpdateVersion = {}
+    version: UpdateVersion = {}
     if meta["e_tag"] is not None:
-        found["e_tag"] = meta["e_tag"]
+        version["e_tag"] = meta["e_tag"]
     if meta["version"] is not None:
-        found["version"] = meta["version"]
-    return found
+        version["version"] = meta["version"]
+    return version
 
 
 def _first_line(error: BaseException) -> str:

@@ -41,11 +41,10 @@ class Folder:
         return data, data
 
     def names(self, after: str = "") -> list[str]:
-        try:
-            found = os.listdir(self._directory)
-        except FileNotFoundError:
+        if not self._directory.exists():
             return []
-        return sorted(name for name in found if name > after and not name.startswith("."))
+        names = os.listdir(self._directory)
+        return sorted(name for name in names if name > after and not name.startswith("."))
 
     def delete(self, names: Sequence[str]) -> None:
         for name in names:

@@ -176,12 +176,13 @@ class ObjectLog(SharedLog):
             try:
                 return call()
             except StoreUnavailable as error:
-                if time.monotonic() + pause > until:
+                left = until - time.monotonic()
+                if left <= 0:
                     raise MetastoreUnavailable(
                         f"{error}; it failed for {self._patience:g} s: check the network and the"
                         " store, then try again"
                     ) from error
-            time.sleep(pause * random.uniform(0.5, 1))
+            time.sleep(min(left, pause * random.uniform(0.5, 1)))
             pause = min(2 * pause, 1)
 
     # --- reading --------------------------------------------------------------------------------

@@ -39,21 +39,20 @@ def parsed(url: str) -> tuple[dict[str, Any], str]:
     Raises InvalidDefinition, as for a password.
     """
     parts = urlsplit(url)
-    known = parse_qsl(parts.query, keep_blank_values=True)
+    fields = parse_qsl(parts.query, keep_blank_values=True)
     shown = without_credentials(urlunsplit((*parts[:3], "", "")))
-    secret = [name for name, _ in known if "password" in name.lower()]
+    secret = [name for name, _ in fields if "password" in name.lower()]
     if parts.password is not None or secret:
         raise InvalidDefinition(
             f"{shown} is refused: an address holds no password; set PGPASSWORD, or PGPASSFILE, or"
             " name a service of pg_service.conf"
         )
-    schema = dict(known).get(_SCHEMA_PARAMETER) or SCHEMA
-    query = urlencode([(name, value) for name, value in known if name != _SCHEMA_PARAMETER])
+    schema = dict(fields).get(_SCHEMA_PARAMETER) or SCHEMA
+    query = urlencode([(name, value) for name, value in fields if name != _SCHEMA_PARAMETER])
     try:
-        found = conninfo_to_dict(urlunsplit((*parts[:3], query, "")))
+        return dict(conninfo_to_dict(urlunsplit((*parts[:3], query, "")))), schema
     except psycopg.Error as error:
         raise InvalidDefinition(f"{shown} is no address of PostgreSQL: {error}") from error
-    return dict(found), schema
 
 
 class PostgresSession:
@@ -141,13 +140,13 @@ class _Connection(psycopg.Connection[TupleRow]):
 def _bounded(waiting: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
     """What psycopg waits for, which gets a 0 from time to time while nothing comes."""
     until = time.monotonic() + seconds
-    wanted = next(waiting)
+    event = next(waiting)
     while True:
-        ready = yield wanted
+        ready = yield event
         if not ready and time.monotonic() > until:
             waiting.close()
             raise psycopg.OperationalError(f"the server did not answer for {seconds:g} s")
         try:
-            wanted = waiting.send(ready)
+            event = waiting.send(ready)
         except StopIteration as ended:
             return ended.value

@@ -14,7 +14,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from acid_platform.metastore.log.contract import Batch
@@ -78,15 +78,7 @@ class Header:
 
     @cached_property
     def line(self) -> bytes:
-        fields = json.dumps(
-            {
-                "history": self.history,
-                "first": self.first,
-                "place": self.place,
-                "number": self.number,
-                "follows": self.follows,
-            }
-        ).encode()
+        fields = json.dumps(asdict(self)).encode()
         return b"acid metastore log 1 %b %b\n" % (fields, _checksum(fields))
 
     @cached_property

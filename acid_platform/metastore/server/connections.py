@@ -53,11 +53,11 @@ class Listener:
 class Connection:
     """One connection."""
 
-    __slots__ = ("challenge", "closed", "frames", "key", "known", "layer", "out", "since", "sock")
+    __slots__ = ("challenge", "closed", "frames", "greeted", "key", "layer", "out", "since", "sock")
 
     def __init__(self, sock: socket.socket, key: bytes, layer: Layer | None = None) -> None:
         self.sock, self.key, self.layer = sock, key, layer
-        self.known = self.closed = False
+        self.greeted = self.closed = False
         self.challenge = wire.challenge()
         self.frames = wire.Frames(wire.LARGEST_GREETING)
         self.out = bytearray()
@@ -92,14 +92,13 @@ class Connections:
         """Connections that were dropped for what they sent or failed to send."""
         self._noted, self._noted_since = 0, float("-inf")
 
-    @property
-    def known(self) -> int:
-        """The number of clients with a finished handshake."""
-        return len(self._connections) - len(self._strangers)
+    def __len__(self) -> int:
+        return len(self._connections)
 
     @property
-    def any(self) -> bool:
-        return bool(self._connections)
+    def clients(self) -> int:
+        """The number of connections with a finished handshake."""
+        return len(self._connections) - len(self._strangers)
 
     def ring(self) -> None:
         """Ends a `wait` at once; safe in a signal handler."""
@@ -145,19 +144,18 @@ class Connections:
             )
 
     def _transmit(self, connection: Connection, data: bytes) -> None:
-        waiting = bool(connection.out)
-        sent = 0
-        if not waiting:
-            try:
-                sent = connection.sock.send(data)
-            except BlockingIOError:
-                pass
-            except OSError:
-                self.drop(connection)
-                return
+        if connection.out:
+            connection.out += data
+            return
+        try:
+            sent = connection.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.drop(connection)
+            return
         if sent < len(data):
             connection.out += data[sent:]
-        if connection.out and not waiting:
             # It must read its answer before the server reads its next message.
             connection.since = time.monotonic()
             self._slow.add(connection)
@@ -254,7 +252,7 @@ class Connections:
             if connection.layer is not None:
                 data = self._opened(connection, connection.layer, data)
             for payload in connection.frames.feed(data):
-                if connection.known:
+                if connection.greeted:
                     messages.append((connection, payload))
                 elif not self._greeted(connection, payload):
                     return
@@ -273,18 +271,18 @@ class Connections:
 
     def _greeted(self, connection: Connection, payload: bytes) -> bool:
         """Whether the connection knows the key; if not, it is told so and dropped."""
-        said = wire.read_greeting(payload)
-        proof = wire.proof(connection.key, "client", connection.challenge, said.challenge)
-        if said.protocol != wire.PROTOCOL:
-            why = f"protocol {said.protocol} is not {wire.PROTOCOL}"
-        elif not said.proves(proof):
+        greeting = wire.read_greeting(payload)
+        challenges = connection.challenge, greeting.challenge
+        if greeting.protocol != wire.PROTOCOL:
+            why = f"protocol {greeting.protocol} is not {wire.PROTOCOL}"
+        elif not greeting.proves(wire.proof(connection.key, "client", *challenges)):
             why = "the key is wrong"
         else:
-            answer = wire.proof(connection.key, "server", connection.challenge, said.challenge)
+            answer = wire.proof(connection.key, "server", *challenges)
             self.send(
                 connection, wire.greeting(connection.challenge, answer, self.role, self.epoch)
             )
-            connection.known = True
+            connection.greeted = True
             connection.frames.limit = wire.LARGEST_MESSAGE
             self._strangers.pop(connection, None)
             return True
@@ -313,17 +311,8 @@ class Connections:
             if silent and now - stranger.since >= SILENT_SECONDS:
                 self._transmit(stranger, wire.frame(wire.NEEDS_TLS))
                 self.drop(stranger, "it waits for a greeting without TLS")
-        # In the order in which they arrived.
-        while self._strangers:
-            oldest = next(iter(self._strangers))
-            if now - oldest.since < GREETING_SECONDS:
-                break
-            self.drop(oldest, f"no handshake within {GREETING_SECONDS:g} s")
-        if self._slow:
-            late = [
-                connection
-                for connection in self._slow
-                if now - connection.since > SLOW_READER_SECONDS
-            ]
-            for connection in late:
+            elif now - stranger.since >= GREETING_SECONDS:
+                self.drop(stranger, f"no handshake within {GREETING_SECONDS:g} s")
+        for connection in [*self._slow]:
+            if now - connection.since > SLOW_READER_SECONDS:
                 self.drop(connection, f"did not take its answer for {SLOW_READER_SECONDS:g} s")

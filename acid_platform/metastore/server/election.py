@@ -31,7 +31,7 @@ class Election:
     def __init__(self, log: Log, commits: GroupCommit, offer: Leader) -> None:
         """`offer` is what this process would write into the log; its epoch does not count."""
         self._log, self._commits, self._offer = log, commits, offer
-        self._seen: tuple[Leader | None, float] = (None, elapsed_seconds())
+        self._last: tuple[Leader | None, float] = (None, elapsed_seconds())
         self._looked = float("-inf")
         self._lease: _Lease | None = None
 
@@ -53,7 +53,7 @@ class Election:
     @property
     def leader_address(self) -> str:
         """That of the leader when this process looked last; empty if nobody led."""
-        leader = self._lease.held if self._lease else self._seen[0]
+        leader = self._lease.held if self._lease else self._last[0]
         return leader.address if leader else ""
 
     def tick(self) -> bool:
@@ -66,11 +66,11 @@ class Election:
             return False
         self._commits.follow()
         leader = self._log.leader()
-        if leader != self._seen[0]:
-            self._seen = leader, elapsed_seconds()
+        if leader != self._last[0]:
+            self._last = leader, elapsed_seconds()
         self._looked = elapsed_seconds()
         if leader is not None and leader.address:
-            waited = elapsed_seconds() - self._seen[1]
+            waited = elapsed_seconds() - self._last[1]
             if waited <= leader.lease / 1000 * _SLOWEST:
                 return False
         return self._take_over(leader)
@@ -98,7 +98,7 @@ class Election:
         if self._lease is not None:
             self._lease.end()
             self._lease = None
-        self._seen = None, elapsed_seconds()
+        self._last = None, elapsed_seconds()
 
 
 class _Lease:

@@ -22,10 +22,10 @@ def outcome(group: GroupCommit, operation: GetOutcome) -> RequestFate:
     request_id = operation.request_id
     if group.machine.waits(request_id):
         return RequestFate("waiting")
-    kept = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
-    if kept is None:
+    past = group.state.outcomes.get(request_id) or group.store.past_outcome(request_id)
+    if past is None:
         return RequestFate("unseen")
-    return RequestFate("done", group.machine.expand(kept.op, kept.reply))
+    return RequestFate("done", group.machine.expand(past.op, past.reply))
 
 
 def query(group: GroupCommit, operation: RunQuery) -> QueryResult:

@@ -12,6 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from acid_platform.base.clock import Clock, Moment
 from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
@@ -175,11 +177,10 @@ class GroupCommit:
             except Exception as error:
                 return refused + self._fail(requests, error)
         self.counters.requests += len(requests)
-        replies += [
-            self._about_file(request)
-            for request in requests
-            if type(request.operation) in file_operations.HANDLERS
-        ]
+        for request in requests:
+            handler = file_operations.HANDLERS.get(type(request.operation))
+            if handler is not None:
+                replies.append(self.answer(request, partial(handler, self)))
         return refused + replies
 
     def _decide(
@@ -272,11 +273,11 @@ class GroupCommit:
 
     def _forget_round(self, now: Moment) -> None:
         """Rebuilds memory from the log, since nothing was written. Heartbeats are kept."""
-        known = self.state
+        before = self.state
         fresh = machine_at(self.store)
         fresh.wake(now)
         state, self._saving = fresh.state, None
-        for mine, theirs in ((state.heartbeats, known.heartbeats), (state.reads, known.reads)):
+        for mine, theirs in ((state.heartbeats, before.heartbeats), (state.reads, before.reads)):
             # Oldest heartbeat first. A transaction that ended only in the lost round counts as new.
             new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
             for txn, at in (*theirs.items(), *new):
@@ -387,16 +388,15 @@ class GroupCommit:
             _LOG.exception("the last snapshot failed; the next start reads the log")
         self.store.close()
 
-    def _about_file(self, request: Request) -> Reply:
+    def answer(self, request: Request, handler: Callable[[Any], object]) -> Reply:
+        """The answer of a handler outside of the rules."""
         kind = type(request.operation)
-        value: Answer
         try:
-            answer = file_operations.HANDLERS[kind](self, request.operation)
-            value = {"value": write_answer(kind, answer)}
+            return Reply(request.id, {"value": write_answer(kind, handler(request.operation))})
         except AcidError as error:
-            value = error_reply(error)
+            return Reply(request.id, error_reply(error))
         except (Error, OSError) as error:
-            value = error_reply(MetastoreUnavailable(f"its snapshot can't be read: {error}"))
+            unreadable = MetastoreUnavailable(f"its snapshot can't be read: {error}")
+            return Reply(request.id, error_reply(unreadable))
         except Exception as error:
             return self.bad(request.id, kind.op, error)
-        return Reply(request.id, value)

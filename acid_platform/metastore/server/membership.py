@@ -12,7 +12,7 @@ from pathlib import Path
 from acid_platform.base.visible import log_to
 from acid_platform.errors import InvalidDefinition
 from acid_platform.metastore.__main__ import collect_rarely
-from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, given_key
+from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, configured_key
 from acid_platform.metastore.log.contract import Leader
 from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.server.reception import ListeningService
@@ -31,12 +31,12 @@ def serve_log(where: str, listen: str, advertise: str = "") -> None:
         raise InvalidDefinition(
             f"--listen {listen} is no address for clients: name theirs with --advertise HOST:PORT"
         )
-    key = given_key(os.environ) or secrets.token_hex(32).encode()
+    key = configured_key(os.environ) or secrets.token_hex(32).encode()
     certificate, authority = None, ""
     if os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
         from acid_platform.metastore.tls import Served
 
-        certificate = Served.found(Path("/nonexistent"), os.environ)
+        certificate = Served.configured(Path("/nonexistent"), os.environ)
         own = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem")
         authority = own.read_text() if own.exists() else ""  # a known authority needs none
     service = ListeningService(listen, key, certificate)

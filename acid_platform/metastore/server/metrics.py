@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -28,20 +29,13 @@ class Histogram:
 
     def quantile(self, share: float) -> float:
         """The upper bound of the bucket in which that share of all durations has ended."""
-        wanted, seen = share * self.count, 0
-        for end, count in zip(BUCKETS, self.counts, strict=False):
-            seen += count
-            if seen >= wanted:
-                return end
-        return BUCKETS[-1]
+        enough = share * self.count
+        bounds = zip((*BUCKETS, BUCKETS[-1]), accumulate(self.counts), strict=True)
+        return next(end for end, upto in bounds if upto >= enough)
 
     def cumulative(self) -> dict[str, int]:
         """The number of durations up to each bound, as Prometheus counts."""
-        counts, seen = {}, 0
-        for end, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
-            seen += count
-            counts[end] = seen
-        return counts
+        return dict(zip((*map(str, BUCKETS), "+Inf"), accumulate(self.counts), strict=True))
 
 
 @dataclass(slots=True)
@@ -82,7 +76,6 @@ _METRICS = (
     ("cpu_seconds", "process_cpu_seconds_total", "counter", "CPU time of the process."),
     ("resident_bytes", "process_resident_memory_bytes", "gauge", "Memory of the process."),
 )
-_HISTOGRAMS = (("write_latency", "durable_write_seconds", "Time of a journal write."),)
 
 
 def histogram(durations: Histogram) -> dict[str, Any]:
@@ -106,14 +99,12 @@ def prometheus(status: Mapping[str, Any] | None) -> str:
     if status is not None:
         for name, metric, kind, text in _METRICS:
             lines += [*_head(metric, kind, text), f"acid_metastore_{metric} {status[name]}"]
-        for name, metric, text in _HISTOGRAMS:
-            durations, full = status[name], f"acid_metastore_{metric}"
-            lines += _head(metric, "histogram", text)
-            lines += [
-                f'{full}_bucket{{le="{end}"}} {count}'
-                for end, count in durations["buckets"].items()
-            ]
-            lines += [f"{full}_sum {durations['seconds']}", f"{full}_count {durations['count']}"]
+        writes, full = status["write_latency"], "acid_metastore_durable_write_seconds"
+        lines += _head("durable_write_seconds", "histogram", "Time of a journal write.")
+        lines += [
+            f'{full}_bucket{{le="{end}"}} {count}' for end, count in writes["buckets"].items()
+        ]
+        lines += [f"{full}_sum {writes['seconds']}", f"{full}_count {writes['count']}"]
     return "\n".join(lines) + "\n"
 
 

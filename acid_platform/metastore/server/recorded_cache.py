@@ -29,47 +29,39 @@ class RecordedCache:
 
     def __init__(self, read: Read, most: int = MOST_CHARACTERS) -> None:
         self._read, self._most = read, most
-        self._kept: OrderedDict[Entity, dict[str, str]] = OrderedDict()
+        self._entities: OrderedDict[Entity, dict[str, str]] = OrderedDict()
         self._size = 0
 
     def of(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> dict[tuple[str | None, str], str]:
         """The recorded text of each directory, by partition and name. Raises what `read` raises."""
-        known = {
-            partition: self._kept[table_id, partition]
-            for partition in partitions
-            if (table_id, partition) in self._kept
-        }
-        for partition in known:
-            self._kept.move_to_end((table_id, partition))
-        lacking = [partition for partition in partitions if partition not in known]
+        recorded: dict[str | None, dict[str, str]] = {}
+        for partition in partitions:
+            if (table_id, partition) in self._entities:
+                self._entities.move_to_end((table_id, partition))
+                recorded[partition] = self._entities[table_id, partition]
+        lacking = [partition for partition in partitions if partition not in recorded]
         if lacking:
-            looked_up = self._look_up(table_id, lacking)
-            known |= looked_up
-            for partition, contents in looked_up.items():
+            for partition, contents in self._look_up(table_id, lacking).items():
+                recorded[partition] = contents
                 self._keep((table_id, partition), contents)
         return {
             (partition, name): text
-            for partition, contents in known.items()
+            for partition, contents in recorded.items()
             for name, text in contents.items()
         }
 
     def _look_up(
         self, table_id: int, partitions: Sequence[str | None]
     ) -> dict[str | None, dict[str, str]]:
-        where: str = "WHERE table_id = $1"
-        values: list[Any] = [table_id]
+        where, values = "WHERE table_id = $1", list[Any]([table_id])
         if len(partitions) == 1:
-            where, values = (
-                f'{where} AND "partition" IS NOT DISTINCT FROM $2',
-                [table_id, partitions[0]],
-            )
+            where += ' AND "partition" IS NOT DISTINCT FROM $2'
+            values.append(partitions[0])
         elif len(partitions) <= _FEW:
-            where, values = (
-                f'{where} AND "partition" IN (SELECT unnest($2::VARCHAR[]))',
-                [table_id, [*partitions]],
-            )
+            where += ' AND "partition" IN (SELECT unnest($2::VARCHAR[]))'
+            values.append([*partitions])
         files: dict[str | None, dict[str, str]] = {partition: {} for partition in partitions}
         for row in self._read("manifests", schema.RECORDED["manifests"], where, values):
             if row["partition"] in files:
@@ -77,10 +69,10 @@ class RecordedCache:
         return files
 
     def _keep(self, entity: Entity, contents: dict[str, str]) -> None:
-        self._kept[entity] = contents
+        self._entities[entity] = contents
         self._size += _size(contents)
         while self._size > self._most:
-            _, oldest = self._kept.popitem(last=False)
+            _, oldest = self._entities.popitem(last=False)
             self._size -= _size(oldest)
 
 

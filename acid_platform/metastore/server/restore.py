@@ -63,8 +63,8 @@ class Restored:
     open_txns: int
     """Transactions that were open in the backup; they do not exist any more."""
     next_txn: int
-    kept: str
-    """The path to which the replaced file was moved; empty if there was none."""
+    replaced: str
+    """The directory to which the files of before were moved; empty if there were none."""
     identity: str
     """The warehouse's identity from now on."""
     foreign: tuple[str, ...]
@@ -158,17 +158,17 @@ def restore_directory(
             )
         # While this file exists no metastore starts here: half a restore must not be used.
         home.unfinished.touch(0o600)
-        kept = put_aside(home)
+        replaced = put_aside(home)
         try:
             restored = restore_metastore(log, file, highest, owner)
         except BaseException:
-            _put_back(home, kept)
+            _put_back(home, replaced)
             raise
         finally:
             log.close()
         home.unfinished.unlink()
         sync_path(home.path)
-    return dataclasses.replace(restored, directory=str(home.path), kept=kept)
+    return dataclasses.replace(restored, directory=str(home.path), replaced=replaced)
 
 
 def _scratch(log: Log) -> str | None:
@@ -216,20 +216,20 @@ def put_aside(home: Home) -> str:
     paths = [path for path in home.path.iterdir() if is_part(path.name)]
     if not paths:
         return ""
-    kept = home.path / f"replaced-{wall_ms()}"
-    kept.mkdir(0o700)
+    replaced = home.path / f"replaced-{wall_ms()}"
+    replaced.mkdir(0o700)
     for path in paths:
-        os.rename(path, kept / path.name)
-    sync_path(kept)
+        os.rename(path, replaced / path.name)
+    sync_path(replaced)
     sync_path(home.path)
-    return str(kept)
+    return str(replaced)
 
 
-def _put_back(home: Home, kept: str) -> None:
+def _put_back(home: Home, replaced: str) -> None:
     for path in [path for path in home.path.iterdir() if is_part(path.name)]:
         path.unlink()
-    if kept:
-        for path in Path(kept).iterdir():
+    if replaced:
+        for path in Path(replaced).iterdir():
             os.rename(path, home.path / path.name)
-        os.rmdir(kept)
+        os.rmdir(replaced)
     home.unfinished.unlink()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -26,15 +27,10 @@ from acid_platform.errors import (
     MetastoreUnavailable,
     WarehouseMoved,
 )
-from acid_platform.metastore.endpoint import (
-    Endpoint,
-    Ground,
-    Home,
-    refuse_network_file_system,
-)
+from acid_platform.metastore.endpoint import Endpoint, Ground, Home, refuse_network_file_system
 from acid_platform.metastore.log.contract import Leader, Log, PositionTaken
 from acid_platform.metastore.log.local import LocalLog
-from acid_platform.metastore.operations.base import MetastoreOperation, Row, write_answer
+from acid_platform.metastore.operations.base import MetastoreOperation, Row
 from acid_platform.metastore.operations.shows import GetStatus, ReportGateway, Stop
 from acid_platform.metastore.operations.tables import GetSettings
 from acid_platform.metastore.rules.turn import Reply, error_reply
@@ -257,14 +253,7 @@ class Server:
     # --- requests on the process itself -------------------------------------------------------
 
     def _own(self, request: Request) -> Reply:
-        kind = type(request.operation)
-        try:
-            answer = HANDLERS[kind](self, request.operation)
-            return Reply(request.id, {"value": write_answer(kind, answer)})
-        except AcidError as error:
-            return Reply(request.id, error_reply(error))
-        except Exception as error:
-            return self.commits.bad(request.id, kind.op, error)
+        return self.commits.answer(request, partial(HANDLERS[type(request.operation)], self))
 
     def _stop_for(self, _operation: Stop) -> int:
         self.stop()
@@ -286,11 +275,8 @@ class Server:
             for _, (at, report) in sorted(self._gateways.items())
         ]
 
-    def _status_for(self, _operation: GetStatus) -> Row:
-        return self.status()
-
-    def status(self) -> Row:
-        state, done = self.commits.state, self.commits.counters
+    def status(self, _operation: GetStatus | None = None) -> Row:
+        state, counters = self.commits.state, self.commits.counters
         connections, certificate = self.reception.connections, self.reception.certificate
         return {
             "pid": os.getpid(),
@@ -304,7 +290,7 @@ class Server:
             "position": self.commits.store.end.position,
             "snapshot": self.commits.store.saved,
             **self.archiver.status(),
-            "clients": connections.known,
+            "clients": connections.clients,
             "open": sum(1 for _ in state.open_txns()),
             "aborted": sum(1 for _ in state.aborted_txns()),
             "waiting": len(state.waiting),
@@ -313,15 +299,15 @@ class Server:
             "changed_rows": state.row_bytes,
             "doubtful": sum(len(table.doubtful) for table in state.tables.values()),
             "journal": self.commits.store.unsaved_bytes,
-            "requests": done.requests,
-            "commits": done.batches,
-            "events": done.events,
-            "commit_ms": round(1000 * done.writing.total / max(done.batches, 1), 3),
-            "write_latency": histogram(done.writing),
-            "snapshots": done.snapshots,
-            "failed_writes": done.failed_writes,
-            "failed_snapshots": done.failed_snapshots,
-            "bad_requests": done.bad_requests,
+            "requests": counters.requests,
+            "commits": counters.batches,
+            "events": counters.events,
+            "commit_ms": round(1000 * counters.writing.total / max(counters.batches, 1), 3),
+            "write_latency": histogram(counters.writing),
+            "snapshots": counters.snapshots,
+            "failed_writes": counters.failed_writes,
+            "failed_snapshots": counters.failed_snapshots,
+            "bad_requests": counters.bad_requests,
             "refused": connections.refused,
             "cpu_seconds": time.process_time(),
             "resident_bytes": psutil.Process().memory_info().rss,
@@ -337,7 +323,7 @@ class Server:
         if self._election is not None:
             return False
         open_one = next(self.commits.state.open_txns(), None)
-        if reception.service or reception.connections.any or open_one:
+        if reception.service or reception.connections or open_one:
             self._idle_since = time.monotonic()
             return False
         most = self.commits.state.settings.integer("acid.metastore.idle.exit") / 1000
@@ -388,7 +374,7 @@ def _inodes(home: Home | None) -> list[tuple[int, int]] | None:
 
 
 HANDLERS: dict[type[MetastoreOperation[object]], Callable[..., object]] = {
-    GetStatus: Server._status_for,
+    GetStatus: Server.status,
     ReportGateway: Server._report_for,
     Stop: Server._stop_for,
 }

@@ -69,8 +69,8 @@ def recorded_rows(state: State) -> list[Row]:
     """The files of directories that were recorded since the last snapshot and still exist (P26)."""
     return [
         {"table_id": table_id, "partition": partition, "directory": name, "contents": contents}
-        for (table_id, partition), known in state.contents.items()
-        for name, contents in known.items()
+        for (table_id, partition), by_name in state.contents.items()
+        for name, contents in by_name.items()
         if name in directories(state, (table_id, partition))
     ]
 

@@ -87,8 +87,8 @@ class StateTables:
             run(schema.create(f'"{name}"', columns))
             self._write(name, columns, recent[name])
             run("USE main")
-            kept = _KEPT[name].format(since=int(forget_before))
-            run(f'CREATE VIEW "{name}" AS {kept} UNION ALL BY NAME FROM recent."{name}"')
+            earlier = _KEPT[name].format(since=int(forget_before))
+            run(f'CREATE VIEW "{name}" AS {earlier} UNION ALL BY NAME FROM recent."{name}"')
         run(schema.create("meta", schema.META))
         numbers = {key: str(number) for key, number in state_rows.counters(state).items()}
         version = {"schema_version": str(schema.VERSION), "duckdb_version": duckdb.__version__}

@@ -8,7 +8,7 @@ Columns are named after the fields that they hold; fields without a type of SQL 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from acid_platform.base.config import Settings
@@ -98,7 +98,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table's declaration and its counters; ids are stored as ranges."""
+    """The fields of TableState that are stored; sets of ids as ranges."""
 
     record: TableRecord = field(metadata=FLAT)
     next_write_id: int
@@ -117,40 +117,15 @@ class TableRow:
 
     @classmethod
     def of(cls, table: TableState) -> TableRow:
-        return cls(
-            table.record,
-            table.next_write_id,
-            table.purged,
-            table.forgotten,
-            table.cleaned_upto,
-            ranges(table.aborted),
-            dict(table.floors),
-            ranges(table.doubtful),
-            table.since,
-            table.since_at,
-            table.since_write,
-            table.anchor,
-            dict(table.held),
-            table.dropped,
-        )
+        values = {each.name: getattr(table, each.name) for each in fields(cls)}
+        return cls(**values | {name: ranges(values[name]) for name in _RANGES})
 
     def table(self) -> TableState:
-        return TableState(
-            self.record,
-            self.next_write_id,
-            self.purged,
-            self.forgotten,
-            self.cleaned_upto,
-            aborted=_ids(self.aborted),
-            doubtful=_ids(self.doubtful),
-            floors=self.floors,
-            dropped=self.dropped,
-            since=self.since,
-            since_at=self.since_at,
-            since_write=self.since_write,
-            anchor=self.anchor,
-            held=self.held,
-        )
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return TableState(**values | {name: _ids(values[name]) for name in _RANGES})
+
+
+_RANGES = ("aborted", "doubtful")
 
 
 def _ids(spans: Iterable[tuple[int, int]]) -> set[int]:
