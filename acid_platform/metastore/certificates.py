@@ -58,12 +58,13 @@ def make_certificate(directory: Path, hosts: Sequence[str], days: int = DAYS) ->
             " ca.key, and give all clients the new ca.pem"
         )
     key = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     made = (
         _builder(hosts[0], authority.subject, key, expires)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(_issued_by(signer), critical=False)
+        .add_extension(issuer, critical=False)
         .sign(signer, hashes.SHA256())
     )
     _write(directory / "key.pem", _private(key))
@@ -142,10 +143,6 @@ def _builder(
     )
 
 
-def _issued_by(signer: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
-    return x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-
-
 def _subject(name: str) -> x509.Name:
     # A common name has at most 64 characters; programs look at the alternative names.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
@@ -165,9 +162,7 @@ def _name(host: str) -> x509.GeneralName:
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

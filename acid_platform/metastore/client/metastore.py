@@ -55,12 +55,7 @@ from acid_platform.metastore.operations.tables import (
     GetTables,
     GetViews,
 )
-from acid_platform.metastore.operations.transactions import (
-    Begin,
-    Drop,
-    GetGranted,
-    GetTxnOutcome,
-)
+from acid_platform.metastore.operations.transactions import Begin, Drop, GetGranted, GetTxnOutcome
 from acid_platform.metastore.places import Places
 from acid_platform.metastore.records import ClientInfo, LockRequest, TableRecord, ViewRecord
 from acid_platform.metastore.tasks import CompactionTask, EntityCounters, EntityState

@@ -121,3 +121,11 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Ends the use of the log."""
+
+
+def first_after(log: Log, position: int) -> Batch | None:
+    """The batch after a position; None if there is none, or if a snapshot has replaced it."""
+    try:
+        return next(iter(log.read(position)), None)
+    except MetastoreDamaged:
+        return None

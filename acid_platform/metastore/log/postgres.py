@@ -118,8 +118,7 @@ class PostgresLog(SharedLog):
                         connection.execute(self._sql("CREATE SCHEMA {s}"))
                     connection.execute(self._sql(_TABLES))
                     connection.execute(
-                        self._sql("INSERT INTO {s}.log VALUES (%s, %s, %s)"),
-                        astuple(beginning),
+                        self._sql("INSERT INTO {s}.log VALUES (%s, %s, %s)"), astuple(beginning)
                     )
             except (errors.DuplicateTable, errors.DuplicateSchema, errors.UniqueViolation):
                 rows = connection.execute(self._sql("SELECT history FROM {s}.log")).fetchall()

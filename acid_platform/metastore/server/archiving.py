@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acid_platform.base.clock import wall_ms
-from acid_platform.errors import MetastoreDamaged
-from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.objects import ObjectLog
 from acid_platform.metastore.log.open_log import open_log
@@ -140,7 +139,7 @@ class Archiver:
                 after = max(archive.snapshots(), default=0)
                 after = max((batch.position for batch in archive.read(after)), default=after)
             newest = max(source.snapshots(), default=0)
-            if newest > after and not _has(source, after + 1):
+            if newest > after and first_after(source, after) is None:
                 self._copy_snapshot(source, archive, newest)
                 after = newest
             for batches in _segments(source, after, end):
@@ -179,13 +178,6 @@ def _segments(source: Log, after: int, end: int) -> Iterator[list[Batch]]:
             piece, size = [], 0
     if piece:
         yield piece
-
-
-def _has(source: Log, position: int) -> bool:
-    try:
-        return next(iter(source.read(position - 1)), None) is not None
-    except MetastoreDamaged:  # it begins later, since a snapshot has replaced the batch
-        return False
 
 
 def _reader(log: Log) -> Log:

@@ -295,10 +295,7 @@ class GroupCommit:
         if not isinstance(self.store.log, LocalLog):
             self.store.settle(self.now_wall)
         self._ahead = False
-        answer: Answer = {
-            "ask": str(error),
-            "transient": self.state.settings.transient(str(error)),
-        }
+        answer: Answer = {"ask": str(error), "transient": self.state.settings.transient(str(error))}
         asked = [request.id for request in requests]
         asked += [reply.request_id for reply in self._unsent]
         self._unsent = []

@@ -24,7 +24,7 @@ RECORDED: dict[str, Columns] = {
         "partition": "VARCHAR",
         "directory": "VARCHAR",
         "contents": "VARCHAR",
-    },
+    }
 }
 """Files of each row of `directories` (P26): `contents` is the text form of
 `layout.recorded_files.RecordedFiles`."""

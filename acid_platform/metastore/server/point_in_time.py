@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from acid_platform.base.disk import sync_path
-from acid_platform.errors import BackupRefused, MetastoreDamaged
-from acid_platform.metastore.log.contract import Batch, Log
+from acid_platform.errors import BackupRefused
+from acid_platform.metastore.log.contract import Batch, Log, first_after
 from acid_platform.metastore.pasts import utc_text
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import publish_state
 from acid_platform.metastore.server.store import events_of
 
 LATEST = "latest"
@@ -99,7 +97,7 @@ def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
                 later = True
                 break
             machine.replay(events_of(batch))
-            end = Origin(batch.position, batch.epoch, batch.made, log.history)
+            end = Origin.of(batch, log.history)
             batches += 1
             if batch.position == until.position:
                 break
@@ -109,7 +107,11 @@ def rebuild(log: Log, until: Until, file: Path) -> Rebuilt:
                 f" {utc_text(end.made)}, but does not reach {until}; restore with --until"
                 f" {LATEST}"
             )
-        _write(file, machine.state, end, begun)
+        try:
+            publish_state(file, machine.state, end, begun.path if begun else None)
+        finally:
+            if begun is not None:
+                begun.close()
     return Rebuilt(str(file), log.place, end.position, end.made, batches)
 
 
@@ -132,7 +134,7 @@ def window_of(log: Log) -> Window:
             first = last = file.origin
             file.close()
         for batch in log.read(first.position if first else 0):
-            last = Origin(batch.position, batch.epoch, batch.made, log.history)
+            last = Origin.of(batch, log.history)
             first = first or last
     nothing = Origin(0, 0, 0, log.history)
     return Window(first or nothing, last or nothing, len(positions))
@@ -147,28 +149,10 @@ def _snapshot_before(log: Log, until: Until, scratch: Path) -> StateFile | None:
         if until.includes(file.origin):
             return file
         file.close()
-    try:
-        first = next(iter(log.read(0)), None)
-    except MetastoreDamaged:  # it begins later, since a snapshot has replaced the first batches
-        first = None
+    first = first_after(log, 0)
     if first is None or not until.includes(first):
         raise BackupRefused(
             f"{log.place} has nothing from {until} or before, with which a restore could begin;"
             " `acid metastore archive` shows what can be restored"
         )
     return None
-
-
-def _write(file: Path, state: State, end: Origin, begun: StateFile | None) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}.duckdb")
-    tables = StateTables(state, end, begun.path if begun else None)
-    try:
-        tables.save(draft)
-        os.link(draft, file)
-        sync_path(file)
-        sync_path(file.parent)
-    finally:
-        tables.close()
-        draft.unlink(missing_ok=True)
-        if begun is not None:
-            begun.close()

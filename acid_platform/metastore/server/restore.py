@@ -24,7 +24,7 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.restoring import Found, MetastoreRestored, doubtful_write_ids
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server.state_file import Origin, open_state
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import write_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,7 @@ def restore_metastore(
             # It goes on after the backup's position, so that no batch has one of the backup's.
             origin = Origin(end.position, end.epoch, end.made, log.history)
             draft = Path(scratch, "restored.duckdb")
-            tables = StateTables(state, origin, begun.path)
-            try:
-                tables.save(draft)
-            finally:
-                tables.close()
+            write_state(draft, state, origin, begun.path)
             log.put_snapshot(end.position, draft)
             owner.settle()
         finally:

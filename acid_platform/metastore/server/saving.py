@@ -13,17 +13,15 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
-from acid_platform.base.disk import sync_path
 from acid_platform.errors import BackupRefused, MetastoreDamaged
 from acid_platform.metastore.client.start import environment
 from acid_platform.metastore.log.contract import Log
 from acid_platform.metastore.log.local import LocalLog
 from acid_platform.metastore.log.open_log import open_log
 from acid_platform.metastore.server.state_file import Error, Origin
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import publish_state
 from acid_platform.metastore.server.store import Store, machine_at
 
 _ATTEMPTS = 5
@@ -44,37 +42,22 @@ def write_copy(log: Log, file: Path) -> Origin:
     if file.exists():
         raise BackupRefused(f"{file} exists; name a new file")
     with tempfile.TemporaryDirectory(prefix="acid-copy-") as scratch:
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            store = Store(log, Path(scratch))
             try:
-                return _write_copy(log, file, Path(scratch))
+                state = machine_at(store).state
+                publish_state(file, state, store.end, store.path)
+                break
+            except FileExistsError as error:
+                raise BackupRefused(f"{file} exists; name a new file") from error
             except (MetastoreDamaged, FileNotFoundError):
                 # The leader may have replaced batches by a snapshot meanwhile.
-                if attempt == _ATTEMPTS:
+                if not attempts_left:
                     raise
-    raise AssertionError("unreachable")
-
-
-def _write_copy(log: Log, file: Path, scratch: Path) -> Origin:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    store = Store(log, scratch)
-    try:
-        state = machine_at(store).state
-        tables = StateTables(state, store.end, store.path)
-        try:
-            tables.save(draft)
-            sync_path(draft)
-            os.link(draft, file)
-            sync_path(file.parent)
-        except FileExistsError as error:
-            raise BackupRefused(f"{file} exists; name a new file") from error
-        except (Error, OSError) as error:
-            raise BackupRefused(f"{file} can't be written: {error}") from error
-        finally:
-            tables.close()
-    finally:
-        store.let_go()
-        with suppress(FileNotFoundError):
-            draft.unlink()
+            except (Error, OSError) as error:
+                raise BackupRefused(f"{file} can't be written: {error}") from error
+            finally:
+                store.let_go()
     return store.end
 
 

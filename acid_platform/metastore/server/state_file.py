@@ -18,6 +18,7 @@ import duckdb
 
 from acid_platform.errors import MetastoreDamaged, MetastoreIncompatible
 from acid_platform.metastore.codec import decode
+from acid_platform.metastore.log.contract import Batch
 from acid_platform.metastore.records import HistoryRow
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.server import metastore_schema as schema
@@ -47,6 +48,10 @@ class Origin:
     made: int
     """The moment of that batch, in milliseconds UTC."""
     history: str
+
+    @classmethod
+    def of(cls, batch: Batch, history: str) -> Origin:
+        return cls(batch.position, batch.epoch, batch.made, history)
 
     @classmethod
     def parse(cls, meta: Mapping[str, str]) -> Origin:

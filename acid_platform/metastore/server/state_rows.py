@@ -28,9 +28,6 @@ COUNTERS = (
 Keyed = dict[str, dict[Key, Any]]
 """The records of each live table by their keys."""
 
-KEYS = {kind.name: kind.key for kind in KINDS}
-"""The key columns of each live table."""
-
 _LEFT_OUT = {kind.name: left_out(kind.record) for kind in KINDS}
 _LEFT_OUT_OF_ENDED = left_out(Ended)
 
@@ -44,15 +41,15 @@ def keyed(state: State) -> Keyed:
     return {kind.name: dict(kind.every(state)) for kind in KINDS}
 
 
-def keyed_row(table: str, key: Key, record: Any) -> Row:
-    return {**_LEFT_OUT[table], **dict(zip(KEYS[table], key, strict=True)), **encode(record)}
-
-
 def live_rows(state: State) -> Rows:
     """The whole state except counters, heartbeats and what has ended."""
+    every = keyed(state)
     return {
-        name: [keyed_row(name, key, record) for key, record in records.items()]
-        for name, records in keyed(state).items()
+        kind.name: [
+            {**_LEFT_OUT[kind.name], **dict(zip(kind.key, key, strict=True)), **encode(record)}
+            for key, record in every[kind.name].items()
+        ]
+        for kind in KINDS
     }
 
 

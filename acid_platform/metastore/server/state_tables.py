@@ -6,12 +6,14 @@ Rows that have left memory are read from the snapshot before, which is attached.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from acid_platform.base.disk import sync_path
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.metastore.rules.state import State
 from acid_platform.metastore.server import metastore_schema as schema
@@ -164,6 +166,30 @@ class StateTables:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def write_state(
+    path: Path, state: State, origin: Origin, before: Path | None, forget_before: int = 0
+) -> None:
+    """Writes a snapshot of the state to a new file. Raises OSError, and what StateTables raises."""
+    tables = StateTables(state, origin, before, forget_before)
+    try:
+        tables.save(path)
+    finally:
+        tables.close()
+
+
+def publish_state(path: Path, state: State, origin: Origin, before: Path | None) -> None:
+    """As `write_state`, but the file appears once it is complete and synced. Raises
+    FileExistsError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.duckdb")
+    try:
+        write_state(draft, state, origin, before)
+        sync_path(draft)
+        os.link(draft, path)
+        sync_path(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _quoted(path: Path) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from acid_platform.errors import MetastoreDamaged
 from acid_platform.metastore.codec import encode
@@ -17,8 +18,9 @@ from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.rules.state import Ended, Outcome, State
 from acid_platform.metastore.server.state_file import Origin, StateFile, open_state
 from acid_platform.metastore.server.state_rows import Unsaved
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import StateTables, write_state
 
+_Result = TypeVar("_Result")
 _ENCODE = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -79,7 +81,7 @@ class Store:
             )
 
     def _advance(self, batch: Batch) -> None:
-        self.end = Origin(batch.position, batch.epoch, batch.made, self.log.history)
+        self.end = Origin.of(batch, self.log.history)
         self.unsaved_bytes += len(batch.text)
 
     # --- appending ------------------------------------------------------------------------------
@@ -145,11 +147,7 @@ class Store:
         for leftover in self._directory.glob("snapshot-*.new*"):
             leftover.unlink(missing_ok=True)
         draft = self._directory / f"snapshot-{os.getpid()}.new"
-        tables = self._state_tables(state, forget_before)
-        try:
-            tables.save(draft)
-        finally:
-            tables.close()
+        self._retried(lambda: write_state(draft, state, self.end, self.path, forget_before))
         self.log.put_snapshot(self.end.position, draft)
         self.open_newest()
         Unsaved.of(state).forget(state)
@@ -186,13 +184,14 @@ class Store:
         """See `StateTables.query`; `state` is the one at the end of the log."""
         if self._tables is None or self._tables[0] != self.end.position:
             self._close_tables()
-            self._tables = self.end.position, self._state_tables(state)
+            tables = self._retried(lambda: StateTables(state, self.end, self.path))
+            self._tables = self.end.position, tables
         return self._tables[1].query(sql)
 
-    def _state_tables(self, state: State, forget_before: int = 0) -> StateTables:
+    def _retried(self, call: Callable[[], _Result]) -> _Result:
         while True:
             try:
-                return StateTables(state, self.end, self.path, forget_before)
+                return call()
             except FileNotFoundError:  # replaced by a newer one just now
                 gone = self.saved
                 self.open_newest()
