@@ -131,13 +131,12 @@ def serve(session: CommandSession, listen: str, advertise: str) -> None:
     Any number of processes may serve one log in PostgreSQL or in a bucket: one leads, the others
     stand by and take over if it is gone.
     """
-    if not session.place.shared:
-        from acid_platform.metastore.__main__ import serve as serve_directory
+    from acid_platform.metastore.__main__ import serve as serve_directory
+    from acid_platform.metastore.__main__ import serve_log
 
+    if not session.place.shared:
         home = Home(Path(session.place.metastore).resolve())
         raise SystemExit(serve_directory(home, listen, None))
-    from acid_platform.metastore.server.membership import serve_log
-
     serve_log(session.place.metastore, listen, advertise)
 
 

@@ -14,18 +14,21 @@ import gc
 import json
 import logging
 import os
+import secrets
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acid_platform.base.visible import log_to
-from acid_platform.errors import AcidError, MetastoreUnavailable
+from acid_platform.errors import AcidError, InvalidDefinition, MetastoreUnavailable
 from acid_platform.metastore.address import TLS_CERTIFICATE, TLS_KEY, configured_key
 from acid_platform.metastore.endpoint import Home, take_lock
 from acid_platform.metastore.rules.turn import error_reply
 
 if TYPE_CHECKING:
     from acid_platform.metastore.server.reception import ListeningService
+    from acid_platform.metastore.tls import Served
 
 
 def serve(home: Home, listen: str | None, ready: int | None) -> int:
@@ -68,12 +71,50 @@ def _service(home: Home, listen: str) -> ListeningService:
     """Raises MetastoreRefused for a key or a certificate that can't be used."""
     from acid_platform.metastore.server.reception import ListeningService
 
-    certificate = None
-    if home.tls.exists() or os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY):
-        from acid_platform.metastore.tls import Served
+    key = configured_key(os.environ) or home.authkey()
+    return ListeningService(listen, key, _certificate(home.tls))
 
-        certificate = Served.configured(home.tls, os.environ)
-    return ListeningService(listen, configured_key(os.environ) or home.authkey(), certificate)
+
+def _certificate(directory: Path = Path("/nonexistent")) -> Served | None:
+    """That of the service, in the environment or in a directory. Raises MetastoreRefused."""
+    named = os.environ.get(TLS_CERTIFICATE) or os.environ.get(TLS_KEY)
+    if not named and not directory.exists():
+        return None
+    from acid_platform.metastore.tls import Served
+
+    return Served.configured(directory, os.environ)
+
+
+def serve_log(where: str, listen: str, advertise: str = "") -> None:
+    """Serves a log in PostgreSQL or in a bucket, as one of several processes, until SIGTERM.
+
+    The process has no state of its own. `listen` and `advertise` are `host:port`; the log tells
+    clients the second, or else the first. Raises InvalidDefinition, MetastoreUnavailable,
+    MetastoreRefused.
+    """
+    from acid_platform.metastore.log.contract import Leader
+    from acid_platform.metastore.log.open_log import open_log
+    from acid_platform.metastore.server.reception import ListeningService
+    from acid_platform.metastore.server.server import install_signals, member_of
+
+    os.umask(0o077)
+    log_to(logging.StreamHandler(sys.stderr), "%(asctime)s %(process)d")
+    if not advertise and listen.rpartition(":")[0] in ("", "0.0.0.0", "[::]", "::"):
+        raise InvalidDefinition(
+            f"--listen {listen} is no address for clients: name theirs with --advertise HOST:PORT"
+        )
+    key = configured_key(os.environ) or secrets.token_hex(32).encode()
+    certificate, authority = _certificate(), ""
+    if certificate is not None:
+        own = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem")
+        authority = own.read_text() if own.exists() else ""  # a known authority needs none
+    service = ListeningService(listen, key, certificate)
+    with tempfile.TemporaryDirectory(prefix="acid-metastore-") as scratch:
+        offer = Leader(0, advertise, key=key.decode(), authority=authority)
+        server = member_of(open_log(where), service, Path(scratch), offer)
+        collect_rarely()
+        install_signals(server)
+        server.run()
 
 
 def tell(ready: int | None, message: object) -> None:

@@ -147,7 +147,7 @@ GROUP = Group(
                 "base.location:Location.of",
                 "metastore.log.contract",
                 "metastore.server.election",
-                "metastore.server.membership",
+                "metastore.__main__:serve_log",
             ),
             (
                 "test_P10_network_file_systems_are_refused",

@@ -57,7 +57,7 @@ def names(directory: Path) -> list[str]:
 
 def new_segment(log: LocalLog) -> None:
     """The next batch begins another segment."""
-    log.note_place()
+    log.note_place(copied=False)
 
 
 def written(directory: Path, used_before: bool) -> tuple[Path, int, list[int]]:
@@ -566,7 +566,7 @@ def test_P31_a_copy_goes_on_with_a_history_of_its_own(tmp_path: Path) -> None:
     copy = opened(tmp_path / "b")
     assert copy.history == log.history
     copy.append(batch(4, '["copy"]'))
-    copy.begin_history()
+    copy.note_place(copied=True)
     assert copy.history != log.history
     copy.append(batch(5, '["copy"]'))
     log.append(batch(4, '["original"]'))

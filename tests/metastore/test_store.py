@@ -423,7 +423,7 @@ def test_P31_a_snapshot_from_before_a_copy_counts_after_it(tmp_path: Path) -> No
     save(store, State())
     log = store.log
     assert isinstance(log, LocalLog)
-    log.begin_history()
+    log.note_place(copied=True)
     store.append([Recorded.parse("database", 7, {"name": "a"})])
     store.close()
     again = led(tmp_path)

@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
-from types import TracebackType
 from typing import Self, TypeVar
 
 from acid_platform.base.config import Settings
@@ -131,12 +130,7 @@ class Metastore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def forked(self) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -127,13 +128,10 @@ class LocalLog:
         self._end += len(data)
         self._last = batch.position
 
-    def begin_history(self) -> None:
-        """Makes what follows another history, as in a copy of a metastore."""
-        self._begin_segment(secrets.token_hex(8), self._last + 1)
-
-    def note_place(self) -> None:
-        """Notes that the directory was moved."""
-        self._begin_segment(self.history, self._last + 1)
+    def note_place(self, copied: bool) -> None:
+        """Notes that the directory was moved, or copied: then what follows is another history."""
+        history = secrets.token_hex(8) if copied else self.history
+        self._begin_segment(history, self._last + 1)
 
     def _begin_segment(self, history: str, first: int) -> None:
         header = Header.new(history, first, self.place, self._follows(first))
@@ -178,9 +176,7 @@ class LocalLog:
         if not paths:
             raise MetastoreDamaged(f"{self.directory} holds no journal; {NEXT_STEP}")
         firsts = [_first(path) for path in paths]
-        begin = max(
-            (number for number, first in enumerate(firsts) if first <= after + 1), default=0
-        )
+        begin = max(bisect_right(firsts, after + 1) - 1, 0)
         expected = firsts[begin]
         if expected > after + 1:
             raise MetastoreDamaged(

@@ -19,6 +19,7 @@ import json
 import random
 import secrets
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -120,10 +121,13 @@ class ObjectLog(SharedLog):
 
     def open_to_append(self) -> None:
         """Raises MetastoreIncompatible if the store ignores conditions."""
-        newest = max([self.beginning.after, *self.snapshots()])
+        newest = self._saved()
         self._check()
-        last = next((self._fetch(first)[-1] for first in self._firsts(newest)[-1:]), None)
-        self._end_at(last.position, last.epoch) if last else self._end_at(0, 0)
+        last = epoch = 0
+        for first in self._firsts(newest)[-1:]:
+            batch = self._fetch(first)[-1]
+            last, epoch = batch.position, batch.epoch
+        self._end_at(newest, last, epoch)
 
     def append(self, batch: Batch) -> None:
         self._put([batch], marked=True)
@@ -241,8 +245,7 @@ class ObjectLog(SharedLog):
         near = self._positions(segment.segment_first, segment.segment_name(after).split(".")[0])
         if not near or near[0] > after + 1:  # a longer segment may hold it
             near = self._positions(segment.segment_first)
-        reaching = [number for number, first in enumerate(near) if first <= after + 1]
-        return near[reaching[-1] :] if reaching else near
+        return near[max(bisect_right(near, after + 1) - 1, 0) :]
 
     def _positions(self, parse: Callable[[str], int | None], after: str = "") -> list[int]:
         names = self._patiently(lambda: self._objects.names(after))

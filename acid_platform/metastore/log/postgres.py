@@ -130,7 +130,7 @@ class PostgresLog(SharedLog):
 
     def open_to_append(self) -> None:
         rows = self._rows("SELECT position, epoch FROM {s}.batches ORDER BY position DESC LIMIT 1")
-        self._end_at(*rows[0] if rows else (0, 0))
+        self._end_at(self._saved(), *(rows[0] if rows else (0, 0)))
 
     def remove_unused(self) -> bool:
         def remove(connection: _Connection) -> bool:

@@ -51,9 +51,12 @@ class SharedLog(Log):
     def history(self) -> str:
         return self.beginning.history
 
-    def _end_at(self, last: int, epoch: int) -> None:
+    def _saved(self) -> int:
+        """The position that the newest snapshot has, or with which the log begins."""
+        return max([self.beginning.after, *self.snapshots()])
+
+    def _end_at(self, newest: int, last: int, epoch: int) -> None:
         """Appends go on after this batch, or after the newest snapshot if that is later."""
-        newest = max([self.beginning.after, *self.snapshots()])
         self._last, self._epoch = (last, epoch) if last >= newest else (newest, 0)
 
     def _is_next(self, batch: Batch) -> bool:

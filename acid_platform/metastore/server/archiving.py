@@ -29,17 +29,16 @@ _SEGMENT_BYTES = 4 << 20
 
 
 class Archiver:
-    """The server's thread calls all methods but those of the thread itself."""
+    """The server's thread calls all methods but those of the threads that copy, of which one runs
+    at a time."""
 
     def __init__(self, commits: GroupCommit) -> None:
         self._commits = commits
-        self._wake = threading.Condition()
-        self._stopped = self._asked = False
         self._thread: threading.Thread | None = None
-        self._asked_at = float("-inf")
+        self._begun_at = float("-inf")
+        self._pause = 0.0
+        """The seconds after which a failed copy is tried again."""
         self._snapshot_due = 0.0
-        self._end = 0
-        """The position up to which the thread is to copy."""
         self._copied: dict[str, int] = {}
         """By archive: the position up to which it has every batch."""
         self.error = ""
@@ -65,34 +64,34 @@ class Archiver:
         return self._copied.get(self._where, 0) if self._where else None
 
     def tick(self) -> None:
-        """Has the thread copy if the interval has passed. To be called a few times a second."""
+        """Copies if the interval has passed. To be called a few times a second by a leader."""
         self._learn()
-        if self._where and time.monotonic() - self._asked_at >= self._interval:
-            self._asked_at = time.monotonic()
-            self._ask()
+        waited = time.monotonic() - self._begun_at
+        if waited >= max(self._interval, self._pause) and not self._copying:
+            self._begin()
 
-    def _ask(self) -> None:
-        with self._wake:
-            self._end, self._asked = self._commits.store.end.position, True
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="archiver", daemon=True)
-                self._thread.start()
-            self._wake.notify_all()
+    @property
+    def _copying(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self) -> None:
+        if not self._where or not self._commits.store.end.position:
+            return
+        self._begun_at = time.monotonic()
+        batches = self._where, self._commits.store.end.position
+        self._thread = threading.Thread(target=self._try, args=batches, daemon=True)
+        self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread once it has copied everything, or failed to."""
-        if self._where and not self._stopped and self._commits.store.end.position:
-            self._ask()
-        with self._wake:
-            self._stopped = True
-            self._wake.notify_all()
+        """Copies the rest, or gives up after a while."""
+        self._wait()
+        if not self._copying:
+            self._begin()
+            self._wait()
+
+    def _wait(self) -> None:
         if self._thread is not None:
             self._thread.join(_END_SECONDS)
-
-    def pause(self) -> None:
-        """Copies nothing more until the next `tick`, since another process leads."""
-        with self._wake:
-            self._end = 0
 
     def status(self) -> dict[str, object]:
         archived = self.archived
@@ -104,30 +103,18 @@ class Archiver:
             "archive_error": self.error,
         }
 
-    # --- the thread -----------------------------------------------------------------------------
+    # --- in a thread ----------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        pause = 0.0
-        while True:
-            with self._wake:
-                if pause:
-                    self._wake.wait_for(lambda: self._stopped, pause)
-                elif not self._stopped and not self._asked:
-                    self._wake.wait()
-                stopped, end, where = self._stopped, self._end, self._where
-                self._asked = False
-            try:
-                if where and end:
-                    self._copy(where, end)
-                self.error, pause = "", 0.0
-            except Exception as error:  # whatever a store raises, the next attempt may work
-                pause = min(max(1.0, 2 * pause), _LONGEST_PAUSE)
-                self._copied.pop(where, None)  # it may be another process's
-                if self.error != (text := f"{type(error).__name__}: {error}"):
-                    self.error = text
-                    _LOG.error("the log can't be archived in %s: %s", where, text)
-            if stopped:
-                return
+    def _try(self, where: str, end: int) -> None:
+        try:
+            self._copy(where, end)
+            self.error, self._pause = "", 0.0
+        except Exception as error:  # whatever a store raises, the next attempt may work
+            self._pause = min(max(1.0, 2 * self._pause), _LONGEST_PAUSE)
+            self._copied.pop(where, None)  # it may be another process's
+            if self.error != (text := f"{type(error).__name__}: {error}"):
+                self.error = text
+                _LOG.error("the log can't be archived in %s: %s", where, text)
 
     def _copy(self, where: str, end: int) -> None:
         archive, source = ObjectLog(_url(where)), _reader(self._commits.store.log)

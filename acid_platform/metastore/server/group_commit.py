@@ -257,10 +257,10 @@ class GroupCommit:
         if not isinstance(log, LocalLog) or log.begun_at == log.place:
             return
         before, here = Ground.parse(log.begun_at), Ground.parse(log.place)
-        if before.holds(here):
-            log.note_place()
+        copied = not before.holds(here)
+        log.note_place(copied)
+        if not copied:
             return
-        log.begin_history()
         events = self.machine.copied(self._clock.moment()).events
         if events:
             _LOG.warning(

@@ -240,7 +240,6 @@ class Server:
         self._held = []
         self._tell_role(leads=False)
         self.reception.drop_remote()
-        self.archiver.pause()
         election.step_down()
         self.commits.step_down()
 
@@ -351,8 +350,7 @@ class Server:
         # Before the last snapshot: clients in a handshake then look for another process.
         self.reception.connections.close()
         if self._election is not None:
-            self.archiver.pause()  # who leads next archives the rest
-            self._election.step_down()
+            self._election.step_down()  # who leads next archives the rest
             self.commits.end_saving()
             self.commits.store.close()
         else:
