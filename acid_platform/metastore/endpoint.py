@@ -33,43 +33,25 @@ _NETWORK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Home:
     """The directory of one metastore."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = path / "server.lock"
+        self.starting = path / "starting.lock"
+        """A client locks it while it starts a process."""
+        self.unfinished = path / "restore.unfinished"
+        """Exists while a restore replaces the log, and after an interrupted restore."""
+        self.endpoint = path / "endpoint.json"
+        self.log = path / "server.log"
+        self.tls = path / "tls"
+        """The directory of the certificate of a service."""
 
     @property
     def made(self) -> bool:
         """Whether the directory holds a metastore."""
         return holds_log(self.path)
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "server.lock"
-
-    @property
-    def starting(self) -> Path:
-        """The file that a client locks while it starts a process."""
-        return self.path / "starting.lock"
-
-    @property
-    def unfinished(self) -> Path:
-        """Exists while a restore replaces the log, and after an interrupted restore."""
-        return self.path / "restore.unfinished"
-
-    @property
-    def endpoint(self) -> Path:
-        return self.path / "endpoint.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "server.log"
-
-    @property
-    def tls(self) -> Path:
-        """The directory of the certificate of a service."""
-        return self.path / "tls"
 
     def prepare(self) -> None:
         """Creates the directory for its owner only. Raises MetastoreIncompatible."""

@@ -15,10 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acid_platform.errors import MetastoreRefused
-from acid_platform.metastore.address import SYSTEM
-from acid_platform.metastore.address import TLS_CA as CA
-from acid_platform.metastore.address import TLS_CERTIFICATE as CERTIFICATE
-from acid_platform.metastore.address import TLS_KEY as KEY
+from acid_platform.metastore.address import SYSTEM, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 
 MAKE = "`acid metastore certificate HOST…` on the service's machine"
 _READ = 1 << 18
@@ -36,7 +33,7 @@ def client_context(environment: Mapping[str, str]) -> ssl.SSLContext | None:
 
     Raises MetastoreRefused.
     """
-    named = environment.get(CA, "").strip()
+    named = environment.get(TLS_CA, "").strip()
     return trusting(named) if named else None
 
 
@@ -52,8 +49,8 @@ def trusting(named: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=file, cadata=text)
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise MetastoreRefused(
-            f"{CA} {named} can't be read: {error}; it must name the file ca.pem that {MAKE} wrote,"
-            f" or be {SYSTEM!r}"
+            f"{TLS_CA} {named} can't be read: {error}; it must name the file ca.pem that {MAKE}"
+            f" wrote, or be {SYSTEM!r}"
         ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -79,12 +76,12 @@ def _explain(error: ssl.SSLError, where: str) -> str:
                 f" by one of its names, or make one with this name: {MAKE}"
             )
         return (
-            f"the certificate of {where} is not trusted ({error.verify_message}): {CA} must name"
-            " the ca.pem of that service"
+            f"the certificate of {where} is not trusted ({error.verify_message}): {TLS_CA} must"
+            " name the ca.pem of that service"
         )
     return (
-        f"{where} does not speak TLS ({error.reason or error}), but {CA} asks for it; give that"
-        f" service a certificate ({MAKE}) and start it again, or unset {CA}"
+        f"{where} does not speak TLS ({error.reason or error}), but {TLS_CA} asks for it; give that"
+        f" service a certificate ({MAKE}) and start it again, or unset {TLS_CA}"
     )
 
 
@@ -113,11 +110,11 @@ class Served:
 
         Raises MetastoreRefused.
         """
-        named = [environment.get(name, "").strip() for name in (CERTIFICATE, KEY)]
+        named = [environment.get(name, "").strip() for name in (TLS_CERTIFICATE, TLS_KEY)]
         if all(named):
             return cls(Path(named[0]), Path(named[1]))
         if any(named):
-            raise MetastoreRefused(f"set both {CERTIFICATE} and {KEY}, or neither")
+            raise MetastoreRefused(f"set both {TLS_CERTIFICATE} and {TLS_KEY}, or neither")
         made = directory / "certificate.pem", directory / "key.pem"
         return cls(*made) if any(path.exists() for path in made) else None
 

@@ -8,7 +8,7 @@ Columns are named after the fields that they hold; fields without a type of SQL 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any
 
 from acid_platform.base.config import Settings
@@ -82,21 +82,6 @@ class SetSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    created: int
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    floor: int
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    started: int
-
-
-@dataclass(frozen=True, slots=True)
 class TableRow:
     """The fields of TableState that are stored; sets of ids as ranges."""
 
@@ -149,9 +134,9 @@ def _mapping(name: str, key: str, record: type, attribute: str, order: str = "")
     return StoredKind(name, keys, record, every, put, tuple(order.split()))
 
 
-def _numbers(name: str, key: str, record: type, attribute: str) -> StoredKind:
+def _numbers(name: str, key: str, column: str, attribute: str) -> StoredKind:
     """Numbers that a dictionary of the state has by their keys; the record has one field."""
-    (column,) = columns_of(record)
+    record = make_dataclass(column.title(), [(column, int)], frozen=True)
     kind = _mapping(name, key, record, attribute)
     return StoredKind(
         name,
@@ -270,7 +255,7 @@ KINDS: tuple[StoredKind, ...] = (
     StoredKind("identity", ("id",), Identity,
          lambda state: {(state.identity.id,): state.identity} if state.identity else {},
          _put_identity),
-    _numbers("databases", "name", Created, "databases"),
+    _numbers("databases", "name", "created", "databases"),
     _tables("tables", "tables"),
     _tables("dropped_tables", "dropped_tables"),
     _of_tables("earlier_tables", "version", Earlier,
@@ -287,7 +272,7 @@ KINDS: tuple[StoredKind, ...] = (
                lambda table, tag: table.tags.__setitem__(tag.name, tag)),
     _mapping("cursors", "consumer table_id", Cursor, "cursors"),
     _mapping("sinks", "sink table_id", Sink, "sinks"),
-    _numbers("locations", "location", Floor, "locations"),
+    _numbers("locations", "location", "floor", "locations"),
     _of_tables("partitions", "name", PartitionRecord, lambda table: _named(table.partitions),
                lambda table, record: table.partitions.__setitem__(record.name, record)),
     _of_tables("dropped_partitions", "name dropped", PartitionRecord,
@@ -319,7 +304,7 @@ KINDS: tuple[StoredKind, ...] = (
     _mapping("erasures", "id", ErasureTask, "erasures", "id"),
     _directories("directories", "directories"),
     _directories("dropped_directories", "dropped_directories"),
-    _numbers("cleaning", "table_id partition", Started, "cleaning"),
+    _numbers("cleaning", "table_id partition", "started", "cleaning"),
     _mapping("retries", "table_id partition", Retry, "retries"),
 )
 # fmt: on
