@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class Heartbeats:
-    """Keeps the open transactions of this process alive (T8, T9).
-
-    It runs at most `hive.txn.heartbeat.threadpool.size` threads, each for its share of the
+    """It runs at most `hive.txn.heartbeat.threadpool.size` threads, each for its share of the
     transactions, and starts them with the first transaction. A transaction that nobody references
     gets no heartbeat.
     """

@@ -240,11 +240,11 @@ class GroupCommit:
 
     # --- memory as the log has it -------------------------------------------------------------
 
-    def _reload(self) -> None:
+    def _reload(self, now: Moment) -> None:
         """Raises what opening raises."""
         self._saving = None
         self.machine = machine_at(self.store)
-        self.machine.wake(self._clock.moment())
+        self.machine.wake(now)
 
     def step_down(self) -> None:
         """Another process may lead: memory may have what the log does not, and is read again."""
@@ -274,16 +274,14 @@ class GroupCommit:
     def _forget_round(self, now: Moment) -> None:
         """Rebuilds memory from the log, since nothing was written. Heartbeats are kept."""
         before = self.state
-        fresh = machine_at(self.store)
-        fresh.wake(now)
-        state, self._saving = fresh.state, None
+        self._reload(now)
+        state = self.state
         for mine, theirs in ((state.heartbeats, before.heartbeats), (state.reads, before.reads)):
             # Oldest heartbeat first. A transaction that ended only in the lost round counts as new.
             new = ((txn_id, now.steady) for txn_id in mine if txn_id not in theirs)
             for txn, at in (*theirs.items(), *new):
                 if txn in mine:
                     touch(mine, txn, at)
-        self.machine.state = state
 
     def _fail(self, requests: Sequence[Request], error: Exception) -> list[Reply]:
         """Memory may be ahead of the log or behind it, so it is rebuilt from the log (P3)."""
@@ -291,7 +289,7 @@ class GroupCommit:
         _LOG.error("a round of %d requests failed", len(requests), exc_info=error)
         self._ahead = True
         self.store.log.open_to_append()
-        self._reload()
+        self._reload(self._clock.moment())
         if not isinstance(self.store.log, LocalLog):
             self.store.settle(self.now_wall)
         self._ahead = False

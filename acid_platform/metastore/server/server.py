@@ -162,13 +162,11 @@ class Server:
         due = time.monotonic() - self._ticked >= _TICK_SECONDS / 2
         if due:
             self.reception.forget_closed()
-        own = [request for request in requests if type(request.operation) in HANDLERS]
-        others = [request for request in requests if type(request.operation) not in HANDLERS]
+        requests = self._answer_own(requests)
         if self._election is None:
-            self._serve(others, due)
+            self._serve(requests, due)
         else:
-            self._serve_elected(self._election, others, due)
-        self.reception.send(self._own(request) for request in own)
+            self._serve_elected(self._election, requests, due)
         self.moved = _inodes(self._home) != self._place
         if not self.moved and self._leads:
             self.archiver.tick()
@@ -182,14 +180,11 @@ class Server:
         commits, reception = self.commits, self.reception
         replies, requests = commits.answer_reads(requests)
         reception.send(replies)
-        more = reception.receive(0)
-        own = [request for request in more if type(request.operation) in HANDLERS]
-        requests += [request for request in more if type(request.operation) not in HANDLERS]
+        requests += self._answer_own(reception.receive(0))
         if self._election is not None and not self._election.may_answer:
             self._held += requests  # some came when another process may have led
         elif requests or due:
             reception.send(commits.round(requests, reception.waiting if due else None))
-        reception.send(self._own(request) for request in own)
 
     # --- one of several processes -------------------------------------------------------------
 
@@ -251,8 +246,16 @@ class Server:
 
     # --- requests on the process itself -------------------------------------------------------
 
-    def _own(self, request: Request) -> Reply:
-        return self.commits.answer(request, partial(HANDLERS[type(request.operation)], self))
+    def _answer_own(self, requests: list[Request]) -> list[Request]:
+        """Answers the requests on the process itself, and returns the others."""
+        others = []
+        for request in requests:
+            handler = HANDLERS.get(type(request.operation))
+            if handler is None:
+                others.append(request)
+            else:
+                self.reception.send([self.commits.answer(request, partial(handler, self))])
+        return others
 
     def _stop_for(self, _operation: Stop) -> int:
         self.stop()
