@@ -41,7 +41,7 @@ from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.server.group_commit import GroupCommit, Request
 from acid_platform.metastore.server.server import server_of
 from acid_platform.metastore.server.state_file import Origin, StateFile
-from acid_platform.metastore.server.state_tables import StateTables
+from acid_platform.metastore.server.state_tables import StateTables, write_state
 from acid_platform.metastore.server.store import Store, machine_at
 from acid_platform.transactions import TxnState
 from acid_platform.transactions.locks import LockType
@@ -458,6 +458,23 @@ def test_queries_only_read(tmp_path: Path) -> None:
             store.query(state, wrong)
     assert store.query(state, "SELECT count(*) AS n FROM txns") == (["n"], [[0]])
     store.close()
+
+
+def test_P8_a_query_has_each_table_that_it_reads(tmp_path: Path) -> None:
+    """Tables are copied from memory once a query names them, or a view that reads them."""
+    world, origin = World(), Origin(1, 1, 1, "")
+    world.create()
+    world.insert()
+    write_state(tmp_path / "saved.duckdb", world.state, origin, None)
+    views = [view.split()[2] for view in schema.VIEWS]
+    with duckdb.connect(str(tmp_path / "saved.duckdb"), read_only=True) as saved:
+        for name in (*schema.EVERY, *views):
+            tables = StateTables(world.state, origin, None)
+            for sql in (f'SELECT * FROM "{name.upper()}"', f"FROM query('FROM ' || '{name}')"):
+                _, rows = tables.query(sql)
+                expected = [list(row) for row in saved.execute(f'FROM "{name}"').fetchall()]
+                assert sorted(rows, key=str) == sorted(expected, key=str), sql
+            tables.close()
 
 
 def test_P8_a_query_sees_memory_and_the_snapshot_as_one(tmp_path: Path) -> None:

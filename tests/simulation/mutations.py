@@ -142,9 +142,10 @@ def _replay_without(kind: type[Event]) -> Callable[..., Any]:
 def _snapshot_without(table: str, lost: Callable[[Any], bool]) -> Callable[..., Any]:
     """A snapshot that leaves some records of a live table out."""
 
-    def keyed(real: Any, state: Any) -> Any:
-        every = real(state)
-        return every | {table: {key: row for key, row in every[table].items() if not lost(row)}}
+    def keyed(real: Any, state: Any, *names: Any) -> Any:
+        every = real(state, *names)
+        rows = every.get(table, {})
+        return every | {table: {key: row for key, row in rows.items() if not lost(row)}}
 
     return keyed
 

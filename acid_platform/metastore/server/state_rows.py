@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
@@ -10,6 +11,7 @@ from typing import Any
 from acid_platform.metastore.codec import decode, encode, left_out
 from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.state import Ended, State
+from acid_platform.metastore.server.metastore_schema import LIVE
 from acid_platform.metastore.server.stored_kinds import KINDS, Key
 
 Row = dict[str, Any]
@@ -36,20 +38,22 @@ def counters(state: State) -> dict[str, int]:
     return {name: getattr(state, name) for name in COUNTERS}
 
 
-def keyed(state: State) -> Keyed:
-    """The records from which the rows of the live tables are built."""
-    return {kind.name: dict(kind.every(state)) for kind in KINDS}
+def keyed(state: State, names: Container[str] = LIVE) -> Keyed:
+    """The records from which the rows of these live tables are built."""
+    return {kind.name: dict(kind.every(state)) for kind in KINDS if kind.name in names}
 
 
-def live_rows(state: State) -> Rows:
-    """The whole state except counters, heartbeats and what has ended."""
-    every = keyed(state)
+def live_rows(state: State, names: Container[str] = LIVE) -> Rows:
+    """The rows of these live tables: all of them are the state except counters, heartbeats and
+    what has ended."""
+    every = keyed(state, names)
     return {
         kind.name: [
             {**_LEFT_OUT[kind.name], **dict(zip(kind.key, key, strict=True)), **encode(record)}
             for key, record in every[kind.name].items()
         ]
         for kind in KINDS
+        if kind.name in every
     }
 
 
