@@ -87,9 +87,11 @@ class Home:
                 file.flush()
                 sync_data(file.fileno())
             # If several clients get here first, only one of them creates the name.
-            with suppress(FileExistsError):
-                os.link(draft, key)
-            draft.unlink()
+            try:
+                with suppress(FileExistsError):
+                    os.link(draft, key)
+            finally:
+                draft.unlink()
         return self.read_authkey()
 
     def socket(self) -> Path:
