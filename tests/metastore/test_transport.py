@@ -388,8 +388,8 @@ def test_an_unfinished_handshake_is_dropped_after_a_time(monkeypatch: pytest.Mon
     listener = socket.create_server(("127.0.0.1", 0))
     served = connections.Connections([connections.Listener(listener, KEY.encode())])
     stranger = socket.create_connection(listener.getsockname())
-    until(lambda: served.wait(0.01) == [] and served.any)
-    until(lambda: served.wait(0.01) == [] and not served.any)
+    until(lambda: served.wait(0.01) == [] and len(served))
+    until(lambda: served.wait(0.01) == [] and not len(served))
     assert served.refused == 1
     stranger.close()
     served.close()
