@@ -71,7 +71,7 @@ def _service(home: Home, listen: str) -> ListeningService:
     """Raises MetastoreRefused for a key or a certificate that can't be used."""
     from acid_platform.metastore.server.reception import ListeningService
 
-    key = configured_key(os.environ) or home.authkey()
+    key = configured_key() or home.authkey()
     return ListeningService(listen, key, _certificate(home.tls))
 
 
@@ -103,7 +103,7 @@ def serve_log(where: str, listen: str, advertise: str = "") -> None:
         raise InvalidDefinition(
             f"--listen {listen} is no address for clients: name theirs with --advertise HOST:PORT"
         )
-    key = configured_key(os.environ) or secrets.token_hex(32).encode()
+    key = configured_key() or secrets.token_hex(32).encode()
     certificate, authority = _certificate(), ""
     if certificate is not None:
         own = Path(os.environ[TLS_CERTIFICATE]).with_name("ca.pem")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,19 +58,17 @@ def absolute_files(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def configured_key(environment: Mapping[str, str]) -> bytes | None:
+def configured_key() -> bytes | None:
     """The key in the environment, or in the file that it names. Raises MetastoreRefused."""
-    key = environment.get(KEY, "").strip()
-    source = KEY
-    if not key and environment.get(KEY_FILE):
-        source = f"{KEY_FILE} {environment[KEY_FILE]}"
-        try:
-            key = Path(environment[KEY_FILE]).read_text().strip()
-        except (OSError, ValueError) as error:
-            raise MetastoreRefused(f"{source} can't be read: {error}") from error
-    elif not key:
+    key, file = os.environ.get(KEY, "").strip(), os.environ.get(KEY_FILE)
+    if key:
+        return usable_key(key, KEY)
+    if not file:
         return None
-    return usable_key(key, source)
+    try:
+        return usable_key(Path(file).read_text().strip(), f"{KEY_FILE} {file}")
+    except (OSError, ValueError) as error:
+        raise MetastoreRefused(f"{KEY_FILE} {file} can't be read: {error}") from error
 
 
 def usable_key(key: str, source: str) -> bytes:

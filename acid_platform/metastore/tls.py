@@ -28,15 +28,6 @@ _LOG = logging.getLogger("acid_platform.metastore")
 # --- whoever connects ---------------------------------------------------------------------------
 
 
-def client_context(environment: Mapping[str, str]) -> ssl.SSLContext | None:
-    """How to verify the metastore; None if no authority is named, so that TLS is not used.
-
-    Raises MetastoreRefused.
-    """
-    named = environment.get(TLS_CA, "").strip()
-    return trusting(named) if named else None
-
-
 @lru_cache(8)
 def trusting(named: str) -> ssl.SSLContext:
     """Trusts the authority in a file, in the text of one, or all that this machine trusts.

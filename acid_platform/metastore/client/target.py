@@ -282,7 +282,7 @@ class Elected(Remote):
         if leader is None or not leader.address:
             raise ConnectionError(f"no metastore leads {self._where} now")
         self.addresses = (parse_address(leader.address),)
-        self.key = configured_key(os.environ) or leader.key.encode()
+        self.key = configured_key() or leader.key.encode()
         if leader.authority and self.tls is None:
             from acid_platform.metastore.tls import trusting
 
@@ -327,7 +327,7 @@ def remote(text: str) -> Remote:
     Raises InvalidDefinition, and MetastoreRefused if there is no key.
     """
     addresses = tuple(parse_address(each) for each in text.removeprefix(TCP).split(","))
-    key = configured_key(os.environ)
+    key = configured_key()
     if key is None:
         raise MetastoreRefused(
             f"{without_credentials(text)} asks for a key: set {KEY}, or {KEY_FILE} to a file that"
@@ -339,11 +339,12 @@ def remote(text: str) -> Remote:
 
 def _tls() -> ssl.SSLContext | None:
     """What this machine's settings say."""
-    if not os.environ.get(TLS_CA, "").strip():
+    named = os.environ.get(TLS_CA, "").strip()
+    if not named:
         return None
-    from acid_platform.metastore.tls import client_context  # takes 20 ms
+    from acid_platform.metastore.tls import trusting  # takes 20 ms
 
-    return client_context(os.environ)
+    return trusting(named)
 
 
 def _silence(text: str) -> float:
