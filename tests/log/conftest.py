@@ -177,12 +177,12 @@ REMOTE = ALL[1:]
 @pytest.fixture(params=ALL)
 def place(request: pytest.FixtureRequest) -> Place:
     """An empty place of each kind."""
-    found: Place = request.getfixturevalue(request.param)
-    return found
+    chosen: Place = request.getfixturevalue(request.param)
+    return chosen
 
 
 @pytest.fixture(params=REMOTE)
 def shared(request: pytest.FixtureRequest) -> Place:
     """An empty place of each kind at which several processes may append."""
-    found: Place = request.getfixturevalue(request.param)
-    return found
+    chosen: Place = request.getfixturevalue(request.param)
+    return chosen

@@ -68,8 +68,8 @@ def test_P10_a_missing_extra_is_named(where: str, package: str, extra: str) -> N
         f"try: open_log({where!r})\n"
         "except InvalidDefinition as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
-    assert f"pip install acid-platform[{extra}]" in said
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
+    assert f"pip install acid-platform[{extra}]" in output
 
 
 def test_P10_a_store_that_ignores_conditions_is_refused(in_bucket: Place, server: S3Server) -> None:
@@ -160,8 +160,8 @@ def test_P3_a_commit_waits_for_the_disk(postgres_server: PostgresServer) -> None
         admin.execute("ALTER ROLE hasty SET synchronous_commit = off")
         admin.execute("CREATE ROLE careful LOGIN SUPERUSER")
         admin.execute("ALTER ROLE careful SET synchronous_commit = remote_apply")
-    for name, wanted in (("hasty", "on"), ("careful", "remote_apply")):
+    for name, expected in (("hasty", "on"), ("careful", "remote_apply")):
         log = PostgresLog(postgres_server.url().replace("acid@", f"{name}@"))
         (shown,) = log._rows("SHOW synchronous_commit")
-        assert shown == (wanted,)
+        assert shown == (expected,)
         log.close()

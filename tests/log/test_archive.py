@@ -86,8 +86,8 @@ class Leading:
         self.store.append(fresh)
         self.written = len(self.world.events)
         for name, rows in state_rows.ended_rows(self.world.state).items():
-            known = set(self.ended[name])
-            self.ended[name] += [text for text in map(_text, rows) if text not in known]
+            earlier = set(self.ended[name])
+            self.ended[name] += [text for text in map(_text, rows) if text not in earlier]
         ended = {name: sorted(rows) for name, rows in self.ended.items()}
         self.then[self.store.end.position] = picture(self.world.state, over=False), ended
 
@@ -114,13 +114,13 @@ def _text(row: object) -> str:
 
 def contents(file: Path) -> tuple[dict[str, Any], Dump]:
     opened = StateFile(file)
-    kept = {
+    ended = {
         name: sorted(map(_text, opened._read(name, columns)))
         for name, columns in schema.KEPT.items()
     }
     state = opened.state()
     opened.close()
-    return picture(state, over=False), kept
+    return picture(state, over=False), ended
 
 
 def every_row(file: Path) -> Dump:
@@ -152,21 +152,21 @@ def test_P40_restoring_to_a_position_gives_exactly_the_state_of_then(
             elif work < 10:
                 leading.crash(POINTS[(step[1] + step[2]) % len(POINTS)])
         leading.copy()
-        wanted = sorted(leading.then)
+        positions = sorted(leading.then)
         for position in sorted(
-            {wanted[0], wanted[-1], *chance.sample(wanted, min(4, len(wanted)))}
+            {positions[0], positions[-1], *chance.sample(positions, min(4, len(positions)))}
         ):
             file = root / f"{position}.duckdb"
             try:
-                done = rebuild(leading.archive, Until(position=position), file)
+                rebuilt = rebuild(leading.archive, Until(position=position), file)
             except BackupRefused:
                 # Saved before the archive began: it begins with that snapshot.
                 assert position < window_of(leading.archive).first.position
                 continue
-            assert done.position == position
+            assert rebuilt.position == position
             assert contents(file) == leading.then[position]
         write_copy(leading.log, root / "now.duckdb")
-        assert every_row(root / f"{wanted[-1]}.duckdb") == every_row(root / "now.duckdb")
+        assert every_row(root / f"{positions[-1]}.duckdb") == every_row(root / "now.duckdb")
         leading.store.close()
 
 
@@ -357,8 +357,10 @@ def test_P40_the_commands_show_an_archive_and_restore_from_it(
     assert acid(*both_given, "--to", str(file)).exit_code == 0 and file.exists()
     assert "holds a metastore already" in acid(*both_given).stderr
     monkeypatch.chdir(tmp_path)
-    done = acid("restore", "--archive", "archive", "--until", str(early), "--replace")
-    assert done.exit_code == 0 and f"up to position {early}," in done.stdout, done.stderr
+    restored = acid("restore", "--archive", "archive", "--until", str(early), "--replace")
+    assert restored.exit_code == 0 and f"up to position {early}," in restored.stdout, (
+        restored.stderr
+    )
     with Metastore.connect(home.path) as client:
         assert client.databases() == ["default", "early"]
         # The batches differ from here on, so they are archived apart from those of before.

@@ -254,27 +254,27 @@ def test_P10_every_epoch_has_one_leader(shared: Place) -> None:
 
     def lead(number: int) -> None:
         for _ in range(5):
-            known = logs[number].leader()
-            mine = Leader((known.epoch if known else 0) + 1, f"host:{number}")
-            if logs[number].set_leader(known, mine):
+            before = logs[number].leader()
+            mine = Leader((before.epoch if before else 0) + 1, f"host:{number}")
+            if logs[number].set_leader(before, mine):
                 with guard:
                     led.append(mine.epoch)
 
     assert at_once(*(lambda n=n: lead(n) for n in range(4))) == [None] * 4
-    found = logs[0].leader()
-    assert found is not None
-    assert sorted(led) == list(range(1, found.epoch + 1))
+    leader = logs[0].leader()
+    assert leader is not None
+    assert sorted(led) == list(range(1, leader.epoch + 1))
 
 
 def test_P10_the_lease_is_renewed_while_batches_are_appended(shared: Place) -> None:
     log = shared.created()
 
     def renew() -> None:
-        known = None
+        before = None
         for beat in range(20):
             after = Leader(1, "host:1", beat)
-            assert log.set_leader(known, after)
-            known = after
+            assert log.set_leader(before, after)
+            before = after
 
     def append() -> None:
         for position in range(1, 31):

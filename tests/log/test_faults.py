@@ -93,11 +93,11 @@ def test_P3_a_lost_answer_of_postgresql_is_no_lost_leadership(
             proxy.lose_answer_to = text.encode()
         log.append(batch(position, 1, text))
     assert proxy.cuts == 5
-    known = None
+    before = None
     for epoch in range(1, 4):
         proxy.lose_answer_to = f"host:{epoch}".encode()
-        assert log.set_leader(known, Leader(epoch, f"host:{epoch}"))
-        known = Leader(epoch, f"host:{epoch}")
+        assert log.set_leader(before, Leader(epoch, f"host:{epoch}"))
+        before = Leader(epoch, f"host:{epoch}")
     assert proxy.cuts == 8
     stale = in_postgres.writer()
     proxy.lose_answer_to = b'["same"]'
@@ -146,22 +146,24 @@ class Appending:
         self.unclear: list[Batch] = []
         self.ended = threading.Event()
 
-    def lead(self, number: int, wanted: int) -> None:
+    def lead(self, number: int, count: int) -> None:
         """Appends so many batches, in as many epochs as it takes."""
         log = open_log(self._url, self._patience)
-        done = 0
-        while done < wanted:
-            known = log.leader()
-            mine = Leader((known.epoch if known else 0) + 1, f"host:{number}")
-            if not log.set_leader(known, mine):
+        appended = 0
+        while appended < count:
+            before = log.leader()
+            mine = Leader((before.epoch if before else 0) + 1, f"host:{number}")
+            if not log.set_leader(before, mine):
                 continue
             log.open_to_append()
             last = max((each.position for each in log.read(0)), default=0)
             try:
                 self._append(log, Batch(last + 1, mine.epoch, number, ""))
                 for position in range(last + 2, last + 2 + self._random.randint(1, 6)):
-                    self._append(log, Batch(position, mine.epoch, number, f'["{number} {done}"]'))
-                    done += 1
+                    self._append(
+                        log, Batch(position, mine.epoch, number, f'["{number} {appended}"]')
+                    )
+                    appended += 1
                     time.sleep(self._random.choice((0, 0, 0.01)))
             except PositionTaken:
                 continue
@@ -179,12 +181,12 @@ class Appending:
         with self._guard:
             self.acknowledged.append(offered)
 
-    def run(self, leaders: int, wanted: int, disturb: Callable[[threading.Event], None]) -> None:
-        """Ends when every leader has appended `wanted` batches; `disturb` runs beside them."""
+    def run(self, leaders: int, count: int, disturb: Callable[[threading.Event], None]) -> None:
+        """Ends when every leader has appended `count` batches; `disturb` runs beside them."""
         beside = threading.Thread(target=disturb, args=(self.ended,))
         beside.start()
         try:
-            calls = [lambda n=n: self.lead(n, wanted) for n in range(leaders)]
+            calls = [lambda n=n: self.lead(n, count) for n in range(leaders)]
             assert at_once(*calls) == [None] * leaders
         finally:
             self.ended.set()
@@ -192,18 +194,18 @@ class Appending:
 
     def judge(self, log: Log) -> None:
         """The log is exactly what was acknowledged, in order."""
-        found = list(log.read(0))
-        told = sorted(self.acknowledged, key=lambda each: each.position)
-        lost = [each for each in told if each not in found]
+        batches = list(log.read(0))
+        acknowledged = sorted(self.acknowledged, key=lambda each: each.position)
+        lost = [each for each in acknowledged if each not in batches]
         assert not lost, "acknowledged and lost"
-        twice = [each for each, times in Counter(found).items() if times > 1 and each.text]
+        twice = [each for each, times in Counter(batches).items() if times > 1 and each.text]
         assert not twice, "in the log twice"
         assert not self.unclear
-        assert found == told
-        epochs = [each.epoch for each in found]
+        assert batches == acknowledged
+        epochs = [each.epoch for each in batches]
         assert epochs == sorted(epochs)
         owners = {
-            each.epoch: {one.made for one in found if one.epoch == each.epoch} for each in found
+            each.epoch: {one.made for one in batches if one.epoch == each.epoch} for each in batches
         }
         assert all(len(who) == 1 for who in owners.values()), "two leaders of one epoch"
 
@@ -298,8 +300,8 @@ def _kill_a_session(url: str) -> None:
     import psycopg
 
     with psycopg.connect(url) as connection:
-        found = connection.execute(
+        sessions = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE application_name = 'acid metastore'"
         ).fetchall()
-    if found:
-        os.kill(random.choice(found)[0], signal.SIGKILL)
+    if sessions:
+        os.kill(random.choice(sessions)[0], signal.SIGKILL)

@@ -85,7 +85,7 @@ def written(directory: Path, used_before: bool) -> tuple[Path, int, list[int]]:
     return path, after, ends
 
 
-def found(path: Path, data: bytes, after: int) -> list[str] | None:
+def readable(path: Path, data: bytes, after: int) -> list[str] | None:
     """The batches of a segment with these bytes, which opening it again returns too; None if it is
     refused."""
     path.write_bytes(data)
@@ -117,10 +117,10 @@ Segment = tuple[Path, int, list[int], bytes]
 def test_P3_a_log_that_was_cut_anywhere_gives_the_batches_before(segment: Segment) -> None:
     path, after, ends, data = segment
     header = data.index(b"\n") + 1
-    assert found(path, data, after) == TEXTS
+    assert readable(path, data, after) == TEXTS
     for at in range(len(data)):
         whole = sum(1 for end in ends if end <= at)
-        assert found(path, data[:at], after) == (None if at < header else TEXTS[:whole]), at
+        assert readable(path, data[:at], after) == (None if at < header else TEXTS[:whole]), at
 
 
 def test_P3_every_flipped_bit_before_the_last_batch_is_refused(segment: Segment) -> None:
@@ -130,7 +130,10 @@ def test_P3_every_flipped_bit_before_the_last_batch_is_refused(segment: Segment)
             flipped = data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
             # In the last batch it looks like a torn write; behind it are batches that are over.
             expected = TEXTS[:-1] if at < ends[-1] else TEXTS
-            assert found(path, flipped, after) == (None if at < ends[-2] else expected), (at, bit)
+            assert readable(path, flipped, after) == (None if at < ends[-2] else expected), (
+                at,
+                bit,
+            )
             if at > ends[-1]:
                 break
 
@@ -156,17 +159,17 @@ def test_P3_a_torn_write_over_older_batches_loses_only_itself(
 ) -> None:
     with TemporaryDirectory() as name:
         directory = Path(name)
-        log, saved, kept = created(directory), 0, list[str]()
+        log, saved, since = created(directory), 0, list[str]()
         before = b""
         for position, size in enumerate(sizes, 1):
             if chosen.draw(st.integers(0, 5)) == 0 and position - 1 > saved:
-                saved, kept = position - 1, []
+                saved, since = position - 1, []
                 new_segment(log)
                 save(log, saved)
             path = directory / segment_name(saved + 1)
             before = path.read_bytes()
-            kept.append(f'["{position}{"y" * size}"]')
-            log.append(batch(position, kept[-1]))
+            since.append(f'["{position}{"y" * size}"]')
+            log.append(batch(position, since[-1]))
         log.close()
         after = path.read_bytes()
         at = chosen.draw(st.integers(0, len(after)))
@@ -174,7 +177,7 @@ def test_P3_a_torn_write_over_older_batches_loses_only_itself(
         torn = after[:at] + before[at:], before.ljust(len(after), b"\0")[:at] + after[at:]
         path.write_bytes(torn[chosen.draw(st.integers(0, 1))])
         log = opened(directory)
-        assert texts(log, saved) in (kept, kept[:-1])
+        assert texts(log, saved) in (since, since[:-1])
         log.close()
 
 
@@ -339,7 +342,7 @@ def test_P3_a_snapshot_replaces_older_ones(tmp_path: Path) -> None:
 def test_P3_who_reads_while_segments_are_replaced_gets_a_whole_prefix_or_an_error(
     tmp_path: Path,
 ) -> None:
-    log, done = created(tmp_path), threading.Event()
+    log, ended = created(tmp_path), threading.Event()
     acknowledged = 0
 
     def work() -> None:
@@ -349,11 +352,11 @@ def test_P3_who_reads_while_segments_are_replaced_gets_a_whole_prefix_or_an_erro
             acknowledged = position
             if position % 7 == 0:
                 save(log, position)
-        done.set()
+        ended.set()
 
     worker, whole = threading.Thread(target=work), 0
     worker.start()
-    while not done.is_set():
+    while not ended.is_set():
         with suppress(MetastoreDamaged, FileNotFoundError):
             reader = LocalLog(tmp_path)
             before, after = acknowledged, max(reader.snapshots(), default=0)
