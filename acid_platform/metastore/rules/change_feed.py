@@ -24,21 +24,18 @@ from acid_platform.metastore.pasts import (
 )
 from acid_platform.metastore.records import PartitionRecord, TableChanges
 from acid_platform.metastore.rules import kept_history
-from acid_platform.metastore.rules.declared import directories, seen_table
+from acid_platform.metastore.rules.declared import directories
 from acid_platform.metastore.rules.events import Event
-from acid_platform.metastore.rules.lock_requests import check_files
 from acid_platform.metastore.rules.past_snapshots import (
     PastPinned,
     last_commit,
     record_at,
     resolve,
     since_text,
+    with_history,
 )
 from acid_platform.metastore.rules.state import State, TableState, Txn
-from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import TxnType
 
 # --- decisions ------------------------------------------------------------------------------------
 
@@ -48,12 +45,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     """Raises NoSuchPast, NotEnoughHistory, InvalidDefinition for columns that are gone,
     NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
     state = turn.state
-    txn = require_open(turn, operation.txn)
-    table, then = seen_table(state, txn, operation.table)
-    name = table.record.name
-    if table.dropped:
-        raise NotEnoughHistory(f"{name} was dropped, and its history with it")
-    check_files(txn, table)
+    txn, table, then = with_history(turn, operation.txn, operation.table)
     now = txn.taken or state.next_moment - 1
     after = (
         kept_history.pin_at(state, table, now)
@@ -71,8 +63,6 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
-    if txn.kind is TxnType.READ_ONLY:
-        touch(state.reads, txn.txn_id, turn.steady)
     commits = _commits(table, before, after)
     entities = _touched(state, table, before, after, commits)
     same_time = 0

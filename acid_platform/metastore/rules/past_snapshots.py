@@ -13,11 +13,9 @@ from acid_platform.metastore.rules import kept_history
 from acid_platform.metastore.rules.declared import partitions_at, seen_table
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.lock_requests import check_files
-from acid_platform.metastore.rules.state import State, TableState
-from acid_platform.metastore.rules.timers import touch
+from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.rules.txns import require_open
-from acid_platform.transactions import TxnType
+from acid_platform.metastore.rules.txns import renew_lease, require_open
 
 # --- decisions ------------------------------------------------------------------------------------
 
@@ -25,20 +23,29 @@ from acid_platform.transactions import TxnType
 @handles(GetPast)
 def past(turn: Turn, operation: GetPast) -> PastTable:
     """Raises NoSuchPast, NotEnoughHistory, NoSuchTable, SnapshotExpired, TxnAborted, NoSuchTxn."""
-    txn = require_open(turn, operation.txn)
-    table, then = seen_table(turn.state, txn, operation.table)
-    if table.dropped:
-        raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
-    check_files(txn, table)
+    txn, table, then = with_history(turn, operation.txn, operation.table)
     pin = resolve(turn, table, operation.as_of)
     held = {(own.table_id, own.moment): own for own in txn.pins}
     if (pin.table_id, pin.moment) in held:
         pin = held[pin.table_id, pin.moment]
     else:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
-    if txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.steady)
     return PastTable(record_at(table, pin), tuple(partitions_at(table, pin.moment)), pin)
+
+
+def with_history(turn: Turn, txn_id: int, name: str) -> tuple[Txn, TableState, TableRecord]:
+    """An open transaction, a table, and its declaration for the transaction; renews a lease.
+
+    Raises NotEnoughHistory for a dropped table, NoSuchTable, SnapshotExpired, TxnAborted and
+    NoSuchTxn.
+    """
+    txn = require_open(turn, txn_id)
+    table, then = seen_table(turn.state, txn, name)
+    if table.dropped:
+        raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
+    check_files(txn, table)
+    renew_lease(turn, txn)
+    return txn, table, then
 
 
 def record_at(table: TableState, pin: Pin) -> TableRecord:

@@ -29,7 +29,7 @@ from acid_platform.metastore.rules.snapshots import snapshot, txn_list, write_id
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.timers import touch
 from acid_platform.metastore.rules.turn import Turn, handles
-from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.rules.txns import renew_lease, require_open
 from acid_platform.transactions import TxnType, ValidTxnList
 
 MOST_DIRECTORIES = 2000
@@ -105,8 +105,7 @@ def manifest(turn: Turn, operation: GetManifest) -> list[list[RecordedDirectory]
     txn = require_open(turn, operation.txn)
     table, _ = seen_table(turn.state, txn, operation.table)
     check_files(txn, table)
-    if txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.steady)
+    renew_lease(turn, txn)
     return _recorded(turn, table.record.table_id, operation.partitions)
 
 

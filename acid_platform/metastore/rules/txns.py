@@ -199,8 +199,7 @@ def valid_write_ids(turn: Turn, operation: GetValidWriteIds) -> SeenWrites:
     name, table_id = record.name, record.table_id
     if not txn.taken or (not txn.all_tables and name not in txn.needs):
         turn.record(SnapshotTaken(txn.txn_id, {name: table_id}))
-    if txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.steady)
+    renew_lease(turn, txn)
     valid_txns = snapshot(turn.state, turn.state.txns[txn.txn_id])
     assert valid_txns is not None
     return SeenWrites(write_ids(table, valid_txns), table.by_txn.get(txn.txn_id))
@@ -266,6 +265,12 @@ def require_open(turn: Turn, txn_id: int) -> Txn:
     return open_now(turn.state, turn.past, txn_id)
 
 
+def renew_lease(turn: Turn, txn: Txn) -> None:
+    """Lets the lease of a reader live on (P12)."""
+    if txn.kind is TxnType.READ_ONLY:
+        touch(turn.state.reads, txn.txn_id, turn.steady)
+
+
 def open_now(state: State, past: Past, txn_id: int) -> Txn:
     """What `require_open` does, without a turn."""
     txn = state.txns.get(txn_id)
@@ -304,8 +309,8 @@ def heartbeat_one(turn: Turn, operation: HeartbeatOne) -> int:
     """Raises TxnAborted, SnapshotExpired, NoSuchTxn (T7)."""
     txn = require_open(turn, operation.txn)
     touch(turn.state.heartbeats, txn.txn_id, turn.steady)
-    if operation.read and txn.kind is TxnType.READ_ONLY:
-        touch(turn.state.reads, txn.txn_id, turn.steady)
+    if operation.read:
+        renew_lease(turn, txn)
     return turn.state.settings.heartbeat_interval
 
 
