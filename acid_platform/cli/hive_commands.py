@@ -3,15 +3,22 @@ tables of a Hive metastore in this warehouse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from acid_platform.cli.console import CommandSession, Failed, command, complete_tables, main
 from acid_platform.display.progress import progress
 
+if TYPE_CHECKING:
+    from acid_platform.gateway.adopting import AdoptedTable
+    from acid_platform.gateway.registering import Registered
+
+Result = TypeVar("Result", "AdoptedTable", "Registered")
+ReportProgress = Callable[[str, int, int], None]
 _ADDRESS = "thrift://HOST:PORT"
 
 
@@ -41,6 +48,19 @@ def _entry(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def _shown(
+    session: CommandSession, title: str, results: Callable[[ReportProgress], Iterator[Result]]
+) -> list[Result]:
+    """All results; if one fails, those before it are printed too."""
+    rows: list[Result] = []
+    try:
+        with progress() as report_progress:
+            rows.extend(results(report_progress))
+    finally:
+        session.show([asdict(row) for row in rows], title=title, empty="no tables")
+    return rows
+
+
 @command(main)
 @click.option("--to", metavar=_ADDRESS, required=True, help="The Hive metastore.")
 @click.argument("tables", nargs=-1, shell_complete=complete_tables)
@@ -55,16 +75,10 @@ def register(
     there up to date. Exit code 1 if a table could not be registered.
     """
     from acid_platform.gateway.hive_client import Address, Hive
-    from acid_platform.gateway.registering import Registered
     from acid_platform.gateway.registering import register as run
 
-    rows: list[Registered] = []
     with session.metastore() as metastore, Hive(Address.of(to, **entry)) as hive:
-        try:
-            with progress() as report_progress:
-                rows += run(metastore, hive, tables, wait, again, report_progress)
-        finally:
-            session.show([asdict(row) for row in rows], title=to, empty="no tables")
+        rows = _shown(session, to, partial(run, metastore, hive, tables, wait, again))
     refused = [row.table for row in rows if row.refused]
     if refused:
         raise Failed(f"not registered: {', '.join(refused)}")
@@ -89,25 +103,14 @@ def adopt(
     and why. Afterwards Hive must not write there, and a DROP TABLE there would remove the files.
     Exit code 1 if something was not taken; a second run goes on.
     """
-    from acid_platform.gateway.adopting import AdoptedTable, adopt_database
+    from acid_platform.gateway.adopting import adopt_database
     from acid_platform.gateway.hive_client import Address, Hive
 
-    rows: list[AdoptedTable] = []
-    names = {name.lower() for name in tables}
     with session.metastore() as metastore, Hive(Address.of(source, **entry)) as hive:
-        try:
-            with progress() as report_progress:
-                for row in adopt_database(
-                    metastore,
-                    hive,
-                    database,
-                    (lambda name: name.lower() in names) if names else (lambda _name: True),
-                    wait,
-                    report_progress,
-                ):
-                    rows.append(row)
-        finally:
-            session.show([asdict(row) for row in rows], title=source, empty="no tables")
+        rows = _shown(
+            session, source, partial(adopt_database, metastore, hive, database, tables, wait)
+        )
+    names = {name.lower() for name in tables}
     missing = sorted(names - {row.name.partition(".")[2] for row in rows})
     if missing:
         raise Failed(f"{database} has no table {', '.join(missing)} at {source}")

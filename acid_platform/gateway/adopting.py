@@ -8,7 +8,7 @@ exclusive lock in Hive keeps everybody out. A second run goes on where the first
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,23 +81,25 @@ def adopt_database(
     metastore: Metastore,
     hive: Hive,
     database: str,
-    tables: Callable[[str], bool] = lambda _name: True,
+    tables: Collection[str] = (),
     wait: float = 30.0,
     progress: Callable[[str, int, int], None] = lambda *_: None,
     registered: bool = False,
 ) -> Iterator[AdoptedTable]:
     """Takes the tables of a database, one after the other, and tells about each.
 
-    `tables` chooses by name; `wait`: seconds for the lock of a table in Hive; `registered`: also
-    what a warehouse of this platform registered there. A table that can't be taken is reported, and
-    the others are taken nevertheless. Raises InvalidDefinition if there is no such database,
-    MetastoreUnavailable.
+    `tables`: only those of these names, in any case; `wait`: seconds for the lock of a table in
+    Hive; `registered`: also what a warehouse of this platform registered there. A table that can't
+    be taken is reported, and the others are taken nevertheless. Raises InvalidDefinition if there
+    is no such database, MetastoreUnavailable.
     """
     if database.lower() not in databases(hive):
         raise InvalidDefinition(
             f"{hive.address} has no database {database}; it has {', '.join(databases(hive))}"
         )
-    names = [name for name in sorted(hive.call("get_all_tables", database)) if tables(name)]
+    chosen = {name.lower() for name in tables}
+    names = sorted(hive.call("get_all_tables", database))
+    names = [name for name in names if not chosen or name.lower() in chosen]
     for number, name in enumerate(names):
         full = f"{database}.{name}".lower()
         progress(full, number, len(names))
