@@ -277,7 +277,7 @@ class Server:
             for _, (at, report) in sorted(self._gateways.items())
         ]
 
-    def status(self, _operation: GetStatus | None = None) -> Row:
+    def status(self, _operation: GetStatus) -> Row:
         state, counters = self.commits.state, self.commits.counters
         connections, certificate = self.reception.connections, self.reception.certificate
         return {
