@@ -54,7 +54,7 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
 
 @handles(FinishWrite)
 def finish_write(turn: Turn, operation: FinishWrite) -> bool:
-    """Raises NoSuchTable."""
+    """The transaction with this write id may commit its files then (P47). Raises NoSuchTable."""
     by_txn = turn.state.table(operation.table).by_txn
     for txn in turn.state.txns.values():
         if operation.txns is not None and txn.txn_id not in operation.txns:

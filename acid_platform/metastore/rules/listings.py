@@ -226,6 +226,7 @@ def lock_states(turn: Turn, _operation: GetLocks) -> list[LockState]:
 
 
 def _show(task: QueuedTask, now: int) -> Row:
+    """The 4.x columns (C61)."""
     row = task if isinstance(task, CompactionTask) else _as_compaction(task)
     db, _, name = row.table.partition(".")
     work_end = row.commit_time or row.ended or now
