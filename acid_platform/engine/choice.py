@@ -43,17 +43,13 @@ class Choice:
 
     engine: Engine
     reason: str
-    instead: Callable[[], Engine] | None = None
-    """The engine that may compute what this one finds that it can't while it reads."""
 
 
 class Engines:
     """The engines of a warehouse handle; each is loaded when it is first used. Thread-safe."""
 
     def __init__(
-        self,
-        session: Callable[[], SparkSession],
-        preference: Preference = "auto",
+        self, session: Callable[[], SparkSession], preference: Preference = "auto"
     ) -> None:
         self.preference = preference
         self._session = session
@@ -138,13 +134,13 @@ class Engines:
 
         Spark repeats what the local engine can't go on with. Raises as `run`.
         """
+        preference = self.preferred_here
 
         def query(choice: Choice) -> Result:
             result = asked(choice.engine, choice.reason)
-            if choice.instead is None:
+            if preference != "auto" or choice.engine.name == "spark":
                 return result
-            other = choice.instead
-            return result.or_else(lambda why: asked(other(), why))
+            return result.or_else(lambda why: asked(self.spark, why))
 
         return self.run(query, settings, read_bytes=read_bytes)
 
@@ -165,16 +161,13 @@ class Engines:
             return
         limit = settings.integer(LOCAL_BYTES)
         needed = read_bytes + input_bytes(rows)
+        size = f"{needed:,} bytes to read"
         if is_spark_frame(rows) or (isinstance(rows, Result) and rows.engine == "spark"):
             why = "the rows come from Spark"
         elif needed > limit:
-            why = f"{needed:,} bytes to read are more than {LOCAL_BYTES} = {limit:,}"
+            why = f"{size} are more than {LOCAL_BYTES} = {limit:,}"
         else:
-            yield Choice(
-                self.local,
-                "engine=local" if preference == "local" else f"{needed:,} bytes to read",
-                (lambda: self.spark) if preference == "auto" else None,
-            )
+            yield Choice(self.local, "engine=local" if preference == "local" else size)
             why = ""
         if preference == "auto":
             yield Choice(self.spark, why)

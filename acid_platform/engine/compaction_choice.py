@@ -25,7 +25,7 @@ class CompactionChoice:
 
 
 def choose(engines: Engines, compaction: Compaction) -> CompactionChoice:
-    """The engine that the warehouse wants; with `auto`, this process for at most `local_bytes` of
+    """The engine that the warehouse prefers; with `auto`, this process for at most `local_bytes` of
     inputs. Spark starts only if it is chosen.
 
     With engine='local' the size does not matter, since memory is bounded. Raises NeedsSpark if only

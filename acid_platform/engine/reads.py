@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from acid_platform.layout.schema import ROW_ID_COLUMN
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.scans import Scan
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
+
+ROW_ID = HiveType(
+    "struct",
+    (),
+    (("writeid", HiveType("bigint")), ("bucketid", HiveType("int")), ("rowid", HiveType("bigint"))),
+)
+"""The type of ROW_ID_COLUMN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,18 @@ class ChangeRead:
     def file_name(self) -> bool:
         """Whether it reads the name of each row's file; a change has none."""
         return False
+
+
+def columns_of(read: TableRead | ChangeRead) -> tuple[Column, ...]:
+    """The columns of a source, as the query sees them."""
+    if isinstance(read, ChangeRead):
+        every = {column.name: column for column in read.scan.columns}
+        return tuple(every[name.lower()] for name in (read.columns or every))
+    scan = read.scan
+    every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
+    names = every if read.columns is None else (name.lower() for name in read.columns)
+    chosen = tuple(every[name] for name in names)
+    return (*chosen, Column(ROW_ID_COLUMN, ROW_ID)) if read.row_id else chosen
 
 
 Sources = Mapping[str, TableRead | ChangeRead]

@@ -12,12 +12,7 @@ from sqlglot.errors import SqlglotError
 from acid_platform.base.nesting import shallow
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.partition_names import partition_segment
-from acid_platform.layout.sql_text import (
-    canonical,
-    quoted,
-    refuse_half_characters,
-    sql_string,
-)
+from acid_platform.layout.sql_text import canonical, quoted, refuse_half_characters, sql_string
 from acid_platform.layout.types import INTEGRAL, Column
 from acid_platform.predicates.grammar import SparkSql
 

@@ -13,10 +13,10 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 from acid_platform import AcidError, InvalidExpression, NeedsSpark, UnknownColumn
-from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.expressions import translate_value
-from acid_platform.engine.local.failures import translated
-from acid_platform.engine.local.scope import NameScope
+from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.expressions import translate_value
+from acid_platform.engine.local.translation.failures import translated
+from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.layout.sql_text import for_spark
 from acid_platform.layout.types import Column
 from tests.engine.function_examples import Example, examples

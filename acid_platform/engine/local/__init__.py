@@ -1,1 +1,6 @@
-"""The local engine: Arrow, NumPy and DuckDB in this process, for tables that are small."""
+"""Queries and changes of small tables in this process, by Arrow, NumPy and DuckDB.
+
+A query: `run_query` translates it (`translation`), and `duckdb_result` computes it over the scans
+of `query_sources`. A change: `write`, `dml` and `merge` compute rows (`computation`), which
+`stored_values` makes the table's, and `event_files` writes and publishes them.
+"""

@@ -13,9 +13,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from acid_platform.engine.local.casts import cast
 from acid_platform.engine.local.duckdb_connection import connect
-from acid_platform.engine.local.duckdb_types import (
+from acid_platform.engine.local.running import stoppable
+from acid_platform.engine.local.translation.casts import cast
+from acid_platform.engine.local.translation.duckdb_types import (
     DATE,
     NUMERIC,
     STRING,
@@ -25,10 +26,9 @@ from acid_platform.engine.local.duckdb_types import (
     of_value,
     spark_name,
 )
-from acid_platform.engine.local.expressions import as_condition, translate_value
-from acid_platform.engine.local.failures import too_long, translated
-from acid_platform.engine.local.running import stoppable
-from acid_platform.engine.local.scope import NameScope
+from acid_platform.engine.local.translation.expressions import as_condition, translate_value
+from acid_platform.engine.local.translation.failures import too_long, translated
+from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import NeedsSpark, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy

@@ -17,10 +17,9 @@ from acid_platform.engine.local.computation import (
     numbered,
     value_sql,
 )
-from acid_platform.engine.local.query_sources import ROW_ID
-from acid_platform.engine.local.run import query
-from acid_platform.engine.local.scope import NameScope
-from acid_platform.engine.reads import Condition, TableRead, Where
+from acid_platform.engine.local.run_query import query
+from acid_platform.engine.local.translation.scope import NameScope
+from acid_platform.engine.reads import ROW_ID, Condition, TableRead, Where
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted

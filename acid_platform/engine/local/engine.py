@@ -39,7 +39,7 @@ class LocalEngine:
         self._statements.cancel(txn)
 
     def query(self, text: str, sources: Sources, reason: str) -> Result:
-        from acid_platform.engine.local.run import query
+        from acid_platform.engine.local.run_query import query
 
         return query(text, sources, self._session, reason)
 

@@ -91,10 +91,8 @@ class EventFiles:
 
     def __init__(self, staged: Staging, overwrite: bool) -> None:
         self._target, self._staged, self._overwrite = staged.target, staged, overwrite
-        self._ready: dict[tuple[bool, str], str] = {}
-        """The path of each directory, by whether it holds delete events, and partition."""
-        self._entries: dict[tuple[bool, str], list[FileEntry]] = {}
-        """The files of each directory, by whether they hold delete events, and partition."""
+        self._directories: dict[tuple[bool, str], tuple[str, list[FileEntry]]] = {}
+        """The path and files of each, by whether it holds delete events, and partition."""
         self._changed: dict[str, list[ChangedRows]] = {}
         """The rows of delete events, by partition."""
 
@@ -177,12 +175,12 @@ class EventFiles:
             raise InvalidDefinition(
                 f"{target.table} would need more than {MAX_BUCKET + 1} files; write fewer rows"
             )
-        if (deletes, partition) not in self._entries:
-            directory = target.directory(deletes, self._overwrite)
-            self._ready[deletes, partition] = self._staged.ready(partition, directory)
-            self._entries[deletes, partition] = []
+        if (deletes, partition) not in self._directories:
+            name = target.directory(deletes, self._overwrite)
+            self._directories[deletes, partition] = self._staged.ready(partition, name), []
+        directory, entries = self._directories[deletes, partition]
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
-        path = f"{self._ready[deletes, partition]}/{name}"
+        path = f"{directory}/{name}"
         writer: _Writer
         if plain is None:
             writer = AcidWriter(target.files, path, target.columns, target.compression, deletes)
@@ -196,7 +194,7 @@ class EventFiles:
                 if isinstance(writer, ParquetWriter)
                 else record_as_written(writer, name, deletes)
             )
-            self._entries[deletes, partition].append(entry)
+            entries.append(entry)
 
     def _require_count(self, writer: _Writer, rows: int, partition: str) -> None:
         if writer.rows != rows:
@@ -208,10 +206,9 @@ class EventFiles:
     def finished(self) -> list[WrittenDirectory]:
         """The directories that wait to be published."""
         built = []
-        for (deletes, partition), entries in sorted(
-            self._entries.items(), key=lambda item: (not item[0][0], item[0][1])
+        for (deletes, partition), (ready, entries) in sorted(
+            self._directories.items(), key=lambda item: (not item[0][0], item[0][1])
         ):
-            ready = self._ready[deletes, partition]
             if not entries:
                 self._staged.drop(ready)
                 continue

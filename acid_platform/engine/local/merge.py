@@ -20,7 +20,6 @@ from acid_platform.engine.local.computation import (
     value_sql,
 )
 from acid_platform.engine.local.dml import keys_of, scanned
-from acid_platform.engine.local.duckdb_types import identifier
 from acid_platform.engine.local.event_files import (
     EventFiles,
     Keys,
@@ -28,8 +27,9 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import places_of
-from acid_platform.engine.local.scope import NameScope
 from acid_platform.engine.local.stored_values import assigned, conform
+from acid_platform.engine.local.translation.duckdb_types import identifier
+from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.local.write import buckets_of, counted
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous

@@ -12,25 +12,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from acid_platform.engine.reads import ChangeRead, TableRead
+from acid_platform.engine.reads import ChangeRead, TableRead, columns_of
 from acid_platform.errors import AcidError, CorruptFile, NoSuchTxn, SnapshotExpired, TxnAborted
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.arrow_predicates import predicate_or_none
 from acid_platform.scan.arrow_scan import ArrowScan
 
 if TYPE_CHECKING:
     from acid_platform.scan.change_scan import ChangeScan
-
-ROW_ID = HiveType(
-    "struct",
-    (),
-    (
-        ("writeid", HiveType("bigint")),
-        ("bucketid", HiveType("int")),
-        ("rowid", HiveType("bigint")),
-    ),
-)
 
 
 class QuerySource:
@@ -91,18 +80,6 @@ class QuerySource:
             ) from failure
         if isinstance(failure, AcidError):
             raise failure
-
-
-def columns_of(read: TableRead | ChangeRead) -> tuple[Column, ...]:
-    """The columns of a source, as DuckDB gets them."""
-    if isinstance(read, ChangeRead):
-        every = {column.name: column for column in read.scan.columns}
-        return tuple(every[name.lower()] for name in (read.columns or every))
-    scan = read.scan
-    every = {column.name: column for column in (*scan.columns, *scan.partition_columns)}
-    names = every if read.columns is None else (name.lower() for name in read.columns)
-    chosen = tuple(every[name] for name in names)
-    return (*chosen, Column(ROW_ID_COLUMN, ROW_ID)) if read.row_id else chosen
 
 
 def arrow_scan_of(read: TableRead, filtered: bool) -> ArrowScan:

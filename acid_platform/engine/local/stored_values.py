@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.arrow_values import fitted
-from acid_platform.engine.local.duckdb_types import of_value
 from acid_platform.engine.local.partition_texts import fixed_value, text_of
+from acid_platform.engine.local.translation.duckdb_types import of_value
 from acid_platform.engine.refusals import (
     other_partition,
     refuse_other_partition,

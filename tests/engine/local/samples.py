@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from acid_platform.engine.local.functions import AGGREGATES, DATES, NUMBERS, TEXT, Function, Takes
+from acid_platform.engine.local.translation.functions import (
+    AGGREGATES,
+    DATES,
+    NUMBERS,
+    TEXT,
+    Function,
+    Takes,
+)
 
 _TAKEN: dict[Takes, tuple[str, ...]] = {
     "string": ("sa", "sb", "ca", "va"),

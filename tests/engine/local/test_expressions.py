@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from acid_platform import NeedsSpark
-from acid_platform.engine.local.expressions import CONSTRUCTS
+from acid_platform.engine.local.translation.expressions import CONSTRUCTS
 from tests.engine.local import samples
 from tests.engine.local.differential import (
     Local,

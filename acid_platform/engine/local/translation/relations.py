@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from acid_platform.engine.local.casts import cast
-from acid_platform.engine.local.duckdb_types import (
-    VOID,
-    identifier,
-    spark_name,
-    widest,
-)
-from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.scope import NameScope, ScopeColumn, columns_under
+from acid_platform.engine.local.translation.casts import cast
+from acid_platform.engine.local.translation.duckdb_types import VOID, identifier, spark_name, widest
+from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.engine.local.translation.scope import NameScope, ScopeColumn, columns_under
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 
@@ -111,10 +106,7 @@ def values(node: exp.Values) -> QueryBlock:
 
 
 def joined(
-    left: Relation,
-    right: Relation,
-    node: exp.Join,
-    condition: Callable[[exp.Expr, NameScope], str],
+    left: Relation, right: Relation, node: exp.Join, condition: Callable[[exp.Expr, NameScope], str]
 ) -> Relation:
     """`left JOIN right`; `condition` translates ON in a scope."""
     side, kind = (node.side or "").upper(), (node.kind or "").upper()

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from acid_platform.engine.local import relations
-from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.clauses import (
+from acid_platform.engine.local.translation import relations
+from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.clauses import (
     aggregated,
     columns_of_alias,
     direction,
@@ -24,14 +24,13 @@ from acid_platform.engine.local.clauses import (
     require_parts,
     sortable,
 )
-from acid_platform.engine.local.column_names import column_name
-from acid_platform.engine.local.duckdb_types import VOID, of_value, wider
-from acid_platform.engine.local.expressions import Translator, as_condition
-from acid_platform.engine.local.query_sources import columns_of
-from acid_platform.engine.local.relations import NOTHING, QueryBlock, Relation
-from acid_platform.engine.local.scope import NameScope, ScopeColumn
-from acid_platform.engine.local.select_expressions import Expressions
-from acid_platform.engine.reads import Sources
+from acid_platform.engine.local.translation.column_names import column_name
+from acid_platform.engine.local.translation.duckdb_types import VOID, of_value, wider
+from acid_platform.engine.local.translation.expressions import Translator, as_condition
+from acid_platform.engine.local.translation.relations import NOTHING, QueryBlock, Relation
+from acid_platform.engine.local.translation.scope import NameScope, ScopeColumn
+from acid_platform.engine.local.translation.select_expressions import Expressions
+from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import HiveType
 

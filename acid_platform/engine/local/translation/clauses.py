@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.duckdb_types import ordered, spark_name
-from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.functions import AGGREGATES, calls_of
-from acid_platform.engine.local.scope import ScopeColumn
+from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.duckdb_types import ordered, spark_name
+from acid_platform.engine.local.translation.functions import AGGREGATES, calls_of
+from acid_platform.engine.local.translation.scope import ScopeColumn
 from acid_platform.errors import NeedsSpark
 
 _OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
@@ -83,13 +82,6 @@ def sortable(value: Typed) -> str:
 def direction(term: exp.Ordered) -> str:
     way = "DESC" if term.args.get("desc") else "ASC"
     return f" {way} NULLS {'FIRST' if term.args.get('nulls_first') else 'LAST'}"
-
-
-def window_term(term: exp.Ordered, translator: Translator) -> str:
-    value = translator.value(term.this)
-    if value.fails or isinstance(term.this, exp.Literal):
-        raise NeedsSpark(f"a window ordered by {term.this.sql('spark')}")
-    return sortable(value) + direction(term)
 
 
 def limit_of(node: exp.Expr) -> str:

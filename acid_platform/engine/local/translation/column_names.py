@@ -6,8 +6,8 @@ import re
 
 from sqlglot import exp
 
-from acid_platform.engine.local import arithmetic
-from acid_platform.engine.local.functions import calls_of
+from acid_platform.engine.local.translation import arithmetic
+from acid_platform.engine.local.translation.functions import calls_of
 from acid_platform.errors import NeedsSpark
 from acid_platform.predicates.grammar import CALLED, COMPARISONS, IS_NOT, UNIT
 
@@ -18,7 +18,18 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.IntDiv: "div",
     exp.And: "AND",
     exp.Or: "OR",
+    exp.NullSafeEQ: "<=>",
 }
+_CALLS: dict[type[exp.Expr], str] = {
+    exp.Between: "between",
+    exp.Nullif: "nullif",
+    exp.DPipe: "concat",
+    exp.Concat: "concat",
+    exp.Coalesce: "coalesce",
+    exp.Greatest: "greatest",
+    exp.Least: "least",
+}
+"""What is no call in SQL, or has several names, and what Spark calls it."""
 
 
 def column_name(node: exp.Expr) -> str:
@@ -50,6 +61,8 @@ def _unknown(node: exp.Expr) -> NeedsSpark:
 
 
 def _name_of(node: exp.Expr) -> str:
+    if type(node) in _CALLS:
+        return f"{_CALLS[type(node)]}({_names(*node.iter_expressions())})"
     match node:
         case exp.Column() | exp.Dot():
             return str(node.parts[-1].name)
@@ -81,14 +94,6 @@ def _name_of(node: exp.Expr) -> str:
             return f"({name_of(node.left)} {_OPERATORS[type(node)]} {name_of(node.right)})"
         case exp.In() if node.expressions:
             return f"({name_of(node.this)} IN ({_names(*node.expressions)}))"
-        case exp.NullSafeEQ():
-            return f"({name_of(node.left)} <=> {name_of(node.right)})"
-        case exp.Between():
-            return f"between({_names(node.this, node.args['low'], node.args['high'])})"
-        case exp.Nullif():
-            return f"nullif({name_of(node.this)}, {name_of(node.expression)})"
-        case exp.DPipe():
-            return f"concat({name_of(node.left)}, {name_of(node.right)})"
         case exp.Filter():
             return f"{name_of(node.this)} FILTER (WHERE {name_of(node.expression.this)})"
         case exp.Like():
@@ -110,14 +115,8 @@ def _name_of(node: exp.Expr) -> str:
             return f"CASE {' '.join(branches)}{other} END"
         case exp.If() if node.args.get("false") is not None:
             return f"(IF({_names(node.this, node.args['true'], node.args['false'])}))"
-        case exp.Coalesce():
-            return f"coalesce({_names(node.this, *node.expressions)})"
         case exp.Round():
             return f"round({_names(node.this, node.args.get('decimals') or exp.Literal.number(0))})"
-        case exp.Concat():
-            return f"concat({_names(*node.expressions)})"
-        case exp.Greatest() | exp.Least():
-            return f"{type(node).__name__.lower()}({_names(node.this, *node.expressions)})"
         case exp.TimestampTrunc() if UNIT in node.meta:
             return f"date_trunc({node.meta[UNIT]}, {name_of(node.this)})"
         case exp.DateTrunc() if UNIT in node.meta:

@@ -15,9 +15,14 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 
-from acid_platform.engine.local.arithmetic import mean_type, quotient, too_long_to_negate, unscaled
-from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.duckdb_types import (
+from acid_platform.engine.local.translation.arithmetic import (
+    mean_type,
+    quotient,
+    too_long_to_negate,
+    unscaled,
+)
+from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -31,7 +36,7 @@ from acid_platform.engine.local.duckdb_types import (
     duckdb_type,
     ordered,
 )
-from acid_platform.engine.local.failures import needs_spark, wrong_type
+from acid_platform.engine.local.translation.failures import needs_spark, wrong_type
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql

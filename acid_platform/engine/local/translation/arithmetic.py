@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.duckdb_types import (
+from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     DOUBLE,
     FLOATING,
@@ -21,7 +21,7 @@ from acid_platform.engine.local.duckdb_types import (
     text,
     wider,
 )
-from acid_platform.engine.local.failures import no_value
+from acid_platform.engine.local.translation.failures import no_value
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.literals import MOST_DIGITS

@@ -15,11 +15,11 @@ from sqlglot.errors import SqlglotError
 from acid_platform.base.recent import Recent
 from acid_platform.engine.local.duckdb_connection import reading
 from acid_platform.engine.local.duckdb_result import LocalResult
-from acid_platform.engine.local.duckdb_types import duckdb_type, of_value
-from acid_platform.engine.local.queries import QueryTranslator
-from acid_platform.engine.local.query_sources import QuerySource, columns_of
-from acid_platform.engine.local.relations import QueryBlock
-from acid_platform.engine.reads import Sources
+from acid_platform.engine.local.query_sources import QuerySource
+from acid_platform.engine.local.translation.duckdb_types import duckdb_type, of_value
+from acid_platform.engine.local.translation.queries import QueryTranslator
+from acid_platform.engine.local.translation.relations import QueryBlock
+from acid_platform.engine.reads import Sources, columns_of
 from acid_platform.errors import NeedsSpark, UnknownColumn, UnsupportedStatement
 from acid_platform.layout.sql_text import canonical
 from acid_platform.predicates.char_literals import comparable

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from acid_platform.engine.local import arithmetic
-from acid_platform.engine.local.casts import Typed, cast, named_type
-from acid_platform.engine.local.comparison import common, compared
-from acid_platform.engine.local.duckdb_types import (
+from acid_platform.engine.local.translation import arithmetic
+from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
+from acid_platform.engine.local.translation.duckdb_types import (
     BOOLEAN,
     STRING,
     VOID,
@@ -25,8 +24,8 @@ from acid_platform.engine.local.duckdb_types import (
     text,
     widest,
 )
-from acid_platform.engine.local.functions import AGGREGATES, Function, called, calls_of
-from acid_platform.engine.local.scope import NameScope
+from acid_platform.engine.local.translation.functions import AGGREGATES, Function, called, calls_of
+from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import InvalidExpression, NeedsSpark, UnknownColumn
 from acid_platform.layout.types import INTEGRAL
 from acid_platform.predicates import literals
@@ -65,7 +64,9 @@ class Translator:
 
     def value(self, node: exp.Expr) -> Typed:
         """The translation of an expression. Raises as `translate_value`."""
-        if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == _CAST_PARTS:
+        if isinstance(node, exp.TryCast) and {k for k, v in node.args.items() if v} == {
+            *_CAST_PARTS
+        }:
             return self._cast(node)  # sqlglot's class for Spark's CAST
         construct = CONSTRUCTS.get(type(node))
         if construct is None:
@@ -321,13 +322,13 @@ class Construct:
     shown: str
     types: str
     translate: Callable[..., Typed]
-    parts: frozenset[str] = frozenset(("this", "expression", "safe"))
+    parts: tuple[str, ...] = ("this", "expression", "safe")
     """The parts of the node that its translation knows."""
 
 
-_CAST_PARTS = frozenset(("this", "to"))
-_BRANCHES = frozenset(("this", "true", "false"))
-_MEMBERS = frozenset(("this", "expressions", "safe", "ignore_nulls"))
+_CAST_PARTS = ("this", "to")
+_BRANCHES = ("this", "true", "false")
+_MEMBERS = ("this", "expressions", "safe", "ignore_nulls")
 _COMPARISONS = {
     **COMPARISONS,
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
@@ -337,13 +338,11 @@ _T = Translator
 _ORDERED = "types that have an order"
 CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Literal: Construct(
-        "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, frozenset(("this", "is_string"))
+        "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, ("this", "is_string")
     ),
     exp.Boolean: Construct("true, false", "boolean", _T._boolean),
     exp.Null: Construct("NULL", "all", _T._null),
-    exp.Column: Construct(
-        "a, t.a, a.field", "all", _T._column, frozenset(("this", "table", "db", "catalog"))
-    ),
+    exp.Column: Construct("a, t.a, a.field", "all", _T._column, ("this", "table", "db", "catalog")),
     exp.Dot: Construct("t.a.field", "structs", _T._dot),
     exp.Paren: Construct("(a)", "all", _T._paren),
     exp.And: Construct("a AND b", "conditions", _T._and),
@@ -356,15 +355,13 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.NullSafeEQ: Construct("a <=> b", _ORDERED, _T._comparison),
     exp.NullSafeNEQ: Construct("a IS DISTINCT FROM b", _ORDERED, _T._comparison),
     exp.Is: Construct("a IS NULL, a IS TRUE, a IS FALSE", "all", _T._is),
-    exp.Between: Construct(
-        "a BETWEEN b AND c", _ORDERED, _T._between, frozenset(("this", "low", "high"))
-    ),
-    exp.In: Construct("a IN (b, c)", _ORDERED, _T._in, frozenset(("this", "expressions", "query"))),
+    exp.Between: Construct("a BETWEEN b AND c", _ORDERED, _T._between, ("this", "low", "high")),
+    exp.In: Construct("a IN (b, c)", _ORDERED, _T._in, ("this", "expressions", "query")),
     exp.Like: Construct(
         "a LIKE 'pattern'",
         "text; a literal pattern without \\",
         _T._like,
-        frozenset(("this", "expression", "negate")),
+        ("this", "expression", "negate"),
     ),
     exp.Add: Construct("a + b", "numbers", _T._arithmetic),
     exp.Sub: Construct("a - b", "numbers", _T._arithmetic),
@@ -385,7 +382,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
         "CASE WHEN a THEN b ELSE c END, CASE a WHEN b THEN c END",
         "all",
         _T._case,
-        frozenset(("this", "ifs", "default")),
+        ("this", "ifs", "default"),
     ),
     exp.If: Construct("if(a, b, c)", "all", _T._if, _BRANCHES),
     exp.Coalesce: Construct(
@@ -396,10 +393,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Greatest: Construct("greatest(a, b)", _ORDERED, _T._greatest, _MEMBERS),
     exp.Least: Construct("least(a, b)", _ORDERED, _T._greatest, _MEMBERS),
     exp.Round: Construct(
-        "round(a, digits)",
-        "decimal; digits a literal, 0 or more",
-        _T._round,
-        frozenset(("this", "decimals")),
+        "round(a, digits)", "decimal; digits a literal, 0 or more", _T._round, ("this", "decimals")
     ),
     exp.Cast: Construct(
         "CAST(a AS type)", "but float and double to text or decimal", _T._cast, _CAST_PARTS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from acid_platform.engine.local.casts import Typed
-from acid_platform.engine.local.duckdb_types import identifier, of_value, text
+from acid_platform.engine.local.translation.casts import Typed
+from acid_platform.engine.local.translation.duckdb_types import identifier, of_value, text
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.known_columns import unresolved_column

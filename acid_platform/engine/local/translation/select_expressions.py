@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from acid_platform.engine.local.casts import Typed, cast
-from acid_platform.engine.local.clauses import window_term
-from acid_platform.engine.local.duckdb_types import (
+from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.clauses import direction, sortable
+from acid_platform.engine.local.translation.duckdb_types import (
     BOOLEAN,
     INT,
     duckdb_type,
@@ -18,12 +18,12 @@ from acid_platform.engine.local.duckdb_types import (
     spark_name,
     wider,
 )
-from acid_platform.engine.local.expressions import Translator
-from acid_platform.engine.local.functions import AGGREGATES, Function
+from acid_platform.engine.local.translation.expressions import Translator
+from acid_platform.engine.local.translation.functions import AGGREGATES, Function
 from acid_platform.errors import NeedsSpark
 
 if TYPE_CHECKING:
-    from acid_platform.engine.local.queries import Select
+    from acid_platform.engine.local.translation.queries import Select
 
 RANKS: dict[type[exp.Expr], str] = {
     exp.RowNumber: "row_number",
@@ -103,7 +103,7 @@ class Expressions(Translator):
         if not self.windows:
             raise NeedsSpark("a window function here")
         plain = self._inside()
-        over = _over(node, plain.value, lambda term: window_term(term, plain))
+        over = _over(node, plain.value)
         value = _ranked(node.this, node, over) or _shifted(node.this, node, over, plain.value)
         if value is not None:
             return value
@@ -147,9 +147,7 @@ class Expressions(Translator):
 # --- windows --------------------------------------------------------------------------------------
 
 
-def _over(
-    node: exp.Window, value: Callable[[exp.Expr], Typed], order: Callable[[exp.Ordered], str]
-) -> str:
+def _over(node: exp.Window, value: Callable[[exp.Expr], Typed]) -> str:
     """DuckDB's OVER clause. Raises NeedsSpark for frames that are not known to be equal."""
     for name, part in node.args.items():
         if part and name not in ("this", "partition_by", "order", "spec", "over"):
@@ -160,8 +158,14 @@ def _over(
         if any(one.fails for one in values):
             raise NeedsSpark("PARTITION BY of an expression that may fail")
         parts.append(f"PARTITION BY {', '.join(one.sql for one in values)}")
-    if node.args.get("order"):
-        parts.append(f"ORDER BY {', '.join(map(order, node.args['order'].expressions))}")
+    if order := node.args.get("order"):
+        terms = []
+        for term in order.expressions:
+            key = value(term.this)
+            if key.fails or isinstance(term.this, exp.Literal):
+                raise NeedsSpark(f"a window ordered by {term.this.sql('spark')}")
+            terms.append(sortable(key) + direction(term))
+        parts.append(f"ORDER BY {', '.join(terms)}")
     if spec := node.args.get("spec"):
         parts.append(_frame(spec))
     return f" OVER ({' '.join(parts)})"

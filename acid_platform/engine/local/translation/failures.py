@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from acid_platform.engine.local.duckdb_types import text
+from acid_platform.engine.local.translation.duckdb_types import text
 from acid_platform.errors import AcidError, InvalidExpression, NeedsSpark, WrongType
 
 _OURS = re.compile(r"\[(WRONG_TYPE|TOO_LONG|NO_VALUE|NEEDS_SPARK)\] ([^\n]*)")
