@@ -16,6 +16,7 @@ import pyarrow as pa
 from acid_platform.engine.local.duckdb_connection import connect
 from acid_platform.engine.local.running import stoppable
 from acid_platform.engine.local.translation.casts import cast
+from acid_platform.engine.local.translation.duckdb_failures import too_long, translated
 from acid_platform.engine.local.translation.duckdb_types import (
     DATE,
     NUMERIC,
@@ -27,7 +28,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     spark_name,
 )
 from acid_platform.engine.local.translation.expressions import as_condition, translate_value
-from acid_platform.engine.local.translation.failures import too_long, translated
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.errors import NeedsSpark, WrongType
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, LOCAL_ZONE, Column, HiveType

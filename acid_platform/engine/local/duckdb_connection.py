@@ -12,8 +12,8 @@ import psutil
 
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.running import stoppable
+from acid_platform.engine.local.translation.duckdb_failures import raise_as_ours
 from acid_platform.engine.local.translation.duckdb_types import identifier
-from acid_platform.engine.local.translation.failures import raise_as_ours
 from acid_platform.engine.reads import TableRead
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.per_process import PerProcess

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from acid_platform.engine.local.duckdb_connection import reading
 from acid_platform.engine.local.query_sources import QuerySource
+from acid_platform.engine.local.translation.duckdb_failures import batches_of
 from acid_platform.engine.local.translation.duckdb_types import VOID, of_value
-from acid_platform.engine.local.translation.failures import batches_of
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.types import TIMESTAMPS, Column, HiveType

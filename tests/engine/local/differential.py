@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from acid_platform import AcidError, NeedsSpark
 from acid_platform.engine.local.translation.casts import Typed
 from acid_platform.engine.local.translation.column_names import column_name
+from acid_platform.engine.local.translation.duckdb_failures import raise_as_ours, translated
 from acid_platform.engine.local.translation.expressions import translate_value
-from acid_platform.engine.local.translation.failures import raise_as_ours, translated
 from acid_platform.engine.local.translation.queries import QueryTranslator
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.reads import TableRead

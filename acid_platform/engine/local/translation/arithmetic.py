@@ -7,6 +7,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.duckdb_failures import no_value
 from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     DOUBLE,
@@ -21,7 +22,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     text,
     wider,
 )
-from acid_platform.engine.local.translation.failures import no_value
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.literals import MOST_DIGITS

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from acid_platform.engine.local.translation.duckdb_failures import needs_spark, wrong_type
 from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     BOOLEAN,
@@ -30,7 +31,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     text,
     widest,
 )
-from acid_platform.engine.local.translation.failures import needs_spark, wrong_type
 from acid_platform.errors import InvalidExpression, NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates import literals

@@ -22,6 +22,7 @@ from acid_platform.engine.local.translation.arithmetic import (
     unscaled,
 )
 from acid_platform.engine.local.translation.casts import Typed, cast
+from acid_platform.engine.local.translation.duckdb_failures import needs_spark, wrong_type
 from acid_platform.engine.local.translation.duckdb_types import (
     BIGINT,
     BOOLEAN,
@@ -36,7 +37,6 @@ from acid_platform.engine.local.translation.duckdb_types import (
     duckdb_type,
     ordered,
 )
-from acid_platform.engine.local.translation.failures import needs_spark, wrong_type
 from acid_platform.errors import NeedsSpark
 from acid_platform.layout.types import INTEGRAL, HiveType
 from acid_platform.predicates.grammar import SparkSql
