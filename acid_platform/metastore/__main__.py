@@ -86,7 +86,7 @@ def _certificate(directory: Path = Path("/nonexistent")) -> Served | None:
 
 
 def serve_log(where: str, listen: str, advertise: str = "") -> None:
-    """Serves a log in PostgreSQL or in a bucket, as one of several processes, until SIGTERM.
+    """Serves a log in PostgreSQL or in a bucket, as one of several processes (P10), until SIGTERM.
 
     The process has no state of its own. `listen` and `advertise` are `host:port`; the log tells
     clients the second, or else the first. Raises InvalidDefinition, MetastoreUnavailable,
