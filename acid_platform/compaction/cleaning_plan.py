@@ -71,18 +71,6 @@ class CleaningPlan:
         """
         return not self.removals and all(path.rule != "C46" for path in self.staying)
 
-    def __str__(self) -> str:
-        lines = [f"cleaning of {self.location}"]
-        lines += [
-            f"  remove {removal.path} ({removal.rule}: {removal.reason})"
-            for removal in self.removals
-        ]
-        lines += [f"  keep   {path.path} ({path.rule}: {path.reason})" for path in self.staying]
-        if self.undeletable_aborted_write_ids:
-            ids = ", ".join(map(str, self.undeletable_aborted_write_ids))
-            lines.append(f"  aborted write ids still in files: {ids}")
-        return "\n".join(lines)
-
 
 def no_cleanup(properties: Mapping[str, str]) -> bool:
     """Whether the properties of a table or partition forbid cleaning (C44)."""

@@ -8,7 +8,8 @@ Memory: two batches for each file that overlaps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -143,40 +144,32 @@ class SortedFile:
         return taken
 
 
-@dataclass(slots=True)
-class KeyMerge:
-    """A k-way merge of sorted files."""
+def merged_pieces(
+    files: Sequence[SortedFile],
+) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], SourceFile]]]:
+    """A k-way merge in pieces in key order: each is a list of (batch, its keys, its file), still to
+    be merged.
 
-    files: Sequence[SortedFile]
-    active: list[SortedFile] = field(default_factory=list)
-
-    def pieces(self) -> Iterator[list[tuple[pa.RecordBatch, tuple[np.ndarray, ...], SourceFile]]]:
-        """Pieces in key order: each is a list of (batch, its keys, its file), still to be merged.
-
-        All keys of a piece are below those of the next one.
-        """
-        waiting = sorted(
-            (file for file in self.files if file.first is not None),
-            key=lambda file: file.first or (0, 0, 0),
-            reverse=True,
-        )
-        while waiting or self.active:
-            if not self.active:
-                self._start(waiting)
-            bound = min(_last(file.keys) for file in self.active)
-            while waiting and (waiting[-1].first or bound) <= bound:
-                self._start(waiting)
-                bound = min(_last(file.keys) for file in self.active)
-            group = []
-            for file in self.active:
-                taken = file.take(bound)
-                if taken:
-                    group.append((*taken, file.source))
-            self.active = [file for file in self.active if file.batch is not None]
-            yield group
-
-    def _start(self, waiting: list[SortedFile]) -> None:
-        file = waiting.pop()
-        file.start()
-        if file.batch is not None:
-            self.active.append(file)
+    All keys of a piece are below those of the next one.
+    """
+    waiting = sorted(
+        ((file.first, file) for file in files if file.first is not None),
+        key=itemgetter(0),
+        reverse=True,
+    )
+    active: list[SortedFile] = []
+    while waiting or active:
+        bound = min((_last(file.keys) for file in active), default=None)
+        while waiting and (bound is None or waiting[-1][0] <= bound):
+            _, file = waiting.pop()
+            file.start()
+            active.append(file)
+            bound = min(_last(each.keys) for each in active)
+        assert bound is not None
+        group = []
+        for file in active:
+            taken = file.take(bound)
+            if taken:
+                group.append((*taken, file.source))
+        active = [file for file in active if file.batch is not None]
+        yield group

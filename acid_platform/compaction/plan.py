@@ -1,11 +1,11 @@
 """What a compaction reads and writes (C29, C31).
 
-The same plan is explained (`str(plan)`) and executed, so the two can't drift apart. The directory
-must be selected with the compactor's list and with a transaction list in which the compaction's own
-transaction is open: otherwise its unfinished output would hide its inputs.
+The same plan is explained (`acid compact --explain`) and executed, so the two can't drift apart.
+The directory must be selected with the compactor's list and with a transaction list in which the
+compaction's own transaction is open: otherwise its unfinished output would hide its inputs.
 
 The executor must follow these rules:
-- A row goes into the output if its currentTransaction is not in `aborted` and is greater than the
+- A row goes into the output if its currentTransaction is valid in `write_ids` and greater than the
   `above` of its input. The same holds for delete events, by their own currentTransaction. Row keys
   stay as they are; the order is (originalTransaction, bucket, rowId).
 - A base is always created, even without rows. A delta or delete_delta is created only if it has
@@ -72,9 +72,6 @@ class CompactionPlan:
     """What is merged: the selection, for a minor compaction without base and original files."""
     write_ids: CompactorWriteIdList
     """The list that the inputs were selected with."""
-    low: int
-    """Lowest write id of the inputs; 0 for a major compaction, which covers everything."""
-    high: int
     output_base: BaseName | None
     output_delta: DeltaName | None
     output_delete_delta: DeltaName | None
@@ -83,11 +80,6 @@ class CompactionPlan:
     @property
     def location(self) -> str:
         return self.inputs.location
-
-    @property
-    def aborted(self) -> tuple[int, ...]:
-        """Aborted write ids in low..high: their rows and delete events are left out."""
-        return self.write_ids.aborted_between(self.low, self.high)
 
     @property
     def outputs(self) -> tuple[BaseName | DeltaName, ...]:
@@ -106,19 +98,7 @@ class CompactionPlan:
 
     @property
     def input_bytes(self) -> int:
-        return sum(file.size for file in self._files())
-
-    @property
-    def widest_merge(self) -> int:
-        """The most files that one bucket merges; a major compaction may read all delete files."""
-        major = self.kind is CompactionKind.MAJOR
-        return max(
-            (
-                len(inputs.data) + len(inputs.every_delete if major else inputs.deletes)
-                for inputs in self.inputs_by_bucket().values()
-            ),
-            default=0,
-        )
+        return sum(file.size for file in (*self._data(), *self._deletes()))
 
     def inputs_by_bucket(self) -> dict[int, BucketInputs]:
         """The inputs of each task by bucket number, ascending.
@@ -142,21 +122,6 @@ class CompactionPlan:
     def _deletes(self) -> tuple[FileEntry, ...]:
         return tuple(file for delta in self.inputs.delete_deltas for file in delta.files)
 
-    def _files(self) -> tuple[FileEntry, ...]:
-        return (*self._data(), *self._deletes())
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.kind.value} compaction of {self.location} by transaction {self.txn_id}"
-            f" (C29: {self.reason})",
-            *(f"  read   {file.path}  {file.size} bytes" for file in self._files()),
-            *(f"  write  {name}" for name in self.outputs),
-            f"  {self.input_bytes} bytes in, at most {self.widest_merge} files per bucket",
-        ]
-        if self.aborted:
-            lines.append(f"  leave out aborted write ids {', '.join(map(str, self.aborted))}")
-        return "\n".join(lines)
-
 
 def plan_compaction(
     directory: AcidDirectory,
@@ -179,14 +144,14 @@ def plan_compaction(
             + (f"; {left} obsolete or aborted paths to clean" if left else ""),
             "C29",
         )
-    low, high, inputs = 0, write_ids.high_watermark, directory
+    inputs = directory
     suffix = txn_id if settings.layout is Layout.HIVE4 else 0
     output_base: BaseName | None = None
     output_delta: DeltaName | None = None
     output_deletes: DeltaName | None = None
     if kind is CompactionKind.MAJOR:
         # Write ids start at 1; a converted table without writes gets the base name that Hive uses.
-        output_base = BaseName(high or CONVERTED_BASE, suffix)
+        output_base = BaseName(write_ids.high_watermark or CONVERTED_BASE, suffix)
     elif refusal := _minor_refused(directory, settings.layout):
         return refusal
     else:
@@ -203,8 +168,6 @@ def plan_compaction(
         settings,
         inputs,
         write_ids,
-        low,
-        high,
         output_base,
         output_delta,
         output_deletes,

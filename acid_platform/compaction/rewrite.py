@@ -16,9 +16,9 @@ from pyarrow.fs import FileType
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_merge import (
     Decoding,
-    KeyMerge,
     SortedFile,
     event_batches,
+    merged_pieces,
 )
 from acid_platform.compaction.validation import Profile
 from acid_platform.compaction.value_sums import ValueSums
@@ -203,7 +203,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
         rewrite.delete_events,
     )
     try:
-        for group in KeyMerge(sorted_files).pieces():
+        for group in merged_pieces(sorted_files):
             batches, order = [], []
             for batch, (w, b, r, current), source in group:
                 keep = valid_ids(current, rewrite.write_ids)

@@ -19,7 +19,7 @@ from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import CompactionPlan, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.file_entries import EntityListing, FileEntry
-from acid_platform.layout.names import BaseName, DeltaName
+from acid_platform.layout.names import BaseName, DeltaName, span
 from acid_platform.scan.acid_directory import VisibleBase, VisibleDelta
 from acid_platform.scan.selection import select
 from acid_platform.transactions import TxnState, ValidTxnList, ValidWriteIdList
@@ -264,7 +264,7 @@ class History(RuleBasedStateMachine):
         (txn, plan), self.working = self.working, None
         sources: list[VisibleBase | VisibleDelta] = [*plan.inputs.inserts]
         sources += [plan.inputs.base] if plan.inputs.base else []
-        aborted = set(plan.aborted)
+        aborted = set(plan.write_ids.aborted)
         rows = list(ORIGINALS) if plan.inputs.originals else []
         for source in sources:
             rows += [
@@ -288,7 +288,8 @@ class History(RuleBasedStateMachine):
         published = bool(plan.output_base or rows or events) and not crash
         self.end(txn, TxnState.COMMITTED if commit and published else TxnState.ABORTED)
         if txn.state is TxnState.COMMITTED:
-            self.ready.append((plan.high, len(self.all) + 1, txn.number))
+            high = max(0, *(span(name)[1] for name in plan.outputs))
+            self.ready.append((high, len(self.all) + 1, txn.number))
 
     @precondition(lambda self: self.ready and self.working is None)
     @rule()

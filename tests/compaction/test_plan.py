@@ -140,7 +140,6 @@ def test_C31_major_is_named_after_the_high_watermark() -> None:
     plan = planned("d1 d2 d3 d5 d6", "12:5:5:", MAJOR)
     assert list(map(str, plan.outputs)) == ["base_0000004_v0000077"]
     assert [source.directory for source in plan.inputs.inserts] == names("d1 d2 d3")
-    assert (plan.low, plan.high) == (0, 4)
 
 
 def test_C31_minor_is_named_after_the_directories_merged() -> None:
@@ -173,11 +172,10 @@ def test_a_converted_table_that_was_never_written_gets_hives_base() -> None:
 def test_aborted_write_ids_inside_the_range_are_left_out() -> None:
     """F21: the range in the name still covers them."""
     plan = planned("d1 D1 d2 d3", "9:M::2,8", MINOR)
-    assert plan.aborted == (2,)
     assert plan.output_delta is not None
     assert (plan.output_delta.low, plan.output_delta.high) == (1, 3)
-    assert planned("d1 d2 d3", "9:M::2,8", MAJOR).aborted == (2, 8)
-    assert planned("d1 d3", "9:5:5:2,8", MAJOR).aborted == (2,)
+    assert planned("d1 d2 d3", "9:M::2,8", MAJOR).write_ids.aborted == (2, 8)
+    assert planned("d1 d3", "9:5:5:2,8", MAJOR).write_ids.aborted == (2,)
 
 
 def test_F13_a_straddling_input_says_which_rows_to_drop() -> None:
@@ -341,7 +339,6 @@ def test_inputs_by_bucket_of_a_major_compaction() -> None:
     assert [file.name for file in tasks[0].deletes] == []
     assert [file.name for file in tasks[0].every_delete] == ["bucket_00001", "bucket_00007_0"]
     assert [file.path.partition("/")[0] for file in tasks[0].data] == names("b2v9 d4")
-    assert plan.widest_merge == 4
     assert plan.input_bytes == 60
 
 
@@ -352,7 +349,6 @@ def test_inputs_by_bucket_of_a_minor_compaction() -> None:
     assert [file.path for file in tasks[1].data] == [f"{names('d3')[0]}/bucket_00001_4"]
     assert tasks[7].data == ()
     assert [file.name for file in tasks[7].deletes] == ["bucket_00007_0"]
-    assert plan.widest_merge == 2
     assert plan.input_bytes == 40
 
 
@@ -374,27 +370,6 @@ def test_a_file_without_bucket_number_is_named() -> None:
     stray = replace(plan, inputs=inputs)
     with pytest.raises(CompactionFailed, match=re.escape("part-00000.orc")):
         stray.inputs_by_bucket()
-
-
-def test_the_plan_prints_inputs_outputs_and_bytes() -> None:
-    found = EntityListing(
-        "wh/t",
-        tuple(
-            files("b2v9", "bucket_00000")
-            + files("d3", "bucket_00000")
-            + files("D4", "bucket_00000")
-        ),
-    )
-    assert str(planned(found, "5:M::5", MAJOR)).splitlines() == [
-        "major compaction of wh/t by transaction 77 (C29: base_0000002_v0000009, 0 original"
-        " files, 1 deltas, 1 delete_deltas)",
-        "  read   base_0000002_v0000009/bucket_00000  10 bytes",
-        "  read   delta_0000003_0000003_0000/bucket_00000  10 bytes",
-        "  read   delete_delta_0000004_0000004_0000/bucket_00000  10 bytes",
-        "  write  base_0000005_v0000077",
-        "  30 bytes in, at most 3 files per bucket",
-        "  leave out aborted write ids 5",
-    ]
 
 
 # --- the output replaces its inputs -------------------------------------------------------------
