@@ -35,7 +35,7 @@ from acid_platform.metastore.tasks import (
     EntityCleaning,
     Unpublication,
 )
-from acid_platform.services import removals, unpublishing
+from acid_platform.services import removals
 from acid_platform.services.cleaning_plans import entity_plans, staging_plan
 from acid_platform.services.lease import leading
 from acid_platform.storage.files import Files
@@ -88,7 +88,9 @@ def explain(metastore: Metastore) -> list[ExplainedPath]:
     blocked: dict[str, dict[str | None, BlockedCleaning]] = defaultdict(dict)
     paths: list[ExplainedPath] = []
     paths += [
-        ExplainedPath(task.table, task.partition, name, Fate.REMOVED, "P46", unpublishing.WHY)
+        ExplainedPath(
+            task.table, task.partition, name, Fate.REMOVED, "P46", removals.WHY_UNPUBLISHED
+        )
         for task in metastore.call(GetUnpublished())
         for name in task.directories
     ]
@@ -179,10 +181,10 @@ def run(metastore: Metastore) -> list[CleaningResult]:
 
 def _unpublish(metastore: Metastore, task: Unpublication) -> CleaningResult:
     try:
-        removed = unpublishing.remove(metastore, task)
+        removed = removals.unpublish(metastore, task)
     except Exception as error:  # it fails only this entity; the next cycle tries again
         return _failed(task.table, task.partition, error)
-    lines = tuple(f"{path} (P46: {unpublishing.WHY})" for path in removed)
+    lines = tuple(f"{path} (P46: {removals.WHY_UNPUBLISHED})" for path in removed)
     return CleaningResult(task.table, task.partition, lines)
 
 

@@ -17,10 +17,11 @@ from acid_platform.layout.names import (
     temporary_owner,
 )
 from acid_platform.layout.recorded_files import RecordedFiles
+from acid_platform.metastore.operations.compaction import EndPublication
 from acid_platform.metastore.operations.tables import GetRecorded
 from acid_platform.metastore.places import below
 from acid_platform.metastore.records import RecordedDirectory
-from acid_platform.metastore.tasks import DropCleaning
+from acid_platform.metastore.tasks import DropCleaning, Unpublication
 from acid_platform.scan.selection import select
 from acid_platform.storage.durability import sync_removals
 from acid_platform.storage.files import Files
@@ -173,6 +174,28 @@ def _registered(metastore: Metastore, task: DropCleaning) -> bool:
             except NoSuchTable:  # dropped in the meantime
                 return False
     return False
+
+
+WHY_UNPUBLISHED = "its compaction was aborted"
+
+
+def unpublish(metastore: Metastore, task: Unpublication) -> list[str]:
+    """Removes the output of an aborted compaction, so that other engines may read again (P46).
+
+    The Worker may be alive: it can rename nothing more once its hidden directory is gone. Returns
+    the paths that were there. Raises as `execute`; then the publication goes on.
+    """
+    files, location = Files.of(task.location)
+    for name in files.temporaries(location):
+        if temporary_owner(name) == task.txn_id:
+            remove(files, location, name, Ours())
+    paths = [f"{location}/{name}" for name in task.directories]
+    present = [path for path in paths if files.is_directory(path)]
+    for name in task.directories:
+        remove_at_once(files, location, name, task.txn_id)
+    sync_removals(files, paths)
+    metastore.call(EndPublication(task.lock))
+    return present
 
 
 def left_text(left: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ from acid_platform.metastore.operations.compaction import (
     EndPublication,
     FailCompaction,
     GetQueue,
+    GetUnpublished,
     PublishCompaction,
     RevokeWorkers,
     TakeCompaction,
@@ -48,7 +49,7 @@ from acid_platform.metastore.operations.compaction import (
 from acid_platform.metastore.records import WriteReport
 from acid_platform.metastore.tasks import CompactionTask
 from acid_platform.scan.table_layout import TableLayout
-from acid_platform.services import unpublishing
+from acid_platform.services import removals
 from acid_platform.services.explain_services import reported_rows
 from acid_platform.services.lease import worker_id
 from acid_platform.storage.removal import remove_at_once
@@ -234,7 +235,9 @@ class CompactionRun:
         renames = not self._layout.files.object_store
         if self._publication or not self.plan.comes_into_sight(renames):
             return
-        unpublishing.remove_of(self.context.metastore, self.task.table, self.task.partition)
+        for left in self.context.metastore.call(GetUnpublished()):  # by earlier attempts
+            if (left.table, left.partition) == (self.task.table, self.task.partition):
+                removals.unpublish(self.context.metastore, left)
         names, wait = tuple(map(str, self.plan.outputs)), self.plan.settings.publication_wait
         try:
             self._publication = self.context.metastore.call(

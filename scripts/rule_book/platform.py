@@ -654,7 +654,7 @@ GROUP = Group(
             (
                 "metastore.rules.publications",
                 "transactions.locks:blocked_by",
-                "services.unpublishing",
+                "services.removals:unpublish",
                 "compaction.plan:CompactionPlan.comes_into_sight",
             ),
             (
