@@ -167,7 +167,11 @@ test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" sel
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)
 
 .PHONY: test-full
-test-full: setup ## all tests and notebooks, the slow ones too, with coverage (COVERAGE= for none)
+test-full: setup ## all tests and notebooks, the slow ones too (ARGS=)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(ARGS)
+
+.PHONY: coverage
+coverage: setup ## all tests with the lines that they run: build/coverage/index.html; takes longer
 	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(COVERAGE) $(ARGS)
 
 .PHONY: sim
