@@ -25,7 +25,7 @@ def all_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         return "arrow"
     from acid_platform.engine.spark.acid_format import READER_VARIABLE
     from acid_platform.engine.spark.failures import install_expiry
-    from acid_platform.engine.spark.read import filtered
+    from acid_platform.engine.spark.query import table_rows
 
     if request.param == "sparks-own":
         monkeypatch.setenv(READER_VARIABLE, "spark")
@@ -41,7 +41,7 @@ def all_readers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         row_id: bool = False,
     ) -> DataFrame:
         scan = proven(open_scan(table.layout, write_ids(w), txns(x), where))
-        return filtered(lambda: spark, scan, columns, where, row_id, "db.t")
+        return table_rows(lambda: spark, scan, columns, where, row_id, "db.t")
 
     def read(table: AcidTable, *args: object, **options: object) -> pa.Table:
         return frame(table, *args, **options).toArrow()  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from acid_platform.engine.spark.read import filtered
+from acid_platform.engine.spark.query import table_rows
 from acid_platform.scan.open import open_scan
 from acid_platform.scan.scans import Scan
 from tests.acid_files import AcidTable
@@ -19,7 +19,7 @@ def scans(table: AcidTable, w: str = "99:M::") -> Scan:
 
 def read(spark: SparkSession, scan: Scan, **options: Any) -> DataFrame:
     given = {"columns": None, "where": None, "row_id": False} | options
-    return filtered(lambda: spark, scan, table="db.t", **given)
+    return table_rows(lambda: spark, scan, table="db.t", **given)
 
 
 def rows(frame: DataFrame) -> list[str]:

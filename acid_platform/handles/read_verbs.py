@@ -104,12 +104,12 @@ class Reads(ABC):
         Raises UnknownColumn, InvalidExpression, NotEnoughHistory (which says since when history is
         kept), NoSuchPast, SnapshotExpired (P29), TxnAborted.
         """
-        from acid_platform.engine.spark.read import filtered
+        from acid_platform.engine.spark.query import table_rows
 
         write_ids, past = _parsed(snapshot, as_of)
         with self._lasting_view() as view:
             (scan,) = view.scans([view.request(self.name, where, write_ids, past)])
-        return filtered(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
+        return table_rows(lambda: self._warehouse.spark, scan, columns, where, row_id, self.name)
 
     def to_arrow(
         self,

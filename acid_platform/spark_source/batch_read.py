@@ -7,9 +7,10 @@ it finds is of the snapshot, and a file that is gone raises SnapshotExpired.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -48,7 +49,7 @@ class ScanPart:
     partition_columns: tuple[Column, ...]
     entities: tuple[EntityScan, ...]
     write_ids: ValidWriteIdList
-    wanted: tuple[str, ...]
+    names: tuple[str, ...]
     where: str | None
     format: FileFormat
 
@@ -56,20 +57,20 @@ class ScanPart:
 # --- beside the driver ----------------------------------------------------------------------------
 
 
-def take(given: Options) -> tuple[int, tuple[Column, ...]]:
+def take(options: Options) -> tuple[int, tuple[Column, ...]]:
     """Takes the snapshot of a read: the id of its lease, which the keeper holds, and the columns.
 
     Raises NoSuchTable, NoSuchPast, NotEnoughHistory.
     """
-    warehouse = opened(given.place)
-    lease = warehouse.metastore.open_snapshot([given.table], warehouse.info())
+    warehouse = opened(options.place)
+    lease = warehouse.metastore.open_snapshot([options.table], warehouse.info())
     try:
-        if given.as_of is None:
-            record = lease.table(given.table)
-            lease.valid_write_ids(given.table)
+        if options.as_of is None:
+            record = lease.table(options.table)
+            lease.valid_write_ids(options.table)
         else:
-            record = lease.past(given.table, given.as_of).table
-        keeper.keep(given.place, keeper.KeptTransaction(lease.id, True, since=wall_ms()))
+            record = lease.past(options.table, options.as_of).table
+        keeper.hold(options.place, keeper.HeldTransaction(lease.id, True, since=wall_ms()))
     except BaseException:
         with suppress(AcidError):
             lease.commit()
@@ -86,41 +87,43 @@ def release(place: Location, lease: int) -> None:
         opened(place).metastore.resume(lease, read_only=True).commit()
 
 
-def parts(given: Options, names: Sequence[str], lease: int | None) -> list[ScanPart]:
+def parts(options: Options, names: Sequence[str], lease: int | None) -> list[ScanPart]:
     """What the tasks read, at the snapshot of the lease, or at a new one.
 
     Raises SnapshotExpired, UnknownColumn, InvalidExpression, UnsupportedStatement (a condition that
     only Spark can evaluate), CorruptFile.
     """
     if lease is None:
-        lease, _ = take(given)
-    with _resumed(given, lease) as held, held.checked():
-        scan = _scan(given, held)
+        lease, _ = take(options)
+    with _resumed(options, lease) as held, held.checked():
+        scan = _scan(options, held)
     columns = (*scan.columns, *scan.partition_columns)
-    wanted = tuple(name.lower() for name in names)
-    require_columns(wanted, columns, given.table)
-    _predicate(given.where, columns, given.table)  # a mistake is told before tasks start
-    whole = ScanPart(
-        given.table,
-        scan.files.uri(scan.location),
-        scan.columns,
-        scan.partition_columns,
-        (),
-        scan.write_ids,
-        wanted,
-        given.where,
-        scan.format,
-    )
-    return [replace(whole, entities=entities) for entities in _grouped(scan)]
+    column_names = tuple(name.lower() for name in names)
+    require_columns(column_names, columns, options.table)
+    _predicate(options.where, columns, options.table)  # a mistake is told before tasks start
+    return [
+        ScanPart(
+            options.table,
+            scan.files.uri(scan.location),
+            scan.columns,
+            scan.partition_columns,
+            tuple(entities),
+            scan.write_ids,
+            column_names,
+            options.where,
+            scan.format,
+        )
+        for entities in _grouped(scan)
+    ]
 
 
 @contextmanager
-def _resumed(given: Options, lease: int) -> Iterator[OpenTransaction]:
+def _resumed(options: Options, lease: int) -> Iterator[OpenTransaction]:
     try:
-        held = opened(given.place).metastore.resume(lease, read_only=True)
+        held = opened(options.place).metastore.resume(lease, read_only=True)
     except (NoSuchTxn, SnapshotExpired, TxnAborted):
         raise SnapshotExpired(
-            f"the snapshot of this frame of {given.table} has ended, since it was not read for"
+            f"the snapshot of this frame of {options.table} has ended, since it was not read for"
             " acid.read.lease.max or its application has ended; call load() again"
         ) from None  # Spark prints the first of a chain of errors
     try:
@@ -129,33 +132,48 @@ def _resumed(given: Options, lease: int) -> Iterator[OpenTransaction]:
         held.forget()
 
 
-def _scan(given: Options, lease: OpenTransaction) -> Scan:
-    if given.as_of is not None:
-        past = lease.past(given.table, given.as_of)
+def _scan(options: Options, lease: OpenTransaction) -> Scan:
+    if options.as_of is not None:
+        past = lease.past(options.table, options.as_of)
         layout = table_layout(past.table, lease, past.partitions)
-        return open_scan(layout, past.pin.write_ids, past.pin.txns, given.where)
-    layout = table_layout(lease.table(given.table), lease)
-    write_ids = lease.valid_write_ids(given.table)
-    return open_scan(layout, write_ids, lease.valid_txns, given.where)
+        return open_scan(layout, past.pin.write_ids, past.pin.txns, options.where)
+    layout = table_layout(lease.table(options.table), lease)
+    write_ids = lease.valid_write_ids(options.table)
+    return open_scan(layout, write_ids, lease.valid_txns, options.where)
 
 
-def _grouped(scan: Scan) -> Iterator[tuple[EntityScan, ...]]:
+def _grouped(scan: Scan) -> Iterator[list[EntityScan]]:
     """The files of the scan in groups of about PART_BYTES."""
-    group: list[EntityScan] = []
+
+    def alone(entity: EntityScan, source: SourceFile) -> EntityScan:
+        touched = entity.deletes.may_touch(source.low, source.high, source.number)
+        sources = replace(entity.sources, inserts=(source,), deletes=())
+        keys = entity.deletes if touched else NO_DELETES
+        return EntityScan(sources, keys, entity.partition, entity.values)
+
+    return in_groups(
+        (alone(entity, source), source)
+        for entity in scan.entities
+        for source in entity.sources.inserts
+    )
+
+
+_Item = TypeVar("_Item")
+
+
+def in_groups(items: Iterable[tuple[_Item, SourceFile]]) -> Iterator[list[_Item]]:
+    """The items in groups, which are not empty; the files of one have about PART_BYTES together."""
+    group: list[_Item] = []
     size = 0
-    for entity in scan.entities:
-        for source in entity.sources.inserts:
-            if group and size + sized(source) > PART_BYTES:
-                yield tuple(group)
-                group, size = [], 0
-            deletes = entity.deletes
-            touched = deletes.may_touch(source.low, source.high, source.number)
-            sources = replace(entity.sources, inserts=(source,), deletes=())
-            keys = deletes if touched else NO_DELETES
-            group.append(EntityScan(sources, keys, entity.partition, entity.values))
-            size += sized(source)
+    for item, source in items:
+        cost = source.size + _OPEN_BYTES
+        if group and size + cost > PART_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += cost
     if group:
-        yield tuple(group)
+        yield group
 
 
 def _predicate(where: str | None, columns: Sequence[Column], table: str) -> Predicate | None:
@@ -183,7 +201,7 @@ def batches(part: ScanPart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     )
     predicate = _predicate(part.where, (*part.columns, *part.partition_columns), part.table)
     with files_of_snapshot(part.table):
-        for batch in ArrowScan(scan, part.wanted, predicate).batches(threads=2):
+        for batch in ArrowScan(scan, part.names, predicate).batches(threads=2):
             if batch.num_rows:
                 yield typed(batch, schema)
 
@@ -211,8 +229,3 @@ def typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not arrays:
         return batch
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def sized(source: SourceFile) -> int:
-    """What reading a file costs, in bytes."""
-    return source.size + _OPEN_BYTES

@@ -82,19 +82,19 @@ class TaskResult:
 # --- beside the driver ----------------------------------------------------------------------------
 
 
-def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") -> OpenWrite:
+def begin(options: Options, names: Sequence[str], overwrite: bool, key: str = "") -> OpenWrite:
     """Opens the transaction of a write of rows with these columns, and keeps it alive.
 
     `key`: of the streaming query. Its writes that were not ended, because a task failed before
     any told which transaction it was, are aborted. Raises NoSuchTable, UnknownColumn,
     UnsupportedStatement, LockTimeout, WriteConflict.
     """
-    warehouse = opened(given.place)
-    abort_kept(given.place, key)  # of a query that this one goes on with
+    warehouse = opened(options.place)
+    abort_held(options.place, key)  # of a query that this one goes on with
     begun = warehouse.metastore.begin(info=warehouse.info())
     try:
         work = TransactionWork(warehouse, begun)
-        record = work.view.table(given.table)
+        record = work.view.table(options.table)
         require_rows_fit(record, names)
         statement = Statement.INSERT_OVERWRITE if overwrite else Statement.INSERT
         work.lock(record, statement)
@@ -102,24 +102,24 @@ def begin(given: Options, names: Sequence[str], overwrite: bool, key: str = "") 
         _require_files_of_ours(target)
         hidden = f"{target.location}/{temporary_name(begun.id, uuid.uuid4().hex[:8])}"
         task = replace(target.tasks(f"{hidden}/out", RowKind.INSERT), partition_names=())
-        kept = keeper.KeptTransaction(begun.id, False, key, task.location, hidden, wall_ms())
-        keeper.keep(given.place, kept)
+        held = keeper.HeldTransaction(begun.id, False, key, task.location, hidden, wall_ms())
+        keeper.hold(options.place, held)
         target.files.make_directory(task.directory)
     except BaseException as error:
         with suppress(AcidError):
             begun.abort(f"{type(error).__name__}: {error}"[:500])
-        keeper.let_go(given.place, begun.id)
+        keeper.let_go(options.place, begun.id)
         raise
     begun.forget()  # from here on the keeper sends its heartbeats
     return OpenWrite(
-        given.place,
+        options.place,
         begun.id,
         record.name,
         hidden,
         task,
         target.partition_columns,
         overwrite,
-        given.dynamic,
+        options.dynamic,
     )
 
 
@@ -190,19 +190,19 @@ def abort(write: OpenWrite, reason: str) -> None:
     _clean(write.place, write.staging, write.task.location, write.txn)
 
 
-def abort_kept(place: Location, key: str, batch_failed: bool = False) -> None:
+def abort_held(place: Location, key: str, batch_failed: bool = False) -> None:
     """Aborts the open writes of a streaming query of this application.
 
     Queries without the option checkpointLocation may have one key. Their write is only aborted
     after a batch failed (`batch_failed`) and if it is the only one: nobody could tell which of
     several is meant.
     """
-    found = keeper.kept_for(place, key)
-    if shared_key(key) and (not batch_failed or len(found) != 1):
+    writes = keeper.held_for(place, key)
+    if shared_key(key) and (not batch_failed or len(writes) != 1):
         return
-    for kept in found:
-        _abort(place, kept.txn, "its batch failed")
-        _clean(place, kept.staging, kept.location, kept.txn)
+    for write in writes:
+        _abort(place, write.txn, "its batch failed")
+        _clean(place, write.staging, write.location, write.txn)
 
 
 def _abort(place: Location, txn: int, reason: str) -> None:
@@ -229,16 +229,16 @@ def write_rows(
     PublicationFailed.
     """
     files: dict[str, TaskFiles] = {}
-    found: list[StagedFile] = []
+    written: list[StagedFile] = []
     try:
         for batch in batches:
             for partition, rows in _placed(write, batch):
                 if partition not in files:
                     files[partition] = _files(write, bucket, attempt, len(files))
                 for part in rows.combine_chunks().to_batches():
-                    found += files[partition].write(stored(part, write.task))
+                    written += files[partition].write(stored(part, write.task))
         for partition, writing in files.items():
-            found += (replace(file, partition=partition) for file in writing.finish())
+            written += (replace(file, partition=partition) for file in writing.finish())
     except OSError as error:
         raise PublicationFailed(
             f"{write.task.directory} can't be written: {error}; nothing was published: free space,"
@@ -249,7 +249,7 @@ def write_rows(
         for writing in files.values():
             writing.give_up()
     received = sum((writing.received for writing in files.values()), Received())
-    return TaskResult(tuple(file.packed() for file in found), received.rows)
+    return TaskResult(tuple(file.packed() for file in written), received.rows)
 
 
 def _files(write: OpenWrite, bucket: int, attempt: int, place: int) -> TaskFiles:
@@ -264,11 +264,11 @@ def _files(write: OpenWrite, bucket: int, attempt: int, place: int) -> TaskFiles
 def _placed(write: OpenWrite, batch: pa.RecordBatch) -> Iterable[tuple[str, pa.Table]]:
     """The rows as the files store them, by the name of their partition."""
     columns = (*write.task.columns, *write.partition_columns)
-    given = pa.Table.from_batches([batch])
-    for field in given.schema:
+    received = pa.Table.from_batches([batch])
+    for field in received.schema:
         _require_utc(field, write.table)
     try:
-        rows = conform(given, columns, write.table, None, write.task.columns)
+        rows = conform(received, columns, write.table, None, write.task.columns)
         places = places_of(rows, write.partition_columns)
     except NeedsSpark as error:
         raise UnsupportedStatement(

@@ -48,7 +48,7 @@ _LONGEST_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTransaction:
+class HeldTransaction:
     """A transaction that the keeper keeps alive.
 
     `lease`: it only reads. `key`: of the streaming query that writes, if that is known. `location`:
@@ -64,15 +64,15 @@ class KeptTransaction:
     """Milliseconds since 1970."""
 
 
-def keep(place: Location, kept: KeptTransaction) -> None:
+def hold(place: Location, held: HeldTransaction) -> None:
     """Keeps a transaction alive until `let_go`, or as long as this Spark application lives.
 
     The caller has heard from the metastore just now, so the keeper has time to start.
     """
     directory = _directory(place)
-    draft = directory / f".{kept.txn}-{uuid.uuid4().hex}"
-    draft.write_text(json.dumps(asdict(kept)))
-    draft.replace(directory / str(kept.txn))
+    draft = directory / f".{held.txn}-{uuid.uuid4().hex}"
+    draft.write_text(json.dumps(asdict(held)))
+    draft.replace(directory / str(held.txn))
     _start(place, directory)
 
 
@@ -81,9 +81,9 @@ def let_go(place: Location, txn: int) -> None:
     (_directory(place) / str(txn)).unlink(missing_ok=True)
 
 
-def kept_for(place: Location, key: str) -> list[KeptTransaction]:
+def held_for(place: Location, key: str) -> list[HeldTransaction]:
     """What is kept under a key that is not empty."""
-    return [kept for kept in _all(_directory(place)) if key and kept.key == key]
+    return [held for held in _all(_directory(place)) if key and held.key == key]
 
 
 @cache
@@ -95,8 +95,8 @@ def _directory(place: Location) -> Path:
     for each in (above, directory):
         with suppress(FileExistsError):
             each.mkdir(mode=0o700)
-        found = each.lstat()
-        if found.st_uid != os.getuid() or each.is_symlink() or found.st_mode & 0o077:
+        status = each.lstat()
+        if status.st_uid != os.getuid() or each.is_symlink() or status.st_mode & 0o077:
             raise NotAuthorized(f"{each} belongs to another user, or others can use it: remove it")
     return directory
 
@@ -115,12 +115,12 @@ def _owner() -> psutil.Process:
     return next(java, parents[0] if parents else psutil.Process())
 
 
-def _all(directory: Path) -> Iterator[KeptTransaction]:
+def _all(directory: Path) -> Iterator[HeldTransaction]:
     with suppress(FileNotFoundError):
         for name in os.listdir(directory):
             if name.isdigit():
                 with suppress(FileNotFoundError):
-                    yield KeptTransaction(**json.loads((directory / name).read_text()))
+                    yield HeldTransaction(**json.loads((directory / name).read_text()))
 
 
 def _start(place: Location, directory: Path) -> None:
@@ -176,20 +176,20 @@ class Keeper:
 
     def __init__(self, directory: Path, place: Location) -> None:
         self._directory, self._place = directory, place
-        self._known: Metastore | None = None
-        self._held: dict[int, tuple[KeptTransaction, OpenTransaction]] = {}
+        self._metastore: Metastore | None = None
+        self._held: dict[int, tuple[HeldTransaction, OpenTransaction]] = {}
 
     def tick(self) -> bool:
         """Takes what is new, forgets what is gone or over; returns whether there is anything."""
-        named = {kept.txn: kept for kept in _all(self._directory)}
+        named = {held.txn: held for held in _all(self._directory)}
         for txn_id in [txn_id for txn_id in self._held if txn_id not in named]:
             self._held.pop(txn_id)[1].forget()
-        for txn_id, kept in named.items():
+        for txn_id, held in named.items():
             if txn_id not in self._held:
-                self._resume(kept)
+                self._resume(held)
             elif self._held[txn_id][1].lost:
                 self._forget(txn_id)
-            elif not kept.lease and wall_ms() - kept.since > _LONGEST_MS:
+            elif not held.lease and wall_ms() - held.since > _LONGEST_MS:
                 self._end(txn_id, "its write has not ended for a day")
         return bool(named)
 
@@ -200,17 +200,17 @@ class Keeper:
             self._end(txn_id, "its Spark application has ended")
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _resume(self, kept: KeptTransaction) -> None:
+    def _resume(self, held: HeldTransaction) -> None:
         """A metastore that can't be reached now is asked again at the next tick."""
         try:
-            if self._known is None:
+            if self._metastore is None:
                 # It never starts a metastore: whoever uses it next does.
                 home, root = self._place.metastore, self._place.warehouse
-                self._known = Metastore.connect(home, autostart=False, root=root)
-            txn = self._known.resume(kept.txn, read_only=kept.lease)
-            self._held[kept.txn] = kept, txn
+                self._metastore = Metastore.connect(home, autostart=False, root=root)
+            txn = self._metastore.resume(held.txn, read_only=held.lease)
+            self._held[held.txn] = held, txn
         except (NoSuchTxn, SnapshotExpired, TxnAborted):
-            self._forget(kept.txn)
+            self._forget(held.txn)
         except AcidError:
             pass
 

@@ -14,7 +14,7 @@ from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.pasts import AsOf, past_named
 from acid_platform.metastore.table_names import table_name
 
-KNOWN = {
+PURPOSES = {
     "path": "any",
     "table": "any",
     "warehouse": "any",
@@ -55,13 +55,13 @@ class Options:
     """A hash of all options, which tells a query without a checkpoint from most others."""
 
     @classmethod
-    def of(cls, given: Mapping[str, str], use: str) -> Options:
+    def of(cls, by_name: Mapping[str, str], use: str) -> Options:
         """`use`: `read`, `write`, `readStream`, `writeStream` or `any`.
 
         Raises InvalidDefinition for a missing table, an option of another use, a name that looks
         misspelt, and a value that is not possible. Spark's own options pass.
         """
-        texts = {name.lower(): value for name, value in given.items()}
+        texts = {name.lower(): value for name, value in by_name.items()}
         _check_names(texts, use)
         table = texts.get("path") or texts.get("table")
         if not table:
@@ -108,17 +108,18 @@ def shared_key(key: str) -> bool:
 
 
 def _check_names(texts: Mapping[str, str], use: str) -> None:
-    known = {name.lower(): (name, purpose) for name, purpose in KNOWN.items()}
+    spellings = {name.lower(): name for name in PURPOSES}
     for name in texts:
-        spelled, purpose = known.get(name, (name, ""))
-        if name in known and "any" not in (use, purpose) and use != purpose:
+        if name in spellings:
+            spelled = spellings[name]
+            if "any" not in (use, PURPOSES[spelled]) and use != PURPOSES[spelled]:
+                raise InvalidDefinition(
+                    f"the option {spelled} is for {PURPOSES[spelled]}, and this is a {use}:"
+                    " leave it out"
+                )
+        elif near := difflib.get_close_matches(name, spellings, n=1, cutoff=0.8):
             raise InvalidDefinition(
-                f"the option {spelled} is for {purpose}, and this is a {use}: leave it out"
-            )
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-        if name not in known and near:
-            raise InvalidDefinition(
-                f"there is no option {name!r}; did you mean {known[near[0]][0]}?"
+                f"there is no option {name!r}; did you mean {spellings[near[0]]}?"
             )
 
 

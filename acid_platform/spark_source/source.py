@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,22 +50,22 @@ class AcidDataSource(DataSource):
 
     def schema(self) -> T.StructType:
         """The columns; a Hive TIMESTAMP is a TIMESTAMP_NTZ, whatever the session's time zone."""
-        given = Options.of(self.options, "any")
-        if given.of_stream:
-            columns = stream_read.columns_of(given)
+        options = Options.of(self.options, "any")
+        if options.of_stream:
+            columns = stream_read.columns_of(options)
         else:
-            self.lease, columns = batch_read.take(given)
-        return _spark_schema((*columns, *CHANGE_COLUMNS) if given.changes else columns)
+            self.lease, columns = batch_read.take(options)
+        return _spark_schema((*columns, *CHANGE_COLUMNS) if options.changes else columns)
 
     def reader(self, schema: T.StructType) -> AcidReader:
         return AcidReader(Options.of(self.options, "read"), schema, self.lease)
 
     def streamReader(self, schema: T.StructType) -> AcidStreamReader:
-        given = Options.of(self.options, "readStream")
+        options = Options.of(self.options, "readStream")
         if self.lease is not None:
-            batch_read.release(given.place, self.lease)
+            batch_read.release(options.place, self.lease)
             self.lease = None
-        return AcidStreamReader(given, schema)
+        return AcidStreamReader(options, schema)
 
     def writer(self, schema: T.StructType, overwrite: bool) -> AcidSourceWriter:
         return AcidSourceWriter(Options.of(self.options, "write"), schema.names, overwrite)
@@ -74,18 +74,13 @@ class AcidDataSource(DataSource):
         return AcidStreamWriter(Options.of(self.options, "writeStream"), schema.names, overwrite)
 
 
-def _spark_schema(columns: Iterable[Column]) -> T.StructType:
-    wide: T.StructType = _wall_clock(spark_schema(columns), tuple(columns))
-    return wide
-
-
-def _wall_clock(schema: T.StructType, columns: Sequence[Column]) -> T.StructType:
-    """The schema with TIMESTAMP_NTZ for Hive's TIMESTAMP."""
+def _spark_schema(columns: Sequence[Column]) -> T.StructType:
+    """The schema of the columns, with TIMESTAMP_NTZ for Hive's TIMESTAMP."""
     fields = [
         T.StructField(field.name, _ntz(field.dataType))
         if all(kind.kind != "timestamp with local time zone" for kind in column.type.walk())
         else field
-        for field, column in zip(schema.fields, columns, strict=True)
+        for field, column in zip(spark_schema(columns).fields, columns, strict=True)
     ]
     return T.StructType(fields)
 
@@ -111,11 +106,11 @@ def _arrow(schema: T.StructType) -> pa.Schema:
 
 
 class AcidReader(DataSourceReader):
-    def __init__(self, given: Options, schema: T.StructType, lease: int | None) -> None:
-        self._given, self._schema, self._lease = given, schema, lease
+    def __init__(self, options: Options, schema: T.StructType, lease: int | None) -> None:
+        self._options, self._schema, self._lease = options, schema, lease
 
     def partitions(self) -> list[InputPartition]:
-        parts = batch_read.parts(self._given, self._schema.names, self._lease)
+        parts = batch_read.parts(self._options, self._schema.names, self._lease)
         return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -125,8 +120,8 @@ class AcidReader(DataSourceReader):
 
 
 class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, given: Options, schema: T.StructType) -> None:
-        self._given, self._schema = given, schema
+    def __init__(self, options: Options, schema: T.StructType) -> None:
+        self._options, self._schema = options, schema
         self._stream: stream_read.TableStream | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -136,7 +131,7 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def stream(self) -> stream_read.TableStream:
         if self._stream is None:
-            self._stream = stream_read.TableStream(self._given)
+            self._stream = stream_read.TableStream(self._options)
         return self._stream
 
     def initialOffset(self) -> dict[str, Any]:
@@ -144,7 +139,7 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """A commit counts as one of Spark's files."""
-        most = self._given.most_commits
+        most = self._options.most_commits
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -157,7 +152,7 @@ class AcidStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if start == end:
             return []
-        first, last = (stream_read.offset_of(given) for given in (start, end))
+        first, last = (stream_read.offset_of(stored) for stored in (start, end))
         parts = self.stream.parts(first, last, self._schema.names)
         return [InputPartition(part) for part in parts]
 
@@ -188,8 +183,11 @@ class _Written(WriterCommitMessage):
 class _Writing:
     """What writers of batches and of streams share."""
 
-    def __init__(self, given: Options, names: Sequence[str], overwrite: bool, key: str) -> None:
-        self._given, self._names, self._overwrite, self._key = given, names, overwrite, key
+    _key = ""
+    """Of the streaming query."""
+
+    def __init__(self, options: Options, names: Sequence[str], overwrite: bool) -> None:
+        self._options, self._names, self._overwrite = options, names, overwrite
         self._write: batch_write.OpenWrite | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -198,7 +196,7 @@ class _Writing:
         Of a stream, Spark also makes writers that only commit.
         """
         if self._write is None:
-            self._write = batch_write.begin(self._given, self._names, self._overwrite, self._key)
+            self._write = batch_write.begin(self._options, self._names, self._overwrite, self._key)
         return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Written:
@@ -212,13 +210,10 @@ class _Writing:
 
 
 class AcidSourceWriter(_Writing, DataSourceArrowWriter):
-    def __init__(self, given: Options, names: Sequence[str], overwrite: bool) -> None:
-        super().__init__(given, names, overwrite, "")
-
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        told = _told(messages)
+        answers = _answers(messages)
         assert self._write is not None
-        batch_write.commit(self._write, [each.result for each in told])
+        batch_write.commit(self._write, [answer.result for answer in answers])
 
     def abort(
         self,
@@ -229,38 +224,39 @@ class AcidSourceWriter(_Writing, DataSourceArrowWriter):
 
 
 class AcidStreamWriter(_Writing, DataSourceStreamArrowWriter):
-    def __init__(self, given: Options, names: Sequence[str], overwrite: bool) -> None:
-        super().__init__(given, names, overwrite, given.key)
+    def __init__(self, options: Options, names: Sequence[str], overwrite: bool) -> None:
+        super().__init__(options, names, overwrite)
+        self._key = options.key
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        told = _told(messages)
-        first = told[0]
+        answers = _answers(messages)
+        first = answers[0]
         if not first.query or first.batch != str(batchId):
             raise PublicationFailed(
-                f"batch {batchId} of {self._given.table}: its tasks say that they ran for batch"
+                f"batch {batchId} of {self._options.table}: its tasks say that they ran for batch"
                 f" {first.batch or 'none'} of query {first.query or 'none'}; nothing was published"
             )
-        sink = self._given.sink or first.query
-        rows = sum(each.result.rows for each in told)
+        sink = self._options.sink or first.query
+        rows = sum(answer.result.rows for answer in answers)
         batch = SinkBatch(
-            sink, first.write.table, first.query, batchId, rows, self._given.skip_replayed
+            sink, first.write.table, first.query, batchId, rows, self._options.skip_replayed
         )
-        batch_write.commit(first.write, [each.result for each in told], batch)
+        batch_write.commit(first.write, [answer.result for answer in answers], batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         reason = f"batch {batchId} of its streaming query failed"
-        told = [each for each in messages if isinstance(each, _Written)]
-        for write in {each.write.txn: each.write for each in told}.values():
+        writes = [message.write for message in messages if isinstance(message, _Written)]
+        for write in {write.txn: write for write in writes}.values():
             batch_write.abort(write, reason)
-        batch_write.abort_kept(self._given.place, self._key, batch_failed=True)
+        batch_write.abort_held(self._options.place, self._key, batch_failed=True)
 
 
-def _told(messages: Sequence[WriterCommitMessage | None]) -> list[_Written]:
+def _answers(messages: Sequence[WriterCommitMessage | None]) -> list[_Written]:
     """Raises PublicationFailed unless each task has told what it wrote in the same transaction."""
-    told = [each for each in messages if isinstance(each, _Written)]
-    if len(told) < len(messages) or len({each.write.txn for each in told}) != 1:
+    answers = [message for message in messages if isinstance(message, _Written)]
+    if len(answers) < len(messages) or len({answer.write.txn for answer in answers}) != 1:
         raise PublicationFailed(
-            f"{len(told)} of {len(messages)} tasks told what they wrote; nothing was published, run"
-            " the query again"
+            f"{len(answers)} of {len(messages)} tasks told what they wrote; nothing was published,"
+            " run the query again"
         )
-    return told
+    return answers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ from acid_platform.scan.change_rows import (
 )
 from acid_platform.scan.change_scan import ChangeScan
 from acid_platform.scan.scans import partition_scalars
-from acid_platform.spark_source.batch_read import PART_BYTES, files_of_snapshot, sized, typed
+from acid_platform.spark_source.batch_read import files_of_snapshot, in_groups, typed
 from acid_platform.spark_source.options import Options, opened
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.files import Files
@@ -67,24 +67,21 @@ class Offset(TypedDict):
     write_id: int
 
 
-def offset_of(given: Mapping[str, Any]) -> Offset:
+def offset_of(stored: Mapping[str, Any]) -> Offset:
     """An offset as Spark's checkpoint tells it. Raises StreamRefused."""
     try:
-        return Offset(
-            moment=int(given["moment"]),
-            table_id=int(given["table_id"]),
-            write_id=int(given["write_id"]),
-        )
+        moment, table_id, write_id = (int(stored[name]) for name in Offset.__annotations__)
+        return Offset(moment=moment, table_id=table_id, write_id=write_id)
     except (KeyError, TypeError, ValueError) as error:
         raise StreamRefused(
-            f"the checkpoint has the offset {dict(given)}, which is none of this data source: start"
-            " the query with a new checkpointLocation"
+            f"the checkpoint has the offset {dict(stored)}, which is none of this data source:"
+            " start the query with a new checkpointLocation"
         ) from error
 
 
-def columns_of(given: Options) -> tuple[Column, ...]:
+def columns_of(options: Options) -> tuple[Column, ...]:
     """All columns of the table as it is now. Raises NoSuchTable."""
-    record = opened(given.place).metastore.table(given.table)
+    record = opened(options.place).metastore.table(options.table)
     columns, partition_columns = columns_of_record(record)
     return (*columns, *partition_columns)
 
@@ -98,7 +95,7 @@ class ChangePart:
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
     stamps: tuple[Stamp, ...]
-    wanted: tuple[str, ...]
+    names: tuple[str, ...]
     format: FileFormat
     pieces: tuple[tuple[FileChanges, tuple[str | None, ...]], ...]
     """Files, and the values of their partitions as directory names spell them."""
@@ -108,8 +105,8 @@ class ChangePart:
 class TableStream:
     """The stream of one table, in the process that Spark keeps for a query's source."""
 
-    def __init__(self, given: Options) -> None:
-        self._given = given
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._lease: OpenTransaction | None = None
         self._leased_at = 0.0
         self._idle_at: int | None = None
@@ -121,13 +118,13 @@ class TableStream:
 
     def first(self) -> Offset:
         """Where a new query begins. Raises NoSuchTable, NoSuchPast, NotEnoughHistory."""
-        given, lease = self._given, self._fresh()
-        if not given.starts_now and given.start is None:
+        options, lease = self._options, self._fresh()
+        if not options.starts_now and options.start is None:
             self._hold(lease)
-            return Offset(moment=NOTHING, table_id=lease.table(given.table).table_id, write_id=0)
-        found = lease.changes(given.table, given.start)
+            return Offset(moment=NOTHING, table_id=lease.table(options.table).table_id, write_id=0)
+        changes = lease.changes(options.table, options.start)
         self._hold(lease)
-        return _offset(found, found.before or found.after)
+        return _offset(changes, changes.before or changes.after)
 
     def latest(self, start: Offset, most_commits: int | None = None) -> Offset:
         """The end of the next batch, at most so many commits after `start`; `start` if there is
@@ -139,15 +136,15 @@ class TableStream:
             return start
         if self._idle(start):
             return start
-        found = self._changes(start, self._last)
+        changes = self._changes(start, self._last)
         if start["moment"] == NOTHING:
-            return _offset(found, found.after)
-        commits = [commit for commit in found.commits if commit.write_id]
+            return _offset(changes, changes.after)
+        commits = [commit for commit in changes.commits if commit.write_id]
         if not commits:
             self._idle_at = start["moment"]
             return start
         if most_commits is None or most_commits >= len(commits):
-            return _offset(found, found.after)
+            return _offset(changes, changes.after)
         last = commits[most_commits - 1]
         return Offset(
             moment=last.moment, table_id=start["table_id"], write_id=max(last.write_id, 0)
@@ -156,9 +153,9 @@ class TableStream:
     def end_here(self) -> None:
         """The query ends when it has read what is committed now."""
         lease = self._fresh()
-        found = lease.changes(self._given.table)
+        changes = lease.changes(self._options.table)
         self._hold(lease)
-        self._last = _offset(found, found.after)
+        self._last = _offset(changes, changes.after)
 
     def _idle(self, start: Offset) -> bool:
         """Whether the last lease tells, without a new one, that nothing was committed since.
@@ -170,7 +167,7 @@ class TableStream:
         if elapsed_seconds() - self._leased_at > _RENEW_SECONDS:
             return False
         try:
-            return self._lease.is_newest((self._given.table,))
+            return self._lease.is_newest((self._options.table,))
         except (NoSuchTxn, SnapshotExpired):
             return False
 
@@ -181,43 +178,43 @@ class TableStream:
 
         Raises NotEnoughHistory, StreamRefused, CorruptFile, UnknownColumn.
         """
-        found = self._changes(start, end)
+        changes = self._changes(start, end)
         assert self._lease is not None
         with self._lease.checked():
-            layout = table_layout(found.table, self._lease, found.entities)
-            scan = open_changes(layout, found)
+            layout = table_layout(changes.table, self._lease, changes.entities)
+            scan = open_changes(layout, changes)
         asked = [name.lower() for name in names]
-        only_inserts = not self._given.changes
+        only_inserts = not self._options.changes
         scan = scan.wanting([*asked, CHANGE_TYPE] if only_inserts else asked)
         return list(_grouped(scan, only_inserts))
 
     def _changes(self, start: Offset, end: Offset | None) -> TableChanges:
         """What the changes are read from, which a new lease keeps from now on."""
-        given, moment, lease = self._given, start["moment"], self._fresh()
+        options, moment, lease = self._options, start["moment"], self._fresh()
         since = None if moment == NOTHING else AsOf(moment=moment)
         until = AsOf(moment=end["moment"]) if end else None
         try:
-            found = lease.changes(given.table, since, until)
+            changes = lease.changes(options.table, since, until)
         except NotEnoughHistory as error:
             raise NotEnoughHistory(
-                f"the stream of {given.table} can't go on after write id {start['write_id']}:"
+                f"the stream of {options.table} can't go on after write id {start['write_id']}:"
                 f" {error}. To begin again with all rows of now, start the query with a new"
                 " checkpointLocation and an empty sink; with the option since, it begins later"
             ) from None  # Spark prints the first of a chain of errors
         finally:
             self._hold(lease)
-        if found.table.table_id != start["table_id"]:
+        if changes.table.table_id != start["table_id"]:
             raise StreamRefused(
-                f"{given.table} was dropped and made again since the checkpoint was written: start"
-                " the query with a new checkpointLocation"
+                f"{options.table} was dropped and made again since the checkpoint was written:"
+                " start the query with a new checkpointLocation"
             )
-        return found
+        return changes
 
     # --- lease ---------------------------------------------------------------------------------
 
     def _fresh(self) -> OpenTransaction:
-        warehouse = opened(self._given.place)
-        return warehouse.metastore.open_snapshot([self._given.table], warehouse.info())
+        warehouse = opened(self._options.place)
+        return warehouse.metastore.open_snapshot([self._options.table], warehouse.info())
 
     def _hold(self, lease: OpenTransaction) -> None:
         """Holds the lease instead of the one before it, which has kept the files until now."""
@@ -237,45 +234,35 @@ def _end(lease: OpenTransaction | None) -> None:
             lease.commit()
 
 
-def _offset(found: TableChanges, pin: Pin) -> Offset:
+def _offset(changes: TableChanges, pin: Pin) -> Offset:
     return Offset(
         moment=pin.moment,
-        table_id=found.table.table_id,
+        table_id=changes.table.table_id,
         write_id=max(pin.write_ids.high_watermark, 0),
     )
 
 
 def _grouped(scan: ChangeScan, only_inserts: bool) -> Iterator[ChangePart]:
     """The files of the changes in groups of about PART_BYTES."""
-    pieces: list[tuple[FileChanges, tuple[str | None, ...]]] = []
-    size, reader = 0, scan.reader
-    whole = ChangePart(
-        scan.table,
-        "",
-        reader.columns,
-        reader.partition_columns,
-        reader.stamps,
-        reader.names,
-        reader.format,
-        (),
-        only_inserts,
+    reader = scan.reader
+    pieces = (
+        ((part, entity.values), part.source)
+        for entity in scan.entities
+        for part in entity.parts
+        if not (only_inserts and _removes(part))
     )
-
-    def group() -> ChangePart:
-        location = reader.files.uri(pieces[0][0].source.path)
-        return replace(whole, location=location, pieces=tuple(pieces))
-
-    for entity in scan.entities:
-        for part in entity.parts:
-            if only_inserts and _removes(part):
-                continue
-            if pieces and size + sized(part.source) > PART_BYTES:
-                yield group()
-                pieces, size = [], 0
-            pieces.append((part, entity.values))
-            size += sized(part.source)
-    if pieces:
-        yield group()
+    for group in in_groups(pieces):
+        yield ChangePart(
+            scan.table,
+            reader.files.uri(group[0][0].source.path),
+            reader.columns,
+            reader.partition_columns,
+            reader.stamps,
+            reader.names,
+            reader.format,
+            tuple(group),
+            only_inserts,
+        )
 
 
 def _removes(part: FileChanges) -> bool:
@@ -289,7 +276,7 @@ def change_batches(part: ChangePart, schema: pa.Schema) -> Iterator[pa.RecordBat
     """The rows of a part, with the types of `schema`. Raises SnapshotExpired, CorruptFile."""
     files, _ = Files.of(part.location)
     reader = ChangeReader(
-        files, part.columns, part.partition_columns, part.stamps, part.wanted, part.format
+        files, part.columns, part.partition_columns, part.stamps, part.names, part.format
     )
     with files_of_snapshot(part.table):
         for piece, texts in part.pieces:
@@ -303,8 +290,6 @@ def change_batches(part: ChangePart, schema: pa.Schema) -> Iterator[pa.RecordBat
 
 def _inserted(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The inserted rows, without the column that says so, which is the last one."""
-    chosen = pc.equal(batch.column(batch.num_columns - 1), scalar_of(INSERT, pa.string()))
-    columns = batch.columns[:-1]
-    names = batch.schema.names[:-1]
-    rows = pa.RecordBatch.from_arrays(columns, names=names)
-    return rows.filter(chosen)
+    *columns, change_types = batch.columns
+    rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
+    return rows.filter(pc.equal(change_types, scalar_of(INSERT, pa.string())))

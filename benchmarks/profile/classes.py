@@ -21,7 +21,7 @@ PYTHON_PARTS: Mapping[str, str] = {
     "acid_platform.compaction.staging": "checks",
     "acid_platform.compaction.key_sums": "checks",
     "acid_platform.scan.deletes": "delete keys",
-    "acid_platform.engine.spark.delete_bitmap": "delete keys",
+    "acid_platform.engine.spark.deleted_rows": "delete keys",
     "acid_platform.storage.files": "listing and reading small files",
     "acid_platform.scan.selection": "choosing files",
     "acid_platform.scan.file_pruning": "choosing files",

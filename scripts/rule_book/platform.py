@@ -205,7 +205,7 @@ GROUP = Group(
             "P14",
             "The identity of a row counts within its partition's directory: a delete in one"
             " partition touches no other.",
-            ("engine.spark.live_rows", "engine.spark.delete_bitmap"),
+            ("engine.spark.live_rows", "engine.spark.deleted_rows"),
             (
                 "test_P14_a_deleted_key_deletes_only_in_its_own_partition",
                 "test_P14_identities_are_per_partition",

@@ -1,8 +1,7 @@
-"""Scans that leave out ACID columns give the same rows, and are only used for proven files."""
+"""Scans by Spark's own reader: the six columns in every file, and the tests of their rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,11 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile
-from acid_platform.base.recent import Recent
-from acid_platform.engine.spark import acid_columns, cache, delete_bitmap
-from acid_platform.engine.spark.acid_columns import AcidColumns, can_leave_out, some
+from acid_platform.engine.spark import acid_columns, deleted_rows
 from acid_platform.engine.spark.acid_format import READER_VARIABLE
-from acid_platform.engine.spark.failures import install_expiry
+from acid_platform.engine.spark.failures import NO_INSERT, install_expiry
 from acid_platform.engine.spark.few_calls import java_class
 from acid_platform.layout import schema
 from acid_platform.layout.value_ranges import KeyRanges
@@ -32,8 +29,6 @@ from tests.spark_scans import leaves, read, rows, scans
 
 pytestmark = pytest.mark.spark
 
-Plan = tuple[str, ...]
-
 
 @pytest.fixture(autouse=True)
 def by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,74 +37,22 @@ def by_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     install_expiry(spark)
 
 
-def decoded(frame: DataFrame) -> list[set[str]]:
-    """Per file scan of the plan: the ACID columns that it decodes besides `row`."""
-    ids = set(schema.ACID_COLUMNS[:5])
-    return [set(leaf.requiredSchema().fieldNames()) & ids for leaf in leaves(frame)]
-
-
-def test_F24_orc_takes_the_names_for_acid_columns_and_finds_none_of_them(
-    spark: SparkSession,
-) -> None:
-    assert can_leave_out(spark)
-    assert some(frozenset(), None).decoded == {"bucket"}
-    assert some(frozenset(schema.ACID_COLUMNS[:5]), None).complete
-
-
-@pytest.mark.parametrize(
-    ("number", "lower"),
-    [*((number, False) for number in range(16)), *((number, True) for number in (0, 6, 9))],
-)
-def test_F24_each_choice_of_columns_reads_them_and_leaves_the_others_out(
-    tmp_path: Path, spark: SparkSession, number: int, lower: bool
-) -> None:
-    """Also with a field of `row` that has the name of an ACID column."""
-    free = [name for name in schema.ACID_COLUMNS[:5] if name != schema.BUCKET]
-    needed = frozenset(name for bit, name in enumerate(free) if number >> bit & 1)
-    table = AcidTable(tmp_path, "rowid string, v int")
-    table.inserts("d7", [(7, B1, row, f"x{row}", row * 10) for row in range(3)])
-    if lower:
-        whole = orc.read_table(str(table.file("d7")))
-        orc.write_table(
-            whole.rename_columns([name.lower() for name in whole.column_names]),
-            str(table.file("d7")),
-        )
-    columns = some(needed, None)
-    uri = table.file("d7").as_uri()
-    requested = columns.schema(spark.createDataFrame([], "v int, rowid string").schema)
-    frame = spark.read.schema(requested).orc(uri).filter(" AND ".join(columns.tests([uri])))
-    expected = {
-        "operation": [0] * 3,
-        "originalTransaction": [7] * 3,
-        "bucket": [B1] * 3,
-        "rowId": [0, 1, 2],
-        "currentTransaction": [7] * 3,
-    }
-    found = frame.toArrow()
-    assert found.column(5).to_pylist() == [
-        {"v": row * 10, "rowid": f"x{row}", acid_columns.NO_FIELD: None} for row in range(3)
-    ]
-    for place, name in enumerate(schema.ACID_COLUMNS[:5]):
-        values = expected[name] if name in columns.decoded else [None] * 3
-        assert found.column(place).to_pylist() == values
-    # `row` alone, pruned to one field; then no column at all
-    assert frame.selectExpr("sum(row.v)").collect()[0][0] == 30
-    if not number or columns.complete:
-        assert frame.count() == 3
-
-
-@pytest.mark.parametrize("needed", [(), schema.ACID_COLUMNS[:5]], ids=["none", "all"])
 def test_F24_a_file_without_acid_columns_is_an_error_and_never_rows_of_null(
-    tmp_path: Path, spark: SparkSession, needed: Plan
+    tmp_path: Path, spark: SparkSession
 ) -> None:
     table = AcidTable(tmp_path, "v int").raw("d1", [1, 2])
     uri = table.file("d1").as_uri()
-    columns = some(frozenset(needed), None) if len(needed) < 5 else AcidColumns()
-    requested = columns.schema(spark.createDataFrame([], "v int").schema)
-    frame = spark.read.schema(requested).orc(uri).filter(" AND ".join(columns.tests([uri])))
+    requested = acid_columns.event_schema(spark.createDataFrame([], "v int").schema)
+    tests = acid_columns.event_tests([uri], schema.INSERT_EVENT, NO_INSERT)
+    frame = spark.read.schema(requested).orc(uri).filter(" AND ".join(tests))
     for query in (frame, frame.selectExpr("row.v").filter("v IS NULL")):
         with pytest.raises(CorruptFile, match="bucket_00000"):
             query.collect()
+
+
+def plan_of(frame: DataFrame) -> str:
+    plan: str = frame._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]
+    return plan
 
 
 @pytest.fixture
@@ -141,35 +84,18 @@ QUERIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 @pytest.mark.parametrize("words", [1 << 23, 0], ids=["bitmap", "join"])
-def test_P14_a_scan_that_leaves_columns_out_gives_the_same_rows(
+def test_P14_recorded_statistics_change_no_row(
     updated: AcidTable,
     spark: SparkSession,
     query: dict[str, Any],
     words: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delete_bitmap, "MAX_WORDS", words)
+    monkeypatch.setattr(deleted_rows, "MAX_WORDS", words)
     plain = scans(updated)
     lean = proven(plain)
     assert rows(read(spark, lean, **query)) == rows(read(spark, plain, **query))
     assert read(spark, lean, **query).count() == read(spark, plain, **query).count()
-
-
-def test_F24_what_is_decoded_follows_from_the_tests_of_the_rows(
-    updated: AcidTable, spark: SparkSession
-) -> None:
-    everything = set(schema.ACID_COLUMNS[:5])
-    keys = {"originalTransaction", "bucket", "rowId"}
-    plain, before = scans(updated), scans(updated, "6:M::")
-    assert decoded(read(spark, plain)) == [everything]
-    assert decoded(read(spark, proven(plain))) == [keys]
-    assert decoded(read(spark, proven(before))) == [{"bucket"}]
-    assert decoded(read(spark, proven(before), row_id=True)) == [keys]
-    (entity,) = proven(plain).entities
-    one = replace(entity, sources=replace(entity.sources, inserts=entity.sources.inserts[1:2]))
-    only = replace(plain, entities=(one,))
-    assert decoded(read(spark, only)) == [{"bucket", "rowId"}]
-    assert read(spark, only).count() == 99
 
 
 def test_P14_a_file_is_tested_only_if_a_deleted_key_lies_within_its_recorded_keys(
@@ -180,16 +106,15 @@ def test_P14_a_file_is_tested_only_if_a_deleted_key_lies_within_its_recorded_key
         where = f"b1/bucket_0000{bucket}" if not first else "d2"
         rows = [(1 + first // 100, P + (bucket << 16), first + row, row) for row in range(50)]
         table.inserts(where, rows)
-    keys = {"bucket", "rowId"}
-    for write_id, gone, expected in (
-        (3, (1, P, 50), {"bucket"}),  # behind the last row of its file, which has no such row
-        (4, (1, P + 2, 7), {"bucket"}),  # of a statement without rows
-        (5, (2, P, 99), {"bucket"}),
-        (6, (1, B1, 49), keys | {"originalTransaction"}),
+    for write_id, gone, tested in (
+        (3, (1, P, 50), False),  # behind the last row of its file, which has no such row
+        (4, (1, P + 2, 7), False),  # of a statement without rows
+        (5, (2, P, 99), False),
+        (6, (1, B1, 49), True),
     ):
         table.deletes(f"D{write_id}", [gone], current=write_id)
         frame = read(spark, proven(scans(table)))
-        assert set().union(*decoded(frame)) == expected
+        assert ("shiftrightunsigned" in plan_of(frame)) is tested
         assert frame.count() == 150 - (gone == (1, B1, 49))
 
 
@@ -216,7 +141,7 @@ def test_files_with_and_without_deletes_are_one_scan_that_applies_the_predicate_
 ) -> None:
     """A union would make Spark write and read every row once more."""
     frame = read(spark, proven(scans(updated)), where="v > 10")
-    plan = frame._jdf.queryExecution().optimizedPlan().toString()  # type: ignore[operator]
+    plan = plan_of(frame)
     assert "Union" not in plan and plan.count("Relation [operat") == 1
     assert plan.index("> 10") < plan.index("shiftrightunsigned")
 
@@ -229,7 +154,6 @@ def test_F16_rows_of_invalid_write_ids_are_tested_by_their_current_transaction(
     )
     scan = proven(scans(table, "3:M::2"))
     assert [row.v for row in read(spark, scan).collect()] == [1, 3]
-    assert decoded(read(spark, scan)) == [{"bucket", "currentTransaction"}]
 
 
 @pytest.mark.parametrize(
@@ -263,25 +187,6 @@ def test_F24_a_file_that_is_not_all_complete_inserts_is_never_proven(
     assert recorded_file(files, where, "bucket_00000").keys is None
     with pytest.raises((CorruptFile, Exception), match="bucket_00000"):
         read(spark, proven(scans(table))).collect()
-
-
-def test_F24_without_a_proof_or_an_orc_that_takes_the_names_all_columns_are_decoded(
-    updated: AcidTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scan = proven(scans(updated))
-    (entity,) = scan.entities
-    inserts = [replace(source, keys=None) for source in entity.sources.inserts[:1]]
-    inserts += entity.sources.inserts[1:]
-    mixed = replace(
-        scan,
-        entities=(replace(entity, sources=replace(entity.sources, inserts=tuple(inserts))),),
-    )
-    assert sorted(map(len, decoded(read(spark, mixed)))) == [3, 5]
-    assert rows(read(spark, mixed, row_id=True)) == rows(read(spark, scan, row_id=True))
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
-    monkeypatch.setattr(acid_columns, "_recognised", lambda spark: False)
-    monkeypatch.setattr(acid_columns, "_LEAVES_OUT", type(acid_columns._LEAVES_OUT)())
-    assert [len(names) for names in decoded(read(spark, scan))] == [5]
 
 
 KEYS = st.sets(

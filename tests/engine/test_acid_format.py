@@ -323,7 +323,7 @@ def test_P17_timestamps_are_those_that_sparks_own_reader_gives(
         expected = sorted(map(str, given.filter("i <> 1").selectExpr(*shown).collect()))
         assert rows(table.read().selectExpr(*shown)) == expected
         monkeypatch.setenv(READER_VARIABLE, "spark")
-        monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+        monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
         assert rows(table.read().selectExpr(*shown)) == expected
 
 
@@ -364,7 +364,7 @@ def test_P17_decimals_are_those_that_sparks_own_reader_gives(
         one > 1 for place, one in enumerate(values) if place != 2
     )
     monkeypatch.setenv(READER_VARIABLE, "spark")
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     assert found == sorted(map(str, read(spark, scan).collect()))
 
 
@@ -529,7 +529,7 @@ def test_a_session_that_cannot_load_the_format_reads_by_sparks_own_reader_and_sa
     monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
     monkeypatch.setattr(acid_format, "_classes", type(acid_format._classes)())
     monkeypatch.setattr(acid_format, "_SOURCES", tmp_path / "java")
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     (tmp_path / "java").mkdir()
     (tmp_path / "java" / "Broken.java").write_text(
         "package acidplatform; class Broken { int x = y; }"
@@ -552,7 +552,7 @@ def test_a_later_session_of_a_process_has_the_format_too(
 ) -> None:
     """The JVM has the classes already, and the new session's executors need them."""
     monkeypatch.setattr(acid_format, "_loaded", type(acid_format._loaded)())
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     assert has_acid_format(spark)
     table = AcidTable(tmp_path, "v int").written("d1", [(1, P, row, row) for row in range(5)])
     assert read(spark, proven(scans(table))).count() == 5

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from acid_platform import CorruptFile, Table, Warehouse
 from acid_platform.base.recent import Recent
 from acid_platform.engine.spark import cache
-from acid_platform.engine.spark.timeless import timeless
 from acid_platform.services import cleaner
 from acid_platform.transactions import NONE_OPEN
 from tests.acid_files import AcidTable, P
@@ -38,42 +37,42 @@ def filled(warehouse: Warehouse, number: int) -> Table:
 
 
 def test_files_are_resolved_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     table = filled(warehouse, 10)
     assert values(table) == values(table) == [10, 10]
-    assert len(cache._kept._values) == 2, "the files, and the read of them"
+    assert len(cache._parts._values) == 1
     table.insert(warehouse.spark.createDataFrame([(3, 30)], "id int, v int"))
     assert values(table) == [10, 10, 30]
-    assert len(cache._kept._values) == 4
+    assert len(cache._parts._values) == 2
     table.delete("id = 1")
     assert values(table) == [10, 30]
-    before = list(cache._kept._values)
+    before = list(cache._parts._values)
     assert values(table) == [10, 30]
-    assert list(cache._kept._values) == before
+    assert list(cache._parts._values) == before
     table.delete("id = 2")
     assert values(table) == [30]
     most = 10 * cache.FILE_BYTES
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, most))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, most))
     assert table.update({"v": "v + 1"}, "id = 3") == 1
     assert values(table) == [31]
-    assert 0 < sum(size for _, size in cache._kept._values.values()) == cache._kept._bytes <= most
+    assert 0 < sum(size for _, size in cache._parts._values.values()) == cache._parts._bytes <= most
 
 
 def test_reads_of_other_columns_use_the_same_frame(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_kept", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
+    monkeypatch.setattr(cache, "_parts", Recent(cache.MAX_ENTRIES, cache.MAX_BYTES))
     table = filled(warehouse, 10)
     table.delete("id = 1")
     assert values(table) == [10]
-    before = list(cache._kept._values)
+    before = list(cache._parts._values)
     for columns, row in ((["v", "ID"], (10, 2)), (["id"], (2,)), (["v"], (10,)), ([], ())):
         frame = table.read(columns=columns)
         assert [tuple(found) for found in frame.collect()] == [row]
         assert frame.columns == [name.lower() for name in columns]
         leaf = frame._jdf.queryExecution().sparkPlan().collectLeaves().apply(0)
         assert {*leaf.requiredSchema().fieldNames()} == {*frame.columns}
-    assert list(cache._kept._values) == before
+    assert list(cache._parts._values) == before
     assert table.read(columns=["v"], row_id=True).columns == ["v", "row__id"]
     names = [f"c{number}" for number in range(70)]
     wide = warehouse.create_table("db.wide", ", ".join(f"{name} int" for name in names))
@@ -118,29 +117,6 @@ def test_two_reads_can_be_joined(warehouse: Warehouse) -> None:
     left, right = table.read(), table.read()
     joined = left.join(right, left["id"] == right["id"] + 1).select(left["id"], right["v"])
     assert [tuple(row) for row in joined.collect()] == [(2, 10)]
-
-
-@pytest.mark.parametrize(
-    ("where", "again"),
-    [
-        ("v > 5 AND id IN (1, 2) OR v IS NULL", True),
-        ("s = '2020-01-01' AND NOT d BETWEEN DATE '2020-01-01' AND '2020-02-01'", True),
-        ("rand() < 0.5", False),
-        ("d < current_date", False),
-        ("d < current_date()", False),
-        ("d = 'today'", False),
-        ("d < DATE ' Tomorrow'", False),
-        ("d < CAST('yesterday UTC' AS timestamp)", False),
-        ("s = current_user", False),
-        ("s = user", False),
-        ("t > now()", False),
-        ("v = (SELECT 1)", False),
-        ("v IN (SELECT 1)", False),
-        ("v = 1 +", False),
-    ],
-)
-def test_only_reads_whose_predicate_never_changes_are_kept(where: str, again: bool) -> None:
-    assert timeless(where) is again
 
 
 def test_a_predicate_with_a_function_is_evaluated_anew(warehouse: Warehouse) -> None:

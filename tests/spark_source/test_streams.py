@@ -224,8 +224,8 @@ def test_P42_a_failed_batch_of_a_query_is_aborted_by_its_key(here: Place) -> Non
     again = batch_write.begin(options(here), SCHEMA.names, False, key="c1")
     left = {row["txnid"] for row in here.open_transactions()}
     assert left == {other.txn, again.txn}, own
-    batch_write.abort_kept(here.location, "c1")
-    batch_write.abort_kept(here.location, "")
+    batch_write.abort_held(here.location, "c1")
+    batch_write.abort_held(here.location, "")
     assert {row["txnid"] for row in here.open_transactions()} == {other.txn}
     batch_write.abort(other, "")
 

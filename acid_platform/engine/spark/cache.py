@@ -1,4 +1,4 @@
-"""A cache of scans and their parts: frames over files, and delete tests.
+"""A cache of frames over files, and of tests for deleted rows.
 
 Files of a snapshot never change. Spark takes 20 to 50 milliseconds to list and resolve a few files
 again, and about 12 to load the bitmap of their deletes, which is much of a short query. The cache
@@ -21,19 +21,19 @@ FILE_BYTES = 1000
 """An estimate of the memory that the JVM needs for a file: its status and paths."""
 
 _Part = TypeVar("_Part")
-_kept: Recent[Hashable, tuple[SparkSession, Any]] = Recent(MAX_ENTRIES, MAX_BYTES)
+_parts: Recent[Hashable, tuple[SparkSession, Any]] = Recent(MAX_ENTRIES, MAX_BYTES)
 
 
-def kept(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
+def cached(spark: SparkSession, key: Hashable, size: int, make: Callable[[], _Part]) -> _Part:
     """The cached result of `make` for this key and session, or a new one. Thread-safe.
 
     The key must have everything that `make` depends on: for files, paths and sizes. `size` is in
     bytes.
     """
     key = (id(spark), key)  # the entry holds the session, so no other session gets its id
-    entry = _kept.get(key)
+    entry = _parts.get(key)
     if entry is None:
         entry = spark, make()
-        _kept.put(key, entry, size)
+        _parts.put(key, entry, size)
     part: _Part = entry[1]
     return part

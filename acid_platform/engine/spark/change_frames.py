@@ -33,12 +33,12 @@ _Piece = tuple[FileChanges, tuple[str | None, ...]]
 
 def change_frame(spark: SparkSession, scan: ChangeScan) -> DataFrame:
     """A lazy frame of the changes, with a Spark task for each file at most."""
-    every = {column.name: column for column in scan.columns}
-    wanted = [every[name] for name in scan.reader.names]
+    by_name = {column.name: column for column in scan.columns}
+    columns = [by_name[name] for name in scan.reader.names]
     pieces = [(part, entity.values) for entity in scan.entities for part in entity.parts]
-    fields = spark_schema(wanted)
+    fields = spark_schema(columns)
     if not pieces:
-        return marked(spark.createDataFrame([], fields), wanted)
+        return marked(spark.createDataFrame([], fields), columns)
     reader, location = scan.reader, scan.reader.files.uri(pieces[0][0].source.path)
     plain = (reader.columns, reader.partition_columns, reader.stamps, reader.names, reader.format)
 
@@ -49,10 +49,10 @@ def change_frame(spark: SparkSession, scan: ChangeScan) -> DataFrame:
     tasks = min(len(pieces), _MOST_TASKS)
     numbers = spark.range(0, len(pieces), 1, tasks)
     frame = numbers.mapInArrow(partial(_read, opened, pieces), fields)
-    if any(has_char_or_varchar(column.type) for column in wanted):
-        names = [(quoted(column.name), column.type) for column in wanted]
+    if any(has_char_or_varchar(column.type) for column in columns):
+        names = [(quoted(column.name), column.type) for column in columns]
         frame = selected(frame, [f"{as_read(name, kind)} AS {name}" for name, kind in names])
-    return marked(frame, wanted)
+    return marked(frame, columns)
 
 
 _MOST_TASKS = 1000
@@ -85,7 +85,7 @@ def changed_rows(
     spark: Callable[[], SparkSession], scan: ChangeScan, columns: Sequence[str] | None
 ) -> DataFrame:
     """The changes with these columns. Raises UnknownColumn before Spark is started."""
-    wanted = scan.wanting(columns)
+    narrowed = scan.wanting(columns)
     session = spark()
     with raise_as_ours():
-        return analysed(shown(change_frame(session, wanted)))
+        return analysed(shown(change_frame(session, narrowed)))

@@ -18,14 +18,13 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.failures import TOO_LONG
 from acid_platform.engine.spark.few_calls import selected
+from acid_platform.engine.spark.spark_types import changed_parts
 from acid_platform.errors import InvalidDefinition
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType, parse_type
 
 _TYPE, _OF_SPARK = "__acid_type", "__CHAR_VARCHAR_TYPE_STRING"
 """Keys in a field's metadata: ours, and Spark's, which says that values are padded."""
-
-_Leaf = Callable[[str, HiveType], str]
 
 
 def has_char_or_varchar(hive: HiveType) -> bool:
@@ -48,9 +47,9 @@ def marked(frame: DataFrame, columns: Iterable[Column]) -> DataFrame:
 
 def marked_type(field: T.StructField) -> HiveType | None:
     """The type that a field's metadata tells, else None."""
-    told = field.metadata.get(_TYPE) or field.metadata.get(_OF_SPARK)
+    text = field.metadata.get(_TYPE) or field.metadata.get(_OF_SPARK)
     with suppress(InvalidDefinition):  # a frame of the caller's may have a type of Spark alone
-        return parse_type(told) if told else None
+        return parse_type(text) if text else None
     return None
 
 
@@ -69,8 +68,8 @@ def shown(frame: DataFrame) -> DataFrame:
         if not has_char_or_varchar(kind):
             return value, {_TYPE: str(kind)}
         # Spark parses it, and knows no other name of its timestamp.
-        told = str(kind).replace(LOCAL_ZONE, "timestamp")
-        return _mapped(value, kind, _padded), {_TYPE: str(kind), _OF_SPARK: told}
+        of_spark = str(kind).replace(LOCAL_ZONE, "timestamp")
+        return _mapped(value, kind, _padded), {_TYPE: str(kind), _OF_SPARK: of_spark}
 
     return _retyped(frame, chosen)
 
@@ -140,18 +139,11 @@ def _stored(value: str, column: Column, table: str) -> str:
     def checked(one: str, hive: HiveType) -> str:
         message = f"{TOO_LONG} column {column.name} of {table} takes {hive}, a value has "
         error = f"raise_error(concat({sql_string(message)}, length(rtrim({one})), ' characters'))"
-        return (
-            f"CASE WHEN length(rtrim({one})) > {hive.sizes[0]} THEN {error}"
-            f" ELSE {_fitted(one, hive)} END"
-        )
+        length = hive.sizes[0]
+        fitted = f"rpad({one}, {length}, ' ')" if hive.kind == "char" else f"left({one}, {length})"
+        return f"CASE WHEN length(rtrim({one})) > {length} THEN {error} ELSE {fitted} END"
 
     return _mapped(value, column.type, checked)
-
-
-def _fitted(value: str, hive: HiveType) -> str:
-    """SQL of a value as files store it."""
-    (length,) = hive.sizes
-    return f"rpad({value}, {length}, ' ')" if hive.kind == "char" else f"left({value}, {length})"
 
 
 def _padded(value: str, hive: HiveType) -> str:
@@ -170,29 +162,6 @@ def _bare(value: str, hive: HiveType) -> str:
     return f"rtrim({cut})" if hive.kind == "char" else cut
 
 
-def _mapped(value: str, hive: HiveType, leaf: _Leaf, depth: int = 0) -> str:
+def _mapped(value: str, hive: HiveType, leaf: Callable[[str, HiveType], str]) -> str:
     """SQL of `value` with `leaf` applied to every CHAR and VARCHAR in it."""
-    if not has_char_or_varchar(hive):
-        return value
-    each = f"__x{depth}"
-
-    def transformed(array: str, kind: HiveType) -> str:
-        return f"transform({array}, {each} -> {_mapped(each, kind, leaf, depth + 1)})"
-
-    match hive.kind:
-        case "array":
-            return transformed(value, hive.children[0][1])
-        case "map":
-            (_, key), (_, item) = hive.children
-            return (
-                f"map_from_arrays({transformed(f'map_keys({value})', key)},"
-                f" {transformed(f'map_values({value})', item)})"
-            )
-        case "struct":
-            fields = ", ".join(
-                f"{sql_string(name)}, " + _mapped(f"{value}.{quoted(name)}", child, leaf, depth + 1)
-                for name, child in hive.children
-            )
-            return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
-        case _:
-            return leaf(value, hive)
+    return changed_parts(value, hive, CHAR_TYPES, leaf)

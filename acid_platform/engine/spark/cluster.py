@@ -75,16 +75,16 @@ def check_executors(session: SparkSession) -> None:
 
     def hash_of_files(package: str) -> str:
         """A hash of the paths and contents of the Python files."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for directory, below, names in os.walk(package):
             below.sort()
             for name in sorted(names):
                 if name.endswith(".py"):
                     path = os.path.join(directory, name)
-                    found.update(os.path.relpath(path, package).encode())
+                    digest.update(os.path.relpath(path, package).encode())
                     with open(path, "rb") as file:
-                        found.update(file.read())
-        return found.hexdigest()
+                        digest.update(file.read())
+        return digest.hexdigest()
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib

@@ -7,28 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from acid_platform.compaction.execution import Records
 from acid_platform.compaction.fractions import refuse_finer
+from acid_platform.compaction.key_sums import MODULUS
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
 from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.char_varchar import to_be_stored
-from acid_platform.engine.spark.compaction_profiles import profile
 from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.plain_files import write_plain
-from acid_platform.engine.spark.plain_writing import completed, parts
-from acid_platform.engine.spark.scan import ScanBuilder
+from acid_platform.engine.spark.acid_columns import KEYS
+from acid_platform.engine.spark.few_calls import selected
+from acid_platform.engine.spark.plain_files import completed, parts, write_plain
+from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.task_writing import in_tasks
 from acid_platform.errors import StoreRefused, StoreUnavailable
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import temporary_name
 from acid_platform.layout.recorded_files import RecordedFiles
-from acid_platform.layout.types import TIMESTAMPS
+from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.types import TIMESTAMPS, Column
 from acid_platform.scan.scans import Scan
 from acid_platform.storage.files import Files
 from acid_platform.write.task_files import plain_name
@@ -81,7 +83,7 @@ class SparkCompaction:
         compaction, plan, files = self.compaction, self.compaction.plan, self.compaction.files
         _refuse_finer(self._spark, compaction, stored)
         (output,) = plan.outputs
-        rows = ScanBuilder(self._spark, compaction.inputs, None).rows()
+        rows = scan_rows(self._spark, compaction.inputs, None)
         count = -(-plan.input_bytes // PLAIN_FILE_BYTES)
         column_names = [column.name for column in compaction.columns]
         # A scan reads a CHAR without its blanks, and files hold them.
@@ -110,9 +112,9 @@ class SparkCompaction:
         """The values of a table with full ACID are those that the merge tasks read, and those that
         other tasks read back from the output files."""
         spark, compaction = self._spark, self.compaction
-        expected = profile(spark, compaction.inputs, self._read)
+        expected = _profile(spark, compaction.inputs, self._read)
         stored = None if self._read is None else _written(spark, compaction.rewrites)
-        return expected, profile(spark, outputs, stored)
+        return expected, _profile(spark, outputs, stored)
 
 
 @contextmanager
@@ -151,16 +153,11 @@ def _of_each(
         return json.dumps([result.rows, file, dict(sums.column_checksums), dict(sums.null_counts)])
 
     results = []
-    for rows, file, checksums, nulls in map(json.loads, _in_tasks(spark, len(tasks), packed)):
+    for rows, file, checksums, nulls in map(json.loads, in_tasks(spark, len(tasks), packed)):
         values = Profile(column_checksums=checksums, null_counts=nulls)
         entry = RecordedFiles.parse(file).files[0] if file else None
         results.append(Rewritten(rows, entry, values))
     return results
-
-
-def _in_tasks(spark: SparkSession, count: int, work: Callable[[int], str]) -> list[str]:
-    with raise_as_ours():
-        return in_tasks(spark, count, work)
 
 
 def _refuse_finer(spark: SparkSession, compaction: Compaction, stored: FileFormat) -> None:
@@ -175,4 +172,49 @@ def _refuse_finer(spark: SparkSession, compaction: Compaction, stored: FileForma
         refuse_finer(Files.of(where)[0], paths[index], stored)
         return ""
 
-    _in_tasks(spark, len(paths), look)
+    in_tasks(spark, len(paths), look)
+
+
+def _profile(spark: SparkSession, scan: Scan, values: Profile | None = None) -> Profile:
+    """Rows and row ids as the ordinary scan finds them.
+
+    `values` has the sums of the columns if Arrow has computed them while it decoded the files: the
+    scan then reads only row keys, which takes half the time. None: the scan computes them.
+    """
+    rows = scan_rows(spark, scan, None if values is None else ())
+    counted = _profile_of_rows(rows, scan.columns if values is None else ())
+    if values is None:
+        return counted
+    return replace(
+        counted, column_checksums=values.column_checksums, null_counts=values.null_counts
+    )
+
+
+def _profile_of_rows(rows: DataFrame, columns: Sequence[Column]) -> Profile:
+    """The profile of `scan_rows`: rows, row ids, and each column's values and NULLs."""
+    aggregates = [
+        "count(1)",
+        _checksum(", ".join(KEYS)),
+        *(_checksum(_hashable(column)) for column in columns),
+        *(f"count_if({quoted(column.name)} IS NULL)" for column in columns),
+    ]
+    totals = selected(rows, [f"{one} AS a{i}" for i, one in enumerate(aggregates)]).head()
+    assert totals is not None  # an aggregate without groups always has its row
+    names = [column.name for column in columns]
+    checksums, nulls = totals[2 : 2 + len(names)], totals[2 + len(names) :]
+    return Profile(
+        rows=int(totals[0]),
+        row_id_checksum=int(totals[1]),
+        column_checksums=dict(zip(names, map(int, checksums), strict=True)),
+        null_counts=dict(zip(names, map(int, nulls), strict=True)),
+    )
+
+
+def _checksum(values: str) -> str:
+    return f"coalesce(sum(pmod(xxhash64({values}), {MODULUS}L)), 0L)"
+
+
+def _hashable(column: Column) -> str:
+    """The value to hash: Spark can't hash maps, so nested types are hashed as JSON text."""
+    name = quoted(column.name)
+    return f"to_json(struct({name}))" if column.type.nested else name

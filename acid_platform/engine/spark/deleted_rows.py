@@ -1,23 +1,197 @@
-"""Which rows may be deleted, and a scan without them, where its reader did not leave them out."""
+"""Which rows may be deleted, and a scan without them, where its reader did not leave them out.
+
+A row is identified by (partition directory, write id, bucket property, rowId). The first three form
+a group (P14). A scan tests each row by bitmaps: that of a group has one bit for each rowId from the
+lowest to the highest deleted one. All bitmaps of a scan are in one array of 64-bit words. A table
+indexed by (partition, write id, property) finds a group's words, so a row costs a few array loads
+however many deletes there are. Where bitmaps would be too large, or more keys are deleted than one
+process should hold, the rows are joined with the keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
-from pyspark.sql import DataFrame, SparkSession
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from acid_platform.engine.spark.delete_bitmap import DeleteBitmap, keys_frame
-from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.source_frames import never_pushed
-from acid_platform.engine.spark.unread_deletes import deleted_in_files
+from acid_platform.engine.spark.acid_columns import (
+    BUCKET,
+    ENTITY,
+    ROW_ID,
+    WRITE_ID,
+    event_schema,
+    event_tests,
+    never_pushed,
+)
+from acid_platform.engine.spark.cache import cached
+from acid_platform.engine.spark.failures import NO_DELETE
+from acid_platform.engine.spark.few_calls import orc_frame, selected, sent
 from acid_platform.layout import schema
+from acid_platform.layout.rowids import codec_in_sql
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.transactions import ValidWriteIdList
+
+MAX_WORDS = 1 << 23
+"""64 MB of bitmap; with more words, or more slots, the scan uses a join instead."""
+
+FEW_GROUPS = 8
+"""Up to so many groups are compared one after another; more are found through the table."""
+
+_BLOCK = 1 << 4
+_ALIGNED = MAX_WORDS // (4 * FEW_GROUPS)
+"""Words. The bitmaps of few groups begin at a multiple of `_BLOCK` and are a power of two long,
+unless they are longer than `_ALIGNED`. Spark compiles these numbers into the code of a scan. So the
+scan after another DELETE of the same files usually has the same code, which the JVM has optimised.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBitmap:
+    """Bitmaps of several entities, which are indexed by their ordinal in the scan."""
+
+    words: np.ndarray
+    starts: np.ndarray  # by slot: index of the group's first word, -1 where it has none
+    lows: np.ndarray  # by slot: first rowId >> 6
+    spans: np.ndarray  # by slot: number of words
+    low_write_id: int
+    write_id_span: int
+    properties: tuple[int, ...]
+
+    @classmethod
+    def build(cls, entities: Sequence[DeleteKeys]) -> DeleteBitmap | None:
+        """The bitmap, or None if it would be too large, so that a join is better."""
+        properties = sorted({int(p) for keys in entities for p in np.unique(keys.buckets)})
+        low = min(int(keys.write_ids[0]) for keys in entities if len(keys))
+        high = max(int(keys.write_ids[-1]) for keys in entities if len(keys))
+        span = high - low + 1
+        slots = len(entities) * span * len(properties)
+        if slots > MAX_WORDS:
+            return None
+        starts, lows, spans = np.full(slots, -1), np.zeros(slots, np.int64), np.zeros(slots, int)
+        pieces: list[np.ndarray] = []
+        total = 0
+        groups: list[tuple[int, np.ndarray]] = []
+        for ordinal, keys in enumerate(entities):
+            if not len(keys):
+                continue
+            slot = (ordinal * span + keys.write_ids - low) * len(properties) + np.searchsorted(
+                np.array(properties), keys.buckets
+            )
+            edges = np.flatnonzero(np.diff(slot, prepend=-1))
+            for first, last in zip(edges, [*edges[1:], len(slot)], strict=True):
+                groups.append((int(slot[first]), keys.row_ids[first:last]))
+        for at, row_ids in groups:
+            word = row_ids >> 6
+            begin, count = int(word[0]), int(word[-1] - word[0]) + 1
+            if len(groups) <= FEW_GROUPS and count <= _ALIGNED:
+                begin &= -_BLOCK
+                count = max(_BLOCK, 1 << (int(word[-1]) - begin).bit_length())
+            total += count
+            if total > MAX_WORDS:
+                return None
+            bits = np.zeros(count, np.uint64)
+            np.bitwise_or.at(bits, word - begin, np.uint64(1) << (row_ids & 63).astype(np.uint64))
+            starts[at], lows[at], spans[at] = total - count, begin, count
+            pieces.append(bits)
+        words = np.concatenate(pieces).view(np.int64)
+        return cls(words, starts, lows, spans, low, span, tuple(properties))
+
+    def deleted(self, spark: SparkSession, ordinal: str) -> Column:
+        """A column that says whether a row of the scan is deleted; never NULL.
+
+        `ordinal` names the column with the entity's ordinal. The arrays are uncorrelated scalar
+        subqueries of the plan: evaluated once, after which each test is an array load.
+        """
+        arrays = (self.words, self.starts, self.lows, self.spans)
+        key = (
+            ordinal,
+            self.low_write_id,
+            self.write_id_span,
+            self.properties,
+            *(blake2b(array.tobytes()).digest() for array in arrays),
+        )
+        size = sum(array.nbytes for array in arrays)
+        return cached(spark, key, size, lambda: self.test(spark, ordinal))
+
+    def test(self, spark: SparkSession, ordinal: str) -> Column:
+        """What `deleted` answers, built anew."""
+        groups = np.flatnonzero(self.starts >= 0)
+        few = len(groups) <= FEW_GROUPS
+        index = self._by_group(ordinal, groups) if few else self._by_slot(spark, ordinal)
+        bits = F.coalesce(F.get(_scalar(spark, self.words), index), F.lit(0))
+        hit = F.call_function("shiftrightunsigned", bits, F.expr(f"CAST({_ROW} & 63 AS int)"))
+        return hit.bitwiseAND(F.lit(1)) == 1
+
+    def _by_group(self, ordinal: str, groups: np.ndarray) -> Column:
+        """The index of a row's word, else -1: a comparison per group, the largest group first."""
+        # Not how many entities have deletes: a row of any other may have the same key (P14).
+        several = len(self.starts) > self.write_id_span * len(self.properties)
+        cases = []
+        for slot in sorted(groups.tolist(), key=lambda index: -int(self.spans[index])):
+            rest, position = divmod(slot, len(self.properties))
+            entity, write_id = divmod(rest, self.write_id_span)
+            low, start = int(self.lows[slot]), int(self.starts[slot])
+            same = (
+                f"{_WRITE} = {self.low_write_id + write_id}"
+                f" AND {_PROPERTY} = {self.properties[position]}"
+                f" AND {_WORD} >= {low} AND {_WORD} < {low + int(self.spans[slot])}"
+            )
+            if several:
+                same = f"{ordinal} = {entity} AND {same}"
+            cases.append(f"WHEN {same} THEN {_WORD} + {start - low}")
+        return F.expr(f"CAST(CASE {' '.join(cases)} ELSE -1 END AS int)")
+
+    def _by_slot(self, spark: SparkSession, ordinal: str) -> Column:
+        """SQL that tests rows by a table with an entry for every (entity, write id, property)."""
+        high = self.low_write_id + self.write_id_span - 1
+        properties = ", ".join(map(str, self.properties))
+        place = f"(array_position(array({properties}), {_PROPERTY}) - 1)"
+        slot = F.expr(
+            f"CASE WHEN {_WRITE} >= {self.low_write_id} AND {_WRITE} <= {high}"
+            f" AND {_PROPERTY} IN ({properties})"
+            f" THEN CAST(({ordinal} * {self.write_id_span} + {_WRITE} - {self.low_write_id})"
+            f" * {len(self.properties)} + {place} AS int) END"
+        )
+        word = F.expr(_WORD) - F.get(_scalar(spark, self.lows), slot)
+        covered = (word >= 0) & (word < F.get(_scalar(spark, self.spans), slot))
+        index = F.get(_scalar(spark, self.starts), slot) + word
+        return F.when(covered, index.cast("int"))
+
+
+_WRITE, _PROPERTY, _ROW = (f"coalesce({name}, -1)" for name in (WRITE_ID, BUCKET, ROW_ID))
+_WORD = f"shiftright({_ROW}, 6)"
+"""Keys are never NULL; if Spark knows that, it generates 40% less code for the test."""
+
+
+def _scalar(spark: SparkSession, values: np.ndarray) -> Column:
+    # Spark tests each access to an array that may have NULLs.
+    kind = pa.list_(pa.field("element", pa.int64(), nullable=False))
+    column = pa.ListArray.from_arrays([0, len(values)], pa.array(values, pa.int64()), type=kind)
+    return spark.createDataFrame(pa.table({"a": column})).scalar()
+
+
+def _keys_frame(spark: SparkSession, entities: Sequence[DeleteKeys]) -> DataFrame:
+    """All keys for the anti join: columns e (entity ordinal), w, b, r."""
+    ordinals = np.concatenate([np.full(len(k), i, np.int32) for i, k in enumerate(entities)])
+    return spark.createDataFrame(
+        pa.table(
+            {
+                "e": ordinals,
+                "w": np.concatenate([k.write_ids for k in entities]),
+                "b": np.concatenate([k.buckets for k in entities]).astype(np.int32),
+                "r": np.concatenate([k.row_ids for k in entities]),
+            }
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +219,44 @@ def _joined(
 ) -> DataFrame:
     unread = [isinstance(entity.deletes, UnreadKeys) for entity in group]
     loaded = [NO_DELETES if late else one.deletes for one, late in zip(group, unread, strict=True)]
-    gone = keys_frame(spark, loaded)
+    deleted = _keys_frame(spark, loaded)
     for ordinal, (entity, late) in enumerate(zip(group, unread, strict=True)):
         if late:
             uris = [scan.files.uri(source.path) for source in entity.sources.deletes]
             valid = valid_events(scan.write_ids)
-            gone = gone.union(deleted_in_files(spark, uris, valid, ordinal))
+            deleted = deleted.union(deleted_in_files(spark, uris, valid, ordinal))
     if any(unread):  # not by a broadcast, which the driver would have to hold
-        gone = gone.hint("merge")
+        deleted = deleted.hint("merge")
     same = (
-        (F.col(WRITE_ID) == gone["w"])
-        & (F.col(BUCKET) == gone["b"])
-        & (F.col(ROW_ID) == gone["r"])
-        & (F.col(ENTITY) == gone["e"])
+        (F.col(WRITE_ID) == deleted["w"])
+        & (F.col(BUCKET) == deleted["b"])
+        & (F.col(ROW_ID) == deleted["r"])
+        & (F.col(ENTITY) == deleted["e"])
     )
-    return frame.join(gone, same, "left_anti")
+    return frame.join(deleted, same, "left_anti")
+
+
+def deleted_in_files(
+    spark: SparkSession, uris: Sequence[str], valid: Sequence[str], ordinal: int
+) -> DataFrame:
+    """The keys that delete events delete, as Spark's tasks read them: `ordinal` as e, then w, b, r.
+
+    For more events than one process should hold. Keys may come several times. `valid` are SQL tests
+    of events; those that fail one don't count. A row that is no delete event, or lacks a part of
+    its key, fails the job (NO_DELETE), also if it does not count.
+    """
+    events = orc_frame(spark, uris, event_schema(T.StructType([])))
+    codec = f"{codec_in_sql(schema.BUCKET)} <= 1"
+    tests = [*event_tests(uris, schema.DELETE_EVENT, NO_DELETE, codec), *valid]
+    return selected(
+        events.filter(sent(spark, " AND ".join(tests))),
+        [
+            f"{ordinal} AS e",
+            f"{schema.ORIGINAL_TRANSACTION} AS w",
+            f"{schema.BUCKET} AS b",
+            f"{schema.ROW_ID} AS r",
+        ],
+    )
 
 
 def valid_events(write_ids: ValidWriteIdList) -> list[str]:

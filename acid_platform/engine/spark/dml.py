@@ -10,14 +10,13 @@ from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import wanted_assignments
 from acid_platform.engine.reads import Condition, Where
-from acid_platform.engine.spark.buckets import place_by_hash
+from acid_platform.engine.spark.acid_columns import KEYS, ROW_ID_STRUCT
 from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.few_calls import selected, types_of
 from acid_platform.engine.spark.query import run_query
-from acid_platform.engine.spark.row_keys import KEYS
-from acid_platform.engine.spark.scan import ROW_ID_STRUCT, ScanBuilder
+from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.spark_types import cast_text, require_assignable
-from acid_platform.engine.spark.write import StatementRows, arranged
+from acid_platform.engine.spark.write import StatementRows, arranged, place_by_hash
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
@@ -27,30 +26,28 @@ from acid_platform.write.publishing import WriteTarget
 from acid_platform.write.task_files import RowKind
 
 
-def insert_rows(
-    frame: DataFrame, target: WriteTarget, columns: Sequence[TableColumn], few: bool = False
-) -> StatementRows:
+def insert_rows(frame: DataFrame, target: WriteTarget, few: bool) -> StatementRows:
     """The rows to insert; `frame` has the table's columns. Each row is in its bucket's task.
 
     Unless they are `few`, the rows of a partition come together: otherwise each task would write a
     file for each partition. Spark joins small groups and divides large ones.
     """
     if target.buckets:
-        frame = place_by_hash(frame, target.buckets, columns)
+        frame = place_by_hash(frame, target.buckets, target.columns)
     elif target.partition_columns and target.distributed and not few:
         columns_of_partitions = [F.col(quoted(name)) for name in target.partition_names]
         frame = frame.hint("rebalance", *columns_of_partitions)
-    values = [quoted(column.name) for column in columns]
+    values = [quoted(column.name) for column in target.columns]
     return replace(arranged(frame, target, RowKind.INSERT, values), few=few)
 
 
 def matched_rows(
-    spark: SparkSession, scan: Scan, where: Where, wanted: Sequence[str] | None = None
+    spark: SparkSession, scan: Scan, where: Where, names: Sequence[str] | None = None
 ) -> DataFrame:
     """The rows that `where` accepts, with their KEYS; each once, whatever its subqueries join."""
     if not isinstance(where, Condition):
-        return ScanBuilder(spark, scan, wanted, where).rows()
-    rows = ScanBuilder(spark, scan, None).rows().selectExpr("*", ROW_ID_STRUCT)
+        return scan_rows(spark, scan, names, where)
+    rows = scan_rows(spark, scan, None).selectExpr("*", ROW_ID_STRUCT)
     matched = run_query(spark, f"SELECT *{where.text}", where.sources, {where.target: rows})
     return matched.drop(ROW_ID_COLUMN)
 
@@ -62,7 +59,7 @@ def rows_to_delete(
 
     Only the columns that `where` reads are decoded. Raises InvalidExpression, UnknownColumn.
     """
-    matched = matched_rows(spark, scan, where, wanted=[])
+    matched = matched_rows(spark, scan, where, names=[])
     keys = matched if target.partition_names else selected(matched, KEYS)
     return arranged(keys, target, RowKind.DELETE, writers=writers(scan))
 
@@ -73,7 +70,6 @@ def rows_to_update(
     target: WriteTarget,
     assignments: Mapping[str, str],
     where: Where,
-    table: str,
 ) -> StatementRows:
     """The key and the new values of each matching row, from one scan.
 
@@ -82,8 +78,8 @@ def rows_to_update(
     matched = matched_rows(spark, scan, where)
     columns = (*scan.columns, *scan.partition_columns)
     assignments = {name: comparable(one, {"": columns}) for name, one in assignments.items()}
-    wanted = wanted_assignments(assignments, scan, target.buckets, table)
-    values = computed(matched, wanted, scan.columns, table)
+    checked = wanted_assignments(assignments, scan, target.buckets, target.table)
+    values = computed(matched, checked, scan.columns, target.table)
     names = [quoted(column.name) for column in scan.columns]
     # A selection of its own: later ones use a value several times, and it is computed once.
     placed = selected(
@@ -97,7 +93,7 @@ def rows_to_update(
             ),
         ],
     )
-    placed = to_be_stored(placed, scan.columns, table)
+    placed = to_be_stored(placed, scan.columns, target.table)
     return arranged(placed, target, RowKind.UPDATE, names, writers(scan))
 
 
@@ -111,10 +107,10 @@ def computed(
     chosen = [column for column in columns if column.name in texts]
     kinds = types_of(frame, [texts[column.name] for column in chosen])
     values = {}
-    for column, given in zip(chosen, kinds, strict=True):
+    for column, kind in zip(chosen, kinds, strict=True):
         text = texts[column.name]
-        require_assignable(given, column, table, text)
-        values[column.name] = cast_text(enclosed(text), given, column.type)
+        require_assignable(kind, column, table, text)
+        values[column.name] = cast_text(enclosed(text), kind, column.type)
     return values
 
 

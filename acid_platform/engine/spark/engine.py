@@ -16,9 +16,8 @@ from acid_platform.engine.spark import jobs
 from acid_platform.engine.spark.dml import insert_rows, rows_to_delete, rows_to_update
 from acid_platform.engine.spark.input_rows import as_frame, conform
 from acid_platform.engine.spark.merge import SparkMerge
-from acid_platform.engine.spark.query import result_of
-from acid_platform.engine.spark.spark_result import SparkResult
-from acid_platform.engine.spark.write import write_statement
+from acid_platform.engine.spark.query import SparkResult, result_of
+from acid_platform.engine.spark.write import StatementRows, write_statement
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
 
@@ -48,22 +47,23 @@ class SparkEngine:
         return SparkResult(result_of(self.spark, text, sources), reason)
 
     def insert(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> list[WrittenDirectory]:
-        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
-        return write_statement(
-            insert_rows(frame, target, target.columns, few=not _computed(rows)), target
-        )[0]
+        return write_statement(self._stored(rows, target, fixed), target)[0]
 
     def overwrite(
         self, rows: Rows, target: WriteTarget, fixed: Fixed, empty: Sequence[str]
     ) -> list[WrittenDirectory]:
-        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
-        stored = insert_rows(frame, target, target.columns, few=not _computed(rows))
+        stored = self._stored(rows, target, fixed)
         return write_statement(stored, target, overwrite=True, empty_partitions=empty)[0]
+
+    def _stored(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> StatementRows:
+        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
+        computed = isinstance(rows, Result) or is_spark_frame(rows)
+        return insert_rows(frame, target, few=not computed)  # those of this process are few
 
     def update(
         self, scan: Scan, target: WriteTarget, assignments: Mapping[str, str], where: Where
     ) -> list[WrittenDirectory]:
-        rows = rows_to_update(self.spark, scan, target, assignments, where, target.table)
+        rows = rows_to_update(self.spark, scan, target, assignments, where)
         return write_statement(rows, target)[0]
 
     def delete(self, scan: Scan, target: WriteTarget, where: Where) -> list[WrittenDirectory]:
@@ -79,11 +79,4 @@ class SparkEngine:
         aliases: tuple[str, str],
     ) -> tuple[list[WrittenDirectory], MergeCounts]:
         frame = as_frame(self.spark, source, target.all_columns, target.table, more=True)
-        return SparkMerge(self.spark, scan, target, target.table, on, clauses, *aliases).write(
-            frame
-        )
-
-
-def _computed(rows: Rows) -> bool:
-    """Whether Spark computes the rows; others are in this process, so they are few."""
-    return isinstance(rows, Result) or is_spark_frame(rows)
+        return SparkMerge(self.spark, scan, target, on, clauses, *aliases).write(frame)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -54,7 +54,6 @@ another message has our messages too, as literals that no row has reached."""
 
 _QUOTED = re.compile(r"`[^`]+`(?:\.`[^`]+`)*")
 _NO_SOURCE = re.compile(r"AVRO_DATA_SOURCE_NOT_ENABLED")
-_TEXT_LOST = re.compile(_RAISED + r"\[TEXT_VALUE_LOST\] ([^\n]*)")
 _UNREADABLE = re.compile(
     r"\[FAILED_READ_FILE\S*\] Encountered error while reading file"
     r" (\S+/(?:bucket_\d+\w*|\d+_\d+(?:_copy_\d+)?))\.\s"
@@ -68,33 +67,32 @@ _NO_MODULE = re.compile(
 )
 """The Python of Spark's tasks lacks what our code in tasks needs, or is not there."""
 
-OTHER_PARTITION = "[OTHER_PARTITION]"
-"""Starts the message of a job that found a row of another partition than it writes."""
-_OTHER_PARTITION = re.compile(
-    _RAISED + r"\[OTHER_PARTITION\] ([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
-)
-NO_INSERT = "[NO_INSERT]"
-"""Starts the message of a scan that found an event other than an insert: place, operation."""
-_NO_INSERT = re.compile(_RAISED + r"\[NO_INSERT\] ([^\n]+?): (-?\d+)")
-NO_DELETE = "[NO_DELETE]"
-"""Starts the message of a job that found an event other than a delete: place, operation."""
-_NO_DELETE = re.compile(_RAISED + r"\[NO_DELETE\] ([^\n]+?): (-?\d+)")
-TOO_LONG = "[TOO_LONG]"
-"""Starts the message of a job that found a text too long for its CHAR or VARCHAR column."""
-_TOO_LONG = re.compile(
-    _RAISED + r"\[TOO_LONG\] (column \S+ of \S+ takes \S+ a value has \d+ characters)"
-)
+NO_INSERT, NO_DELETE = "[NO_INSERT]", "[NO_DELETE]"
+"""Start the message of a job that found an event of another kind: its file and its operation."""
+_WRONG_EVENT = re.compile(_RAISED + r"(\[NO_INSERT\]|\[NO_DELETE\]) ([^\n]+?): (-?\d+)")
 
 WIDE_ROWS = "[WIDE_ROWS]"
 """The message of a job that found a row that is too wide for large batches."""
-_WIDE_ROWS = re.compile(_RAISED + r"\[WIDE_ROWS\]")
 
-NOT_IN_ORC = "[NOT_IN_ORC]"
-"""Starts the message of a job that found a timestamp that ORC files can't store."""
-_NOT_IN_ORC = re.compile(_RAISED + r"\[NOT_IN_ORC\] (column \S+ has [\d-]+ [\d:.]+)")
-BEYOND_ORC = "[BEYOND_ORC]"
-"""Starts the message of a job that found a day that is too early for ORC files."""
-_BEYOND_ORC = re.compile(_RAISED + r"\[BEYOND_ORC\] (column \S+ has [\d-]+)")
+OTHER_PARTITION, TOO_LONG, TEXT_LOST = "[OTHER_PARTITION]", "[TOO_LONG]", "[TEXT_VALUE_LOST]"
+NOT_IN_ORC, BEYOND_ORC = "[NOT_IN_ORC]", "[BEYOND_ORC]"
+"""Start the message of a job that found a row of another partition than it writes, a text too long
+for its CHAR or VARCHAR column or unfit for a text file, and a time or a day that ORC can't store.
+"""
+
+
+def _refuse_lost_text(message: str) -> WrongType:
+    return WrongType(f"{message}; store the table as json, orc or parquet")
+
+
+_REFUSALS: dict[str, tuple[str, Callable[[str], WrongType]]] = {
+    TEXT_LOST: (r"([^\n]*)", _refuse_lost_text),
+    OTHER_PARTITION: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", refuse_other_partition),
+    TOO_LONG: (r"(column \S+ of \S+ takes \S+ a value has \d+ characters)", refuse_too_long),
+    NOT_IN_ORC: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
+    BEYOND_ORC: (r"(column \S+ has [\d-]+)", refuse_early_day),
+}
+"""By the mark of a message: what it says, as a pattern, and the error."""
 
 
 class RowsTooWide(AcidError):
@@ -104,7 +102,7 @@ class RowsTooWide(AcidError):
 def of_files(error: BaseException) -> AcidError | None:
     """The error if a Spark exception means that a data file is gone, unreadable or no ACID file, or
     that the store of the files is to blame."""
-    text = _said(error)
+    text = _message(error)
     if store := without_connector(text):
         return SparkMisconfigured(
             f"this Spark session can't read from {store.name}: it lacks Hadoop's connector; set"
@@ -119,17 +117,13 @@ def of_files(error: BaseException) -> AcidError | None:
         return gone
     if fault := hadoop_fault(text):
         return fault
-    if wrong := _NO_INSERT.search(text):
-        return _no_insert(_path(wrong[1]), int(wrong[2]))
-    if wrong := _NO_DELETE.search(text):
-        return _no_delete(_path(wrong[1]), int(wrong[2]))
+    if wrong := _wrong_event(text):
+        return wrong
     if unreadable := _UNREADABLE.search(text):
         inner = _innermost(error)
         if isinstance(inner, AcidError):
             return inner
-        if wrong := _NO_INSERT.search(_cause(inner)):  # found by our own format
-            return _no_insert(_path(wrong[1]), int(wrong[2]))
-        return CorruptFile(
+        return _wrong_event(_cause(inner)) or CorruptFile(  # our own format finds wrong events
             f"{_path(unquote(unreadable[1]))} can't be read: {_cause(inner)};"
             " restore it or drop its transaction"
         )
@@ -145,19 +139,19 @@ def _gone(text: str) -> SnapshotExpired | None:
     return None
 
 
-def _said(error: BaseException) -> str:
-    """What Spark says of the error. After the first line of an analysis error comes the query with
+def _message(error: BaseException) -> str:
+    """Spark's message. After the first line of an analysis error comes the query with
     its plan, which has the paths of files and the messages of tests on their rows: neither tells
     that anything is wrong with a file."""
     text = str(error)
-    return _first_line(text) if isinstance(error, AnalysisException) else text
+    return first_line(text) if isinstance(error, AnalysisException) else text
 
 
 def translated(error: BaseException) -> AcidError | None:
     """The platform's error for a Spark exception, or None if there is none."""
-    if found := of_files(error):
-        return found
-    text = _said(error)
+    if of_file := of_files(error):
+        return of_file
+    text = _message(error)
     if lacking := _NO_MODULE.search(text):
         return SparkMisconfigured(
             f"the Python of Spark's tasks can't run our code ({lacking[1] or lacking[2]}): let"
@@ -169,18 +163,11 @@ def translated(error: BaseException) -> AcidError | None:
             "avro files need a package that Spark does not include: put"
             " org.apache.spark:spark-avro_2.13 of your Spark version into spark.jars.packages"
         )
-    if lost := _TEXT_LOST.search(text):
-        return WrongType(f"{lost[1]}; store the table as json, orc or parquet")
-    if _WIDE_ROWS.search(text):
+    if re.search(_RAISED + re.escape(WIDE_ROWS), text):
         return RowsTooWide("a row is too wide for a large batch")
-    if other := _OTHER_PARTITION.search(text):
-        return refuse_other_partition(other[1])
-    if long := _TOO_LONG.search(text):
-        return refuse_too_long(long[1])
-    if lost := _NOT_IN_ORC.search(text):
-        return refuse_timestamp(lost[1])
-    if early := _BEYOND_ORC.search(text):
-        return refuse_early_day(early[1])
+    for mark, (pattern, refuse) in _REFUSALS.items():
+        if raised := re.search(f"{_RAISED}{re.escape(mark)} {pattern}", text, re.MULTILINE):
+            return refuse(raised[1])
     if value := _VALUE_ERROR.search(text):
         return WrongType(
             f"a value does not fit its column: {_without_advice(value[0])}; cast it to"
@@ -204,9 +191,9 @@ def translated(error: BaseException) -> AcidError | None:
 
 
 def _unresolved(line: str) -> AcidError:
-    named, *known = [name.replace("`", "") for name in _QUOTED.findall(line)] or [""]
+    named, *others = [name.replace("`", "") for name in _QUOTED.findall(line)] or [""]
     if "[UNRESOLVED_COLUMN" in line and named:
-        close = f"; did you mean {', '.join(sorted(known))}?" if known else ""
+        close = f"; did you mean {', '.join(sorted(others))}?" if others else ""
         return UnknownColumn(f"there is no column {named!r} here{close}")
     if "[UNRESOLVED_ROUTINE" in line and named:
         return InvalidExpression(
@@ -233,32 +220,35 @@ def _cause(error: BaseException) -> str:
     inner: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while inner is not None and inner.getCause() is not None:
         inner = inner.getCause()
-    return _first_line(str(error) if inner is None else str(inner.toString()))
+    return first_line(str(error) if inner is None else str(inner.toString()))
 
 
 def _path(uri: str) -> str:
     return uri.removeprefix("file:").replace("///", "/", 1)
 
 
-def _no_insert(path: str, operation: int) -> AcidError:
-    if operation < 0:
+def _wrong_event(text: str) -> AcidError | None:
+    """The error of a file, if one of its events is no insert, or no delete."""
+    raised = _WRONG_EVENT.search(text)
+    if raised is None:
+        return None
+    mark, path, operation = raised[1], _path(raised[2]), int(raised[3])
+    if operation >= 0:
+        expected = schema.INSERT_EVENT if mark == NO_INSERT else schema.DELETE_EVENT
+        return wrong_operation(operation, expected, path)
+    if mark == NO_INSERT:
         return CorruptFile(
             f"{path} lacks ACID columns, or has an event without a row key; restore"
             " it or drop its transaction (acid fsck tells which file it is)"
         )
-    return wrong_operation(operation, schema.INSERT_EVENT, path)
+    return CorruptFile(
+        f"{path} lacks ACID columns, or has an event without a key that is known; restore the"
+        " file (acid fsck tells which it is)"
+    )
 
 
-def _no_delete(path: str, operation: int) -> AcidError:
-    if operation < 0:
-        return CorruptFile(
-            f"{path} lacks ACID columns, or has an event without a key that is known; restore the"
-            " file (acid fsck tells which it is)"
-        )
-    return wrong_operation(operation, schema.DELETE_EVENT, path)
-
-
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """The first line of a message that is not blank."""
     return next((line for line in text.splitlines() if line.strip()), "no text")
 
 

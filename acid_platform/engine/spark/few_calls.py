@@ -156,14 +156,16 @@ def _surroundings(spark: SparkSession) -> tuple[Any, ...]:
     return there, names, executable, version, none, context._javaAccumulator
 
 
-def orc_frame(
-    spark: SparkSession, uris: Sequence[str], schema: T.StructType, options: Mapping[str, str]
-) -> DataFrame:
+COMPLETE = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Options of every read of files: whatever the session says, no file may be left out."""
+
+
+def orc_frame(spark: SparkSession, uris: Sequence[str], schema: T.StructType) -> DataFrame:
     """A frame over ORC files. Raises Spark's exceptions."""
     if not hasattr(spark, "_jsparkSession"):
-        return spark.read.options(**options).schema(schema).orc(list(uris))
+        return spark.read.options(**COMPLETE).schema(schema).orc(list(uris))
     reader = spark._jsparkSession.read()
-    for name, value in options.items():
+    for name, value in COMPLETE.items():
         reader.option(name, value)
     reader.schema(parsed(spark, schema))
     return ClassicFrame(reader.orc(passed(spark, uris)), spark)
@@ -242,7 +244,7 @@ def _seq(spark: SparkSession, items: list[Any]) -> Any:
 
 
 def _member(spark: SparkSession, name: str, look_up: Callable[[], Any]) -> Any:
-    known = _members.setdefault(spark._jvm._gateway_client, {})  # type: ignore[union-attr]
-    if name not in known:
-        known[name] = look_up()
-    return known[name]
+    members = _members.setdefault(spark._jvm._gateway_client, {})  # type: ignore[union-attr]
+    if name not in members:
+        members[name] = look_up()
+    return members[name]

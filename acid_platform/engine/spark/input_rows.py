@@ -42,29 +42,27 @@ def conform(
     """
     fixed = fixed or {}
     frame = as_frame(spark, rows, columns, table)
-    known = {column.name: column for column in columns}
-    given: dict[str, T.StructField] = {}
+    names = dict.fromkeys(column.name for column in columns)
+    fields: dict[str, T.StructField] = {}
     for field in frame.schema.fields:
         name = field.name.lower()
-        if name not in known:
+        if name not in names:
             raise unknown_column(field.name, table, columns)
-        if name in given:
+        if name in fields:
             raise UnknownColumn(f"column {name!r} of {table} is given twice")
-        given[name] = field
-    chosen: list[str] = []
+        fields[name] = field
+    selection: list[str] = []
     for column in columns:
         value = _fixed(fixed.get(column.name), column)
-        if column.name in given:
-            field = given[column.name]
+        if column.name in fields:
+            field = fields[column.name]
             require_assignable(field.dataType, column, table)
             own = cast_text(quoted(field.name), field.dataType, column.type)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
-        chosen.append(value)
-    names = [quoted(column.name) for column in columns]
-    if chosen != names or list(given) != [column.name for column in columns]:
-        frame = selected(
-            frame, [f"{value} AS {name}" for value, name in zip(chosen, names, strict=True)]
-        )
+        selection.append(f"{value} AS {quoted(column.name)}")
+    same = [f"{quoted(name)} AS {quoted(name)}" for name in names]
+    if selection != same or list(fields) != list(names):
+        frame = selected(frame, selection)
     return to_be_stored(frame, columns, table)
 
 
@@ -73,18 +71,12 @@ def _fixed(text: str | None, column: TableColumn) -> str:
     return f"CAST({'NULL' if text is None else sql_string(text)} AS {type_text(column.type)})"
 
 
-def _agreeing(own: str, wanted: str, name: str, table: str) -> str:
-    """The wanted value; a row with a different value fails the job that writes it."""
+def _agreeing(own: str, fixed: str, name: str, table: str) -> str:
+    """SQL of the fixed value; a row with a different value fails the job that writes it."""
     start = sql_string(f"{OTHER_PARTITION} a row for {table} has {name}=")
-    text = ", ".join(
-        (
-            start,
-            f"coalesce(CAST({own} AS string), 'NULL')",
-            "', the partition has '",
-            f"coalesce(CAST({wanted} AS string), 'NULL')",
-        )
-    )
-    return f"CASE WHEN {own} <=> {wanted} THEN {wanted} ELSE raise_error(concat({text})) END"
+    own_text, fixed_text = (f"coalesce(CAST({one} AS string), 'NULL')" for one in (own, fixed))
+    text = f"{start}, {own_text}, ', the partition has ', {fixed_text}"
+    return f"CASE WHEN {own} <=> {fixed} THEN {fixed} ELSE raise_error(concat({text})) END"
 
 
 def columns_of_frame(frame: DataFrame, names: Sequence[str]) -> tuple[TableColumn, ...]:
@@ -119,9 +111,7 @@ def as_frame(
     if isinstance(rows, Result):
         return as_values(rows.to_spark())
     local = local_table(rows, columns, table, more)
-    known = {column.name: column for column in (*declared_columns(local.schema), *columns)}
-    frame = spark.createDataFrame(
-        local, schema=spark_schema([known[name] for name in local.column_names])
-    )
-    frame = frame.coalesce(files_needed(local.num_rows))
-    return stripped(frame, [known[name] for name in local.column_names])
+    by_name = {column.name: column for column in (*declared_columns(local.schema), *columns)}
+    own = [by_name[name] for name in local.column_names]
+    frame = spark.createDataFrame(local, schema=spark_schema(own))
+    return stripped(frame.coalesce(files_needed(local.num_rows)), own)

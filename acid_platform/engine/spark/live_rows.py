@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
+from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.acid_format import has_acid_format, snapshot_files
-from acid_platform.engine.spark.cache import FILE_BYTES, kept
+from acid_platform.engine.spark.cache import FILE_BYTES, cached
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
 from acid_platform.engine.spark.deleted_rows import ReadRows, may_have_deleted_rows
 from acid_platform.engine.spark.few_calls import parsed, passed, selected
-from acid_platform.engine.spark.row_keys import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN
 from acid_platform.layout.sql_text import quoted
@@ -71,94 +71,88 @@ def readable(source: SourceFile) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LiveFiles:
-    """The files of a scan that our format reads: `columns`, partition columns, KEYS if `keys`.
+def read_by_format(
+    spark: SparkSession, scan: Scan, columns: tuple[Column, ...], keys: bool, file_names: bool
+) -> Iterator[ReadRows]:
+    """The live rows of a scan whose files our format reads: `columns`, partition columns, KEYS if
+    `keys`, FILE_NAME_COLUMN if `file_names`.
 
-    `file_names` adds FILE_NAME_COLUMN.
+    Where the driver has not loaded the deleted keys, they are still to be joined.
     """
+    live, joined = [], []
+    for ordinal, entity in enumerate(scan.entities):
+        late = isinstance(entity.deletes, UnreadKeys)
+        for source in entity.sources.inserts:
+            touched = may_have_deleted_rows(entity.deletes, source)
+            if touched and late:
+                joined.append(_File(ordinal, source, tested=False))
+            else:
+                live.append(_File(ordinal, source, tested=touched))
+    names = [FILE_NAME_COLUMN] if file_names else []
+    if live:
+        virtual = [*(KEYS if keys else ()), *names]
+        yield ReadRows(_frame(spark, scan, columns, live, virtual), keys)
+    if joined:
+        virtual = [*KEYS, ENTITY, *names]
+        yield ReadRows(_frame(spark, scan, columns, joined, virtual), True, scan.entities)
 
-    spark: SparkSession
-    scan: Scan
-    columns: tuple[Column, ...]
-    keys: bool
-    file_names: bool
 
-    def read(self) -> Iterator[ReadRows]:
-        """Live rows; but where the driver has not loaded the deleted keys, they are still to be
-        joined."""
-        live, joined = [], []
-        for ordinal, entity in enumerate(self.scan.entities):
-            late = isinstance(entity.deletes, UnreadKeys)
-            for source in entity.sources.inserts:
-                touched = may_have_deleted_rows(entity.deletes, source)
-                if touched and late:
-                    joined.append(_File(ordinal, source, tested=False))
-                else:
-                    live.append(_File(ordinal, source, tested=touched))
-        if live:
-            yield ReadRows(self._selected(live, self.keys, False), self.keys)
-        if joined:
-            yield ReadRows(self._selected(joined, True, True), True, self.scan.entities)
+def _frame(
+    spark: SparkSession,
+    scan: Scan,
+    columns: tuple[Column, ...],
+    files: Sequence[_File],
+    virtual: Sequence[str],
+) -> DataFrame:
+    """The frame with columns, partition columns and the `virtual` ones, and CHAR and VARCHAR as
+    they are read. It comes from the cache if it was made before."""
+    uris = [scan.files.uri(file.source.path) for file in files]
+    numbers = _numbers(scan, files)
+    entity_field = T.StructField(ENTITY, T.IntegerType(), False)
+    made_by_format = [
+        field for field in (*key_fields(nullable=False), entity_field) if field.name in virtual
+    ]
+    data = T.StructType([*spark_schema(columns).fields, *made_by_format])
+    partition = spark_schema(scan.partition_columns)
+    values = [
+        "-" if value is None else f"={value}" for one in scan.entities for value in one.values
+    ]
+    digest = blake2b(numbers)
+    for text in (scan.location, data.json(), partition.json(), *values, *uris):
+        digest.update(b"\0" + text.encode())
+    identity = digest.hexdigest()
+    every = (*columns, *scan.partition_columns)
 
-    def _selected(self, files: Sequence[_File], keys: bool, entity: bool) -> DataFrame:
-        """The frame with the columns in their order, and CHAR and VARCHAR as they are read."""
-        rows = self._frame(files, keys, entity)
-        columns = (*self.columns, *self.scan.partition_columns)
-        told = any(column.type.is_told or has_char_or_varchar(column.type) for column in columns)
-        if not (told or keys or entity or self.file_names):
-            return rows
-        rows = selected(
-            rows,
-            [
-                *(f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in columns),
-                *(KEYS if keys else ()),
-                *([ENTITY] if entity else []),
-                *([f"_metadata.file_path AS {FILE_NAME_COLUMN}"] if self.file_names else []),
-            ],
+    def make() -> DataFrame:
+        described = snapshot_files(
+            spark,
+            identity,
+            scan.files.uri(scan.location),
+            passed(spark, uris),
+            parsed(spark, partition),
+            passed(spark, values),
+            TIME_ZONE,
+            bytearray(numbers),
         )
-        return marked(rows, columns)
+        names = passed(spark, [*KEYS, ENTITY])
+        frame = described.frame(spark._jsparkSession, parsed(spark, data), names)
+        rows = ClassicFrame(frame, spark)
+        changed = any(one.type.is_told or has_char_or_varchar(one.type) for one in every)
+        if not (changed or virtual):
+            return rows
+        selection = [f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in every]
+        file_name = f"_metadata.file_path AS {FILE_NAME_COLUMN}"
+        selection += [file_name if name == FILE_NAME_COLUMN else name for name in virtual]
+        return marked(selected(rows, selection), every)
 
-    def _frame(self, files: Sequence[_File], keys: bool, entity: bool) -> DataFrame:
-        """A frame of our format: `columns`, KEYS and ENTITY if asked for, partition columns."""
-        scan = self.scan
-        uris = [scan.files.uri(file.source.path) for file in files]
-        numbers = _numbers(scan, files)
-        virtual = key_fields(nullable=False) if keys else []
-        if entity:
-            virtual.append(T.StructField(ENTITY, T.IntegerType(), False))
-        data = T.StructType([*spark_schema(self.columns).fields, *virtual])
-        partition = spark_schema(scan.partition_columns)
-        values = [
-            "-" if one is None else f"={one}" for each in scan.entities for one in each.values
-        ]
-        digest = blake2b(numbers)
-        for text in (scan.location, data.json(), partition.json(), *values, *uris):
-            digest.update(b"\0" + text.encode())
-        identity = digest.hexdigest()
-
-        def make() -> DataFrame:
-            made = snapshot_files(
-                self.spark,
-                identity,
-                scan.files.uri(scan.location),
-                passed(self.spark, uris),
-                parsed(self.spark, partition),
-                passed(self.spark, values),
-                TIME_ZONE,
-                bytearray(numbers),
-            )
-            names = passed(self.spark, [*KEYS, ENTITY])
-            session = self.spark._jsparkSession
-            return ClassicFrame(made.frame(session, parsed(self.spark, data), names), self.spark)
-
-        return kept(self.spark, identity, FILE_BYTES * len(uris) + len(numbers), make)
+    key = (identity, every, FILE_NAME_COLUMN in virtual)
+    return cached(spark, key, FILE_BYTES * len(uris) + len(numbers), make)
 
 
-def _numbers(scan: Scan, found: Sequence[_File]) -> bytes:
+def _numbers(scan: Scan, files: Sequence[_File]) -> bytes:
     """What `SnapshotFiles.java` reads, as little-endian 64-bit integers: files, then row tests."""
-    files = np.zeros((len(found), 7), np.int64)
-    for row, file in zip(files, found, strict=True):
+    rows = np.zeros((len(files), 7), np.int64)
+    for row, file in zip(rows, files, strict=True):
         source = file.source
         flags = TEST_DELETES * file.tested + TEST_ROWS * source.test_rows
         write_id, bucket, first = source.write_id, source.bucket, source.first_row_id
@@ -180,10 +174,10 @@ def _numbers(scan: Scan, found: Sequence[_File]) -> bytes:
     invalid = sorted({*scan.write_ids.open, *scan.write_ids.aborted})
     parts = [
         np.array([len(scan.entities)], np.int64),
-        files.ravel(),
+        rows.ravel(),
         np.array([scan.write_ids.high_watermark, len(invalid), *invalid], np.int64),
     ]
-    for ordinal in sorted({file.ordinal for file in found if file.tested}):
+    for ordinal in sorted({file.ordinal for file in files if file.tested}):
         parts += _groups(ordinal, scan.entities[ordinal].deletes)
     return np.concatenate(parts).astype("<i8", copy=False).tobytes()
 

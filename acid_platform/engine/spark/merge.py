@@ -17,15 +17,20 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
 from acid_platform.engine.refusals import source_rows_ambiguous
-from acid_platform.engine.spark.buckets import BUCKET_OF_ROW, bucket_of_row
+from acid_platform.engine.spark.acid_columns import BUCKET, KEYS, ROW_ID, WRITE_ID
 from acid_platform.engine.spark.char_varchar import marked_columns, to_be_stored
 from acid_platform.engine.spark.dml import computed, enclosed, writers
 from acid_platform.engine.spark.failures import is_connect, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, types_of
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS, ROW_ID, WRITE_ID
-from acid_platform.engine.spark.scan import ScanBuilder
+from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.spark_types import type_text
-from acid_platform.engine.spark.write import BITS, arranged, write_statement
+from acid_platform.engine.spark.write import (
+    BITS,
+    BUCKET_OF_ROW,
+    arranged,
+    bucket_of_row,
+    write_statement,
+)
 from acid_platform.errors import SourceRowsAmbiguous
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.rowids import Bucket
@@ -49,11 +54,10 @@ class SparkMerge:
     spark: SparkSession
     scan: Scan
     target: WriteTarget
-    table: str
     on: str
     clauses: Sequence[MergeClause]
-    alias: str = "t"
-    source_alias: str = "s"
+    alias: str
+    source_alias: str
 
     def write(self, source: DataFrame) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events of the statement; returns its directories and counts.
@@ -68,7 +72,7 @@ class SparkMerge:
         if inserts:
             names = source.columns
             rows = selected(source, ["*", f"monotonically_increasing_id() AS {_SOURCE_ROW}"])
-            rows, count = self._kept_once(rows)
+            rows, count = self._stored_once(rows)
             number_of_writers = self._writers(count)
             matched = self._matched(rows, matched_clauses, [f"{_SOURCE_ROW} AS {_MATCHED_ROW}"])
             changed = self._with_inserted(rows, names, matched, inserts, number_of_writers)
@@ -82,7 +86,7 @@ class SparkMerge:
         order = [_SOURCE_ROW] if inserts else []
         changed = selected(changed, [*partition, *KEYS, f"{bits} AS {BITS}", *values, *order])
         changed = to_be_stored(
-            changed, (*self.scan.columns, *self.scan.partition_columns), self.table
+            changed, (*self.scan.columns, *self.scan.partition_columns), self.target.table
         )
         if inserts and self.target.buckets:
             changed = self._placed_by_hash(changed, self.target.buckets)
@@ -100,17 +104,12 @@ class SparkMerge:
         """This statement without the blanks that don't count in its literals."""
         own = (*self.scan.columns, *self.scan.partition_columns)
         tables = {self.alias: own, self.source_alias: marked_columns(source)}
-
-        def changed(values: Mapping[str, str] | None) -> Mapping[str, str] | None:
-            if values is None:
-                return None
-            return {name: comparable(text, tables) for name, text in values.items()}
-
         clauses = [
             replace(
                 clause,
                 condition=clause.condition and comparable(clause.condition, tables),
-                values=changed(clause.values),
+                values=clause.values
+                and {name: comparable(text, tables) for name, text in clause.values.items()},
             )
             for clause in self.clauses
         ]
@@ -122,16 +121,16 @@ class SparkMerge:
             return self.target.buckets.count
         return max(writers(self.scan), files_needed(source_rows))
 
-    def _kept_once(self, frame: DataFrame) -> tuple[DataFrame, int]:
+    def _stored_once(self, frame: DataFrame) -> tuple[DataFrame, int]:
         """The rows, computed once and kept on the executors, and their number."""
         with raise_as_ours():
             if is_connect(self.spark):
-                kept = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
-                return kept, kept.count()
+                stored = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+                return stored, stored.count()
             counted = Observation()
             frame = frame.observe(counted, expression(self.spark, "count(1) AS rows"))
-            kept = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
-            return kept, int(counted.get["rows"])
+            stored = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
+            return stored, int(counted.get["rows"])
 
     def _matched(
         self, rows: DataFrame, clauses: Sequence[MergeClause], more: Sequence[str]
@@ -140,22 +139,19 @@ class SparkMerge:
         values of an updated row; those of others are NULL.
         """
         updates = any(clause.action is MergeAction.UPDATE for clause in clauses)
-        wanted = None if updates else self._needed()
-        target = ScanBuilder(self.spark, self.scan, wanted).rows().alias(self.alias)
+        names = None if updates else self._needed()
+        target = scan_rows(self.spark, self.scan, names).alias(self.alias)
         with raise_as_ours():
             pairs = target.join(
                 rows.alias(self.source_alias), expression(self.spark, self.on), "inner"
             )
-        wanted_values = [
-            wanted_assignments(clause.values or {}, self.scan, self.target.buckets, self.table)
-            if clause.action is MergeAction.UPDATE
-            else None
-            for clause in clauses
-        ]
-        given = [
-            None if one is None else computed(pairs, one, self.scan.columns, self.table)
-            for one in wanted_values
-        ]
+        updated: dict[int, Mapping[str, str]] = {}
+        for number, clause in enumerate(clauses):
+            if clause.action is MergeAction.UPDATE:
+                texts = wanted_assignments(
+                    clause.values or {}, self.scan, self.target.buckets, self.target.table
+                )
+                updated[number] = computed(pairs, texts, self.scan.columns, self.target.table)
         with raise_as_ours():
             # A selection of its own, so that a volatile condition decides once.
             pairs = selected(pairs, ["*", f"{self._number(pairs, clauses, 0)} AS {_CLAUSE}"])
@@ -167,11 +163,8 @@ class SparkMerge:
             values = []
             for column in self.scan.columns:
                 name = quoted(column.name)
-                cases = {
-                    number: one.get(column.name, f"{quoted(self.alias)}.{name}")
-                    for number, one in enumerate(given)
-                    if one is not None
-                }
+                own_value = f"{quoted(self.alias)}.{name}"
+                cases = {number: one.get(column.name, own_value) for number, one in updated.items()}
                 values.append(f"{_chosen(cases, None, column)} AS {name}")
             return selected(pairs, [_CLAUSE, *more, *partition, *KEYS, *values])
 
@@ -209,17 +202,19 @@ class SparkMerge:
 
         An inserted row has no key but a bucket property, for the task that writes it.
         """
-        known = (*self.scan.columns, *self.scan.partition_columns)
+        columns = (*self.scan.columns, *self.scan.partition_columns)
         texts = expressions_of(self.on, self.clauses)
-        wanted = [inserted_values(one, names, known, self.table, texts) for one in clauses]
+        assigned = [
+            inserted_values(one, names, columns, self.target.table, texts) for one in clauses
+        ]
         unmatched = rows.alias(self.source_alias)
-        given = [computed(unmatched, one, known, self.table) for one in wanted]
+        inserted = [computed(unmatched, one, columns, self.target.table) for one in assigned]
         first = len(self.clauses)
         with raise_as_ours():
             number = self._number(unmatched, clauses, first)
             # Other names, so that expressions over the source mean its columns.
-            renamed = {column.name: f"__m{i}" for i, column in enumerate(known)}
-            found = selected(
+            renamed = {column.name: f"__m{i}" for i, column in enumerate(columns)}
+            matches = selected(
                 matched,
                 [
                     f"{_CLAUSE} AS __matched_clause",
@@ -231,13 +226,13 @@ class SparkMerge:
             same = expression(self.spark, f"{_SOURCE_ROW} = {_MATCHED_ROW}")
             none = f"{_MATCHED_ROW} IS NULL"
             applied = f"CASE WHEN {none} THEN {number} ELSE __matched_clause END"
-            joined = unmatched.join(found, same, "left")
+            joined = unmatched.join(matches, same, "left")
             joined = selected(joined, ["*", f"{applied} AS {_CLAUSE}"])
             joined = joined.filter(f"{_CLAUSE} IS NOT NULL")
             place = f"CAST({_SOURCE_ROW} % {number_of_writers} AS int)"
             values = []
-            for column in known:
-                cases = {number: one.get(column.name) for number, one in enumerate(given, first)}
+            for column in columns:
+                cases = {number: one.get(column.name) for number, one in enumerate(inserted, first)}
                 value = _chosen(cases, renamed[column.name], column)
                 values.append(f"{value} AS {quoted(column.name)}")
             return selected(
@@ -281,7 +276,7 @@ class SparkMerge:
         if ambiguous is not None:
             write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
             raise source_rows_ambiguous(
-                self.table, ambiguous["count"], (write_id, bucket, row_id), self.on
+                self.target.table, ambiguous["count"], (write_id, bucket, row_id), self.on
             )
 
 

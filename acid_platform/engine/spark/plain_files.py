@@ -1,19 +1,41 @@
-"""Reading and writing files of insert-only tables with Spark's data sources, without loss."""
+"""Files of insert-only tables that Spark's data sources read and write, without loss.
+
+Spark alone writes some formats, such as json; then other tasks count the rows of the files and
+complete them.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame, DataFrameReader
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from acid_platform.engine.spark.failures import TEXT_LOST
 from acid_platform.engine.spark.spark_types import spark_schema, spark_type
+from acid_platform.engine.spark.task_writing import in_tasks
+from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.orc import finish_plain_file
+from acid_platform.storage.files import Files
+from acid_platform.write.file_records import recorded_file
+from acid_platform.write.publishing import WriteTarget
+from acid_platform.write.task_files import Received, StagedFile, plain_name
 
 _LINE = "value"
+_PART = "part-"
+_LOCAL_WRITES = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Options for Spark's writers on a local disk. Hadoop's default class writes a checksum file beside
+each file, which nobody reads since the files are completed and renamed here. It also starts a
+`chmod` process for each file, checksum and directory: three processes for each partition."""
+
 _TIMES = {"timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]", "dateFormat": "yyyy-MM-dd"}
 _OPTIONS = {
     "json": {"mode": "FAILFAST", **_TIMES},
@@ -69,15 +91,15 @@ def write_plain(
     stored: FileFormat,
     columns: Sequence[str],
     partition: Sequence[str],
-    given: Mapping[str, str],
+    more_options: Mapping[str, str],
     uri: str,
 ) -> None:
     """Writes `columns` of the frame into files, by `partition`.
 
-    A string that can't be stored is an error. `given`: options for the writer, of which
-    `compression` is for ORC only.
+    A string that can't be stored is an error. Of the options for the writer, `compression` is for
+    ORC only.
     """
-    options = {**given, **_options(stored, writing=True)}
+    options = {**more_options, **_options(stored, writing=True)}
     if stored.name != "orc":
         options.pop("compression")
     if stored.name == "text":
@@ -94,11 +116,82 @@ def _line(stored: FileFormat, columns: Sequence[str]) -> Column:
         lost = text.contains(delimiter) | text.rlike("[\r\n]") | (text == null)
         message = F.concat(
             F.lit(
-                f"[TEXT_VALUE_LOST] column {name} can't be stored in a text file:"
+                f"{TEXT_LOST} column {name} can't be stored in a text file:"
                 " it has a delimiter or line end, or stands for NULL: "
             ),
             text,
         )
-        kept = F.when(lost, F.raise_error(message)).otherwise(text)
-        fields.append(F.coalesce(kept, F.lit(null)))
+        checked = F.when(lost, F.raise_error(message)).otherwise(text)
+        fields.append(F.coalesce(checked, F.lit(null)))
     return F.concat_ws(delimiter, *fields)
+
+
+def write_by_spark(
+    frame: DataFrame, target: WriteTarget, directory: str
+) -> tuple[list[StagedFile], Received]:
+    """The files that Spark writes into `directory`, and what they hold.
+
+    The frame has the partition columns, then the table's columns. Raises Spark's exceptions,
+    InvalidDefinition for too many files.
+    """
+    assert target.plain is not None
+    names, files = target.partition_names, target.files
+    options = {"compression": target.compression, **(_LOCAL_WRITES if files.local else {})}
+    values = [column.name for column in target.columns]
+    write_plain(frame, target.plain, values, names, options, files.uri(directory))
+    partitions = {
+        path: partition
+        for partition in files.partition_directories(directory, len(names))
+        for path in parts(files, f"{directory}/{partition}".rstrip("/"))
+    }
+    paths, where = list(partitions), files.uri(target.location)
+    entries = completed(frame.sparkSession, where, paths, target.plain, target.columns)
+    staged = [
+        StagedFile(path, partitions[path], False, entry)
+        for path, entry in zip(paths, entries, strict=True)
+        if entry.footer and entry.footer.rows
+    ]
+    rows = sum(file.entry.footer.rows for file in staged if file.entry.footer)
+    return staged, Received(inserted=rows)
+
+
+def parts(files: Files, directory: str) -> list[str]:
+    """The paths of the files that Spark's tasks have written into a directory, by task number."""
+    return sorted(
+        info.path for info in files.children(directory) if info.base_name.startswith(_PART)
+    )
+
+
+def completed(
+    spark: SparkSession,
+    location: str,
+    paths: Sequence[str],
+    stored: FileFormat,
+    columns: Sequence[TableColumn],
+) -> list[FileEntry]:
+    """The records of files that Spark wrote, which get the declared types if they are ORC.
+
+    The name in a record is the one that the file of that task should get. `location` names the file
+    system. Raises Spark's exceptions, InvalidDefinition for too many files.
+    """
+    names = [plain_name(int(path.rpartition(_PART)[2].partition("-")[0])) for path in paths]
+    files, _ = Files.of(location)
+    counts = [
+        spark.read.format("avro").load(files.uri(path)).count() if stored.name == "avro" else None
+        for path in paths
+    ]
+
+    def complete(index: int) -> str:
+        files, _ = Files.of(location)
+        path = paths[index]
+        if stored.name == "orc":
+            finish_plain_file(files, path, columns)
+        return str(
+            RecordedFiles((recorded_file(files, path, names[index], stored, rows=counts[index]),))
+        )
+
+    return [
+        file
+        for record in in_tasks(spark, len(paths), complete)
+        for file in RecordedFiles.parse(record).files
+    ]

@@ -1,16 +1,16 @@
-"""A SELECT over scans: each placeholder in the text is a frame, and nothing else is visible.
+"""A SELECT over scans as Spark runs it, and a read of one table.
 
-The frames are named in the statement only, so that no view is left behind, and no view can refer to
-a newer snapshot (P18).
+Each placeholder in the text is a frame, and nothing else is visible. The frames are named in the
+statement only, so that no view is left behind, and no view can refer to a newer snapshot (P18).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
-from types import MappingProxyType
 
 import pyarrow as pa
 import sqlglot
@@ -20,17 +20,89 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
+from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.spark.change_frames import change_frame
 from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
-from acid_platform.engine.spark.failures import analysed, raise_as_ours
+from acid_platform.engine.spark.failures import analysed, first_line, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames
+from acid_platform.engine.spark.input_rows import column_of
 from acid_platform.engine.spark.scan import read_frame
-from acid_platform.errors import AcidError, InvalidExpression
+from acid_platform.errors import InvalidExpression
 from acid_platform.layout.types import Column
 from acid_platform.predicates.char_literals import comparable
-from acid_platform.predicates.known_columns import unresolved_column
+from acid_platform.predicates.known_columns import (
+    require_columns,
+    require_names,
+    unresolved_column,
+)
+from acid_platform.scan.scans import Scan
 
-_NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
+
+@dataclass(frozen=True, repr=False)
+class SparkResult(Result):
+    """The rows of a DataFrame."""
+
+    frame: DataFrame
+    reason: str = "a DataFrame of Spark"
+    engine: EngineName = "spark"
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.frame.columns)
+
+    def declared(self) -> tuple[Column, ...]:
+        return tuple(column_of(field) for field in self.frame.schema.fields)
+
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """Raises AcidError if the query fails, such as InvalidExpression for a division by zero."""
+        frame = self.frame if limit is None else self.frame.limit(limit)
+        try:
+            with raise_as_ours():
+                return frame.toArrow()
+        except PySparkException as error:
+            raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
+
+    def batches(self) -> pa.RecordBatchReader:
+        return self.to_arrow().to_reader()
+
+    def to_spark(self) -> DataFrame:
+        return self.frame
+
+    def renamed(self, names: Sequence[str]) -> SparkResult:
+        return SparkResult(self.frame.toDF(*names), self.reason)
+
+    def in_one_file(self) -> SparkResult:
+        return SparkResult(self.frame.coalesce(1), self.reason)
+
+    def plan(self) -> str:
+        """Spark's own explanation of the query."""
+        with redirect_stdout(StringIO()) as printed:
+            self.frame.explain("formatted")
+        return printed.getvalue().strip()
+
+    def count(self) -> int:
+        return self.frame.count()
+
+
+def table_rows(
+    spark: Callable[[], SparkSession],
+    scan: Scan,
+    columns: Sequence[str] | None,
+    where: str | None,
+    row_id: bool,
+    table: str,
+) -> DataFrame:
+    """The rows of a scan, in no particular order. Spark starts only after the names were checked.
+
+    Raises UnknownColumn, InvalidExpression.
+    """
+    every = (*scan.columns, *scan.partition_columns)
+    require_columns(columns or (), every, table)
+    if where is not None:
+        require_names(where, every, table)
+    session = spark()
+    with raise_as_ours():
+        return analysed(shown(read_frame(session, scan, columns, row_id, where)))
 
 
 def result_of(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
@@ -53,77 +125,46 @@ _SETS = re.compile(r"\b(UNION|INTERSECT|EXCEPT|MINUS)\b", re.IGNORECASE)
 
 
 def run_query(
-    spark: SparkSession, text: str, sources: Sources, given: Mapping[str, DataFrame] = _NO_FRAMES
+    spark: SparkSession,
+    text: str,
+    sources: Sources,
+    more_frames: Mapping[str, DataFrame] | None = None,
 ) -> DataFrame:
-    """The result of `text` over its `sources`, and over the frames in `given` by placeholder.
+    """The result of `text` over its `sources`, and over `more_frames` by placeholder.
 
     Raises UnknownColumn, which suggests the nearest name, InvalidExpression.
     """
-    frames = dict(given)
-    text = comparable(
-        text,
-        {
-            **{name: columns_of_source(one) for name, one in sources.items()},
-            **{name: marked_columns(frame) for name, frame in given.items()},
-        },
-    )
+    frames = dict(more_frames or {})
+    columns_of_sources = {name: _columns(source) for name, source in sources.items()}
+    marked = {name: marked_columns(frame) for name, frame in frames.items()}
+    text = comparable(text, columns_of_sources | marked)
     with raise_as_ours():
-        for name, one in sources.items():
-            if isinstance(one, ChangeRead):
-                frames[name] = change_frame(spark, one.scan.wanting(one.columns))
+        for name, source in sources.items():
+            if isinstance(source, ChangeRead):
+                frames[name] = change_frame(spark, source.scan.wanting(source.columns))
             else:
                 frames[name] = read_frame(
-                    spark, one.scan, one.columns, one.row_id, one.where, one.file_name
+                    spark,
+                    source.scan,
+                    source.columns,
+                    source.row_id,
+                    source.where,
+                    source.file_name,
                 )
-    with raise_as_ours():
         try:
             return analysed(over_frames(spark, text, frames))
         except AnalysisException as error:
             if not str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
                 raise
-            wanted = str((error.getMessageParameters() or {}).get("objectName"))
-            known = [
-                name
-                for frame in frames.values()
-                for name in frame.columns
-                if not name.startswith("__")
-            ]
-            known += [
-                column.name for source in sources.values() for column in columns_of_source(source)
-            ]
-            raise unresolved_column(wanted, known) from error
+            unresolved = str((error.getMessageParameters() or {}).get("objectName"))
+            names = [name for frame in frames.values() for name in frame.columns]
+            names = [name for name in names if not name.startswith("__")]
+            names += [one.name for columns in columns_of_sources.values() for one in columns]
+            raise unresolved_column(unresolved, names) from error
 
 
-def columns_of_source(source: TableRead | ChangeRead) -> tuple[Column, ...]:
+def _columns(source: TableRead | ChangeRead) -> tuple[Column, ...]:
     """All columns that a query may name, but for virtual ones."""
     if isinstance(source, ChangeRead):
         return tuple(source.scan.columns)
     return (*source.scan.columns, *source.scan.partition_columns)
-
-
-def fetch(frame: DataFrame, limit: int | None = None) -> pa.Table:
-    """All rows of a query, or the first `limit`. Raises AcidError if the query fails."""
-    with expression_errors():
-        return (frame if limit is None else frame.limit(limit)).toArrow()
-
-
-@contextmanager
-def expression_errors() -> Iterator[None]:
-    """Raises errors of a running query, such as a division by zero, as InvalidExpression."""
-    try:
-        with raise_as_ours():
-            yield
-    except AcidError:
-        raise
-    except PySparkException as error:
-        line = next(
-            (text_line for text_line in str(error).splitlines() if text_line.strip()), "no text"
-        )
-        raise InvalidExpression(f"the query failed: {line}") from error
-
-
-def plan_text(frame: DataFrame) -> str:
-    """Spark's own explanation of a query."""
-    with redirect_stdout(StringIO()) as printed:
-        frame.explain("formatted")
-    return printed.getvalue().strip()

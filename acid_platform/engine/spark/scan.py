@@ -14,113 +14,84 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, ROW_ID_STRUCT, key_fields
 from acid_platform.engine.spark.acid_format import has_acid_format
 from acid_platform.engine.spark.char_varchar import marked
 from acid_platform.engine.spark.deleted_rows import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
 from acid_platform.engine.spark.few_calls import filtered, selected
-from acid_platform.engine.spark.live_rows import LiveFiles, divided, readable
-from acid_platform.engine.spark.prepared import prepared
-from acid_platform.engine.spark.row_keys import BUCKET, ENTITY, KEYS, ROW_ID, WRITE_ID, key_fields
-from acid_platform.engine.spark.spark_readers import SparkReaders
+from acid_platform.engine.spark.live_rows import divided, read_by_format, readable
+from acid_platform.engine.spark.spark_readers import read_by_spark
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout import schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceKind
 
 
-class ScanBuilder:
-    """Builds the frame of a Scan with the wanted columns and the rows that `where` accepts.
+def scan_rows(
+    spark: SparkSession,
+    scan: Scan,
+    names: Sequence[str] | None,
+    where: str | None = None,
+    keys: bool = True,
+    file_names: bool = False,
+) -> DataFrame:
+    """Live rows that `where` accepts: columns, partition columns, KEYS, FILE_NAME_COLUMN.
 
-    `wanted` None: all columns. Columns that `where` reads are added. ORC skips rows by the
-    predicate before it decodes them. Without `identities` there are no `KEYS`; `file_names` adds
-    FILE_NAME_COLUMN.
+    `names`: the columns to read, None all; those that `where` reads are added. Without `keys` and
+    `file_names` the last ones are left out. Raises InvalidExpression and UnknownColumn for `where`.
     """
+    every = (*scan.columns, *scan.partition_columns)
+    read = columns_of(where) if where else frozenset[str]()
+    condition = comparable(where, {"": every}) if where else where
+    filters_ids = read is None or ROW_ID_COLUMN in read
+    columns = scan.columns
+    if names is not None and read is not None:
+        needed = {*(name.lower() for name in names), *read}
+        columns = tuple(column for column in columns if column.name in needed)
+    if not columns:  # files without ACID columns have no other column to count rows by
+        columns = (schema.cheapest(scan.columns) or scan.columns[0],)
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        scan: Scan,
-        wanted: Sequence[str] | None,
-        where: str | None = None,
-        identities: bool = True,
-        file_names: bool = False,
-    ) -> None:
-        self.spark = spark
-        self.file_names = file_names
-        self.scan = scan
-        every = (*scan.columns, *scan.partition_columns)
-        self.where = comparable(where, {"": every}) if where else where
-        read = columns_of(where) if where else frozenset[str]()
-        self.filters_ids = read is None or ROW_ID_COLUMN in read
-        self.shows_ids = identities
-        self.needs_ids = identities or self.filters_ids
-        if wanted is None or read is None:
-            self.columns = scan.columns
-        else:
-            names = {*(name.lower() for name in wanted), *read}
-            self.columns = tuple(c for c in scan.columns if c.name in names)
-        if not self.columns:  # files without ACID columns have no other column to count rows by
-            self.columns = (schema.cheapest(scan.columns) or scan.columns[0],)
-
-    def rows(self) -> DataFrame:
-        """Live rows: the columns, the partition columns, then their row ids (`KEYS`).
-
-        Raises InvalidExpression and UnknownColumn for `where`.
-        """
-        acid, others = divided(self.spark, self.scan.without_empty_files())
-        parts = [
-            *LiveFiles(self.spark, acid, self.columns, self.needs_ids, self.file_names).read(),
-            *SparkReaders(
-                self.spark, others, self.columns, self.needs_ids, self.where, self.file_names
-            ).read(),
-        ]
-        if not parts:
-            nothing = self._filtered(
-                marked(self._empty(), (*self.columns, *self.scan.partition_columns))
-            )
-            return nothing if self.shows_ids else nothing.drop(*KEYS)
-        return reduce(DataFrame.union, map(self._live, parts))
-
-    def _live(self, rows: ReadRows) -> DataFrame:
+    def live(rows: ReadRows) -> DataFrame:
         """The rows that the predicate accepts and that are not deleted."""
-        accepted = replace(rows, frame=self._filtered(rows.frame))
-        live = accepted.live(self.spark, self.scan)
+        accepted = rows.frame
+        if condition is not None:
+            with raise_as_ours():
+                accepted = _accepted(accepted, condition, filters_ids)
         helpers = [
             *([ENTITY] if rows.deleted is not None else []),
-            *(KEYS if rows.keys and not self.shows_ids else []),
+            *(KEYS if rows.keys and not keys else []),
         ]
-        return live.drop(*helpers) if helpers else live
+        frame = replace(rows, frame=accepted).live(spark, scan)
+        return frame.drop(*helpers) if helpers else frame
 
-    def _filtered(self, frame: DataFrame) -> DataFrame:
-        if self.where is None:
-            return frame
-        with raise_as_ours():
-            if not self.filters_ids:
-                return filtered(frame, self.where)
-            with_id = frame.selectExpr("*", ROW_ID_STRUCT)
-            return filtered(with_id, self.where).drop(ROW_ID_COLUMN)
-
-    def _empty(self) -> DataFrame:
-        fields = [
-            *spark_schema(self.columns).fields,
-            *spark_schema(self.scan.partition_columns).fields,
-            *key_fields(),
-        ]
-        if self.file_names:
-            fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
-        return self.spark.createDataFrame([], T.StructType(fields))
+    acid, others = divided(spark, scan.without_empty_files())
+    parts = [
+        *read_by_format(spark, acid, columns, keys or filters_ids, file_names),
+        *read_by_spark(spark, others, columns, keys or filters_ids, file_names),
+    ]
+    if not parts:
+        parts = [ReadRows(_empty(spark, (*columns, *scan.partition_columns), file_names), True)]
+    return reduce(DataFrame.union, map(live, parts))
 
 
-ROW_ID_STRUCT = (
-    f"named_struct('writeid', {WRITE_ID}, 'bucketid', {BUCKET}, 'rowid', {ROW_ID})"
-    f" AS {ROW_ID_COLUMN}"
-)
-"""SQL that makes the virtual column `row__id` from `KEYS`."""
+def _accepted(frame: DataFrame, where: str, filters_ids: bool) -> DataFrame:
+    if not filters_ids:
+        return filtered(frame, where)
+    with_id = frame.selectExpr("*", ROW_ID_STRUCT)
+    return filtered(with_id, where).drop(ROW_ID_COLUMN)
+
+
+def _empty(spark: SparkSession, columns: Sequence[Column], file_names: bool) -> DataFrame:
+    fields = [*spark_schema(columns).fields, *key_fields()]
+    if file_names:
+        fields.append(T.StructField(FILE_NAME_COLUMN, T.StringType()))
+    return marked(spark.createDataFrame([], T.StructType(fields)), columns)
 
 
 def read_frame(
@@ -133,21 +104,18 @@ def read_frame(
 ) -> DataFrame:
     """Live rows: table columns, then partition columns, then the requested virtual columns.
 
-    `columns` selects columns in this order; they must exist. Raises
-    InvalidExpression and UnknownColumn for `where`.
+    `columns` selects columns in this order; they must exist. Columns of two frames are never the
+    same, so that two reads of a table can be joined. Raises InvalidExpression and UnknownColumn for
+    `where`.
     """
-    names = None if columns is None else tuple(name.lower() for name in columns)
-    chosen = None
-    if names is not None and where is None and _pruned_by_spark(spark, scan):
-        # One frame for all columns: a query that reads others needs no frame of its own.
-        virtual = [ROW_ID_COLUMN] * row_id + [FILE_NAME_COLUMN] * file_name
-        chosen = (*names, *virtual)
-        names = None
-
-    def make() -> DataFrame:
-        return _built(spark, scan, names, row_id, where, file_name)
-
-    return prepared(spark, scan, where, (names, row_id, file_name), make, chosen)
+    names = [column.name for column in (*scan.columns, *scan.partition_columns)]
+    if columns is not None:
+        names = [name.lower() for name in columns]
+    # Reads of different columns share the cached frame of all columns.
+    read = None if _pruned_by_spark(spark, scan) else names
+    frame = scan_rows(spark, scan, read, where, keys=row_id, file_names=file_name)
+    virtual = [ROW_ID_STRUCT] * row_id + [FILE_NAME_COLUMN] * file_name
+    return selected(frame, [*(f"{quoted(name)} AS {quoted(name)}" for name in names), *virtual])
 
 
 _FEW_COLUMNS = 64
@@ -166,21 +134,3 @@ def _pruned_by_spark(spark: SparkSession, scan: Scan) -> bool:
         for entity in scan.entities
         for source in entity.sources.inserts
     )
-
-
-def _built(
-    spark: SparkSession,
-    scan: Scan,
-    columns: Sequence[str] | None,
-    row_id: bool,
-    where: str | None,
-    file_name: bool,
-) -> DataFrame:
-    builder = ScanBuilder(spark, scan, columns, where, identities=row_id, file_names=file_name)
-    frame = builder.rows()
-    partition = [column.name for column in scan.partition_columns]
-    names = list(columns) if columns is not None else [c.name for c in scan.columns] + partition
-    if not (row_id or file_name) and names == [c.name for c in builder.columns] + partition:
-        return frame
-    virtual = [ROW_ID_STRUCT] * row_id + [FILE_NAME_COLUMN] * file_name
-    return selected(frame, [*(quoted(name.lower()) for name in names), *virtual])

@@ -14,19 +14,34 @@ from pyspark.sql import SparkSession
 
 from acid_platform.engine.spark import cluster, jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
-from acid_platform.engine.spark.sarg import NESTED_SOURCES
 from acid_platform.engine.spark.store_settings import executor_variables, store_settings
 from acid_platform.engine.spark.worker_sockets import socket_settings
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
 OLDEST_JAVA = 17
 
+_REQUIRED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.orc.impl": "native",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
+    # What a text means, in every session as in the local engine.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+}
+"""Settings without which results would be wrong. A missing or corrupt file must fail a read, not
+shorten it."""
+
 
 def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]:
     """The settings of a session that the platform starts; your own session needs the same.
 
-    Time zones are UTC because a Hive TIMESTAMP is a wall clock time (P17). A missing or corrupt
-    file must fail a read, not shorten it. ACID_SPARK_JAVA_OPTIONS goes to the driver's JVM.
+    Time zones are UTC because a Hive TIMESTAMP is a wall clock time (P17). ACID_SPARK_JAVA_OPTIONS
+    goes to the driver's JVM.
     """
     java_options = os.environ.get("ACID_SPARK_JAVA_OPTIONS", "")
     return {
@@ -37,12 +52,9 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
             filter(None, ("-Duser.timezone=UTC", jvm.LOG_OPTION, java_options))
         ),
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.orc.impl": "native",
-        "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.sql.files.ignoreCorruptFiles": "false",
-        # ORC can't use filters on `row`, and they would replace our search arguments (sarg.py).
-        NESTED_SOURCES: "parquet",
+        **_REQUIRED,
+        # Spark's ORC reader can't use filters on fields of `row`: it looks for them inside `row`.
+        "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": "parquet",
         # Otherwise PySpark calls the JVM several times for each part of an expression.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.codegen.maxFields": "1000",
@@ -87,13 +99,9 @@ def require_java() -> str:
     version = java_version(java) if java else None
     if java and version is not None and version >= OLDEST_JAVA:
         return java
-    problem = (
-        f"{java} is Java {version}"
-        if version
-        else "no Java was found"
-        if not java
-        else f"{java} does not run"
-    )
+    problem = f"{java} is Java {version}" if version else f"{java} does not run"
+    if not java:
+        problem = "no Java was found"
     raise JavaMissing(
         f"{problem}, and Spark needs Java {OLDEST_JAVA} or newer: run 'make setup', or install one"
         " (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17) and"
@@ -136,10 +144,7 @@ def start_session(
     remote = remote or os.environ.get("ACID_SPARK_REMOTE")
     if remote:
         session = SparkSession.builder.remote(remote).getOrCreate()
-        for (
-            name,
-            value,
-        ) in _REQUIRED.items():  # these settings are per session: other sessions keep theirs
+        for name, value in _REQUIRED.items():  # per session: other sessions keep theirs
             session.conf.set(name, value)
         return check_session(session)
     require_java()
@@ -152,32 +157,17 @@ def start_session(
     return check_session(builder.getOrCreate())
 
 
-_REQUIRED = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.orc.impl": "native",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.optimizer.nestedSchemaPruning.enabled": "true",
-    # What a text means, in every session as in the local engine.
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.parser.quotedRegexColumnNames": "false",
-}
-
-
 def check_session(session: SparkSession) -> SparkSession:
     """Returns the session after a check that its results will be correct.
 
     Raises SparkMisconfigured.
     """
-    for key, wanted in _REQUIRED.items():
+    for key, expected in _REQUIRED.items():
         value = session.conf.get(key)
-        if str(value).lower() != wanted.lower():
+        if str(value).lower() != expected.lower():
             raise SparkMisconfigured(
-                f"the Spark session has {key}={value}, but correct results need {wanted}:"
-                f" set it before the session starts, or call spark.conf.set({key!r}, {wanted!r})"
+                f"the Spark session has {key}={value}, but correct results need {expected}:"
+                f" set it before the session starts, or call spark.conf.set({key!r}, {expected!r})"
             )
     # How the JVM stores a wall clock time shows its time zone, in any kind of session.
     shown = session.sql(

@@ -7,26 +7,19 @@ The validity of write ids is tested first; the reader's predicate and the delete
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.spark.acid_columns import (
-    ALL,
-    KEY_COLUMNS,
-    AcidColumns,
-    can_leave_out,
-    some,
-)
-from acid_platform.engine.spark.delete_bitmap import DeleteBitmap
+from acid_platform.engine.spark.acid_columns import never_pushed
 from acid_platform.engine.spark.deleted_rows import (
+    DeleteBitmap,
     ReadRows,
     may_have_deleted_rows,
     valid_events,
 )
-from acid_platform.engine.spark.sarg import search_argument
-from acid_platform.engine.spark.source_frames import Entity, Found, SourceFrames, never_pushed
+from acid_platform.engine.spark.source_frames import EntityFile, SourceFrames
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.scan.kept_keys import UnreadKeys
@@ -54,118 +47,71 @@ class _Branch:
     test_rows: bool
     test_deletes: bool
     above: int
-    proven: bool
-    """The files' recorded statistics show that all rows are insert events with complete keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkReaders:
-    """Reads the files of `scan`: `columns`, partition columns, KEYS if `keys` or a test needs them.
+def read_by_spark(
+    spark: SparkSession, scan: Scan, columns: tuple[Column, ...], keys: bool, file_names: bool
+) -> Iterator[ReadRows]:
+    """The rows of the scan's files: `columns`, partition columns, KEYS if `keys` or a test needs
+    them, FILE_NAME_COLUMN if `file_names`."""
+    groups = [scan.entities] if scan.entities else []
+    large = scan.read_bytes >= UNION_BYTES * len(scan.entities)
+    if large and len(scan.entities) <= UNION_LIMIT:
+        groups = [(entity,) for entity in scan.entities]
+    for group in groups:
+        frames = SourceFrames(spark, replace(scan, entities=group), columns, file_names)
+        yield from _read_together(frames, keys)
 
-    `where` becomes a search argument only: rows that it does not accept may be left. `file_names`
-    adds FILE_NAME_COLUMN.
-    """
 
-    spark: SparkSession
-    scan: Scan
-    columns: tuple[Column, ...]
-    keys: bool
-    where: str | None
-    file_names: bool
-
-    def read(self) -> Iterator[ReadRows]:
-        """The rows as one or several frames. Raises InvalidExpression, UnknownColumn."""
-        entities = self.scan.entities
-        large = self.scan.read_bytes >= UNION_BYTES * len(entities)
-        if len(entities) < 2 or (large and len(entities) <= UNION_LIMIT):
-            groups = [[entity] for entity in entities]
+def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
+    scan = frames.scan
+    files = [
+        (_branch(entity, source, keys), (ordinal, source))
+        for ordinal, entity in enumerate(scan.entities)
+        for source in entity.sources.inserts
+    ]
+    tested = {branch for branch, _ in files if branch.test_deletes}
+    deletes = [entity.deletes for entity in scan.entities]
+    in_tasks = any(isinstance(one, UnreadKeys) for one in deletes)
+    bitmap = DeleteBitmap.build(deletes) if tested and not in_tasks else None
+    branches: dict[_Branch, list[EntityFile]] = {}
+    for branch, file in files:
+        # Testing all rows by the bitmap costs less than a separate scan of files without
+        # deletes: after a union Spark copies every row once more.
+        if bitmap is not None and (beside := replace(branch, test_deletes=True)) in tested:
+            branch = beside
+        branches.setdefault(branch, []).append(file)
+    for branch, sources in branches.items():
+        tests = branch.test_deletes
+        have_keys = keys or tests or branch.streamed
+        if branch.streamed:
+            read = iter([frames.streamed(sources, tests)])
         else:
-            groups = [list(entities)]
-        options: dict[str, str] = {}
-        if groups and self.where is not None:
-            options = search_argument(
-                self.spark, self.columns, self.scan.partition_columns, self.where
+            validity = _validity(scan, branch)
+            read = frames.native(
+                branch.kind, branch.positional, sources, validity, have_keys, tests
             )
-        for group in groups:
-            yield from self._group(group, options)
+        deleted = None if not tests else scan.entities if bitmap is None else bitmap
+        for frame in read:
+            yield ReadRows(frame, have_keys, deleted)
 
-    def _group(self, group: list[EntityScan], options: dict[str, str]) -> Iterator[ReadRows]:
-        found = [
-            (self._branch(entity, source), (ordinal, source))
-            for ordinal, entity in enumerate(group)
-            for source in entity.sources.inserts
-        ]
-        keys = [entity.deletes for entity in group]
-        tested = {branch for branch, _ in found if branch.test_deletes}
-        in_tasks = any(isinstance(one, UnreadKeys) for one in keys)
-        bitmap = DeleteBitmap.build(keys) if tested and not in_tasks else None
-        branches: dict[_Branch, list[Found]] = {}
-        for branch, one in found:
-            # Testing all rows by the bitmap costs less than a separate scan of files without
-            # deletes: after a union Spark copies every row once more.
-            if bitmap is not None and (beside := replace(branch, test_deletes=True)) in tested:
-                branch = beside
-            branches.setdefault(branch, []).append(one)
-        frames_of = SourceFrames(
-            self.spark,
-            self.scan.files,
-            self.scan.columns,
-            self.columns,
-            self.scan.partition_columns,
-            [Entity(entity_scan.partition, entity_scan.values) for entity_scan in group],
-            self.scan.format,
-            options,
-            self.file_names,
-        )
-        for branch, sources in branches.items():
-            tests = branch.test_deletes
-            if branch.streamed:
-                frames = [frames_of.streamed(sources, self.scan.write_ids, tests)]
-            else:
-                frames = list(
-                    frames_of.native(
-                        branch.kind,
-                        branch.positional,
-                        sources,
-                        self._validity(branch),
-                        self.keys or tests,
-                        tests,
-                        self._decoded(branch, [source for _, source in sources]),
-                    )
-                )
-            have_keys = self.keys or tests or branch.streamed
-            gone = None if not tests else group if bitmap is None else bitmap
-            for frame in frames:
-                yield ReadRows(frame, have_keys, gone)
 
-    def _branch(self, entity: EntityScan, source: SourceFile) -> _Branch:
-        test_deletes = may_have_deleted_rows(entity.deletes, source)
-        counted = source.kind is SourceKind.RAW and (self.keys or test_deletes)
-        return _Branch(
-            source.kind,
-            counted or source.length is not None,
-            source.positional,
-            source.test_rows and source.kind is SourceKind.ACID,
-            test_deletes,
-            source.above,
-            source.kind is SourceKind.ACID
-            and (source.keys is not None or source.rows == 0)
-            and can_leave_out(self.spark),
-        )
+def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
+    test_deletes = may_have_deleted_rows(entity.deletes, source)
+    counted = source.kind is SourceKind.RAW and (keys or test_deletes)
+    return _Branch(
+        source.kind,
+        counted or source.length is not None,
+        source.positional,
+        source.test_rows and source.kind is SourceKind.ACID,
+        test_deletes,
+        source.above,
+    )
 
-    def _decoded(self, branch: _Branch, sources: Sequence[SourceFile]) -> AcidColumns:
-        """The ACID columns that the rows of these files are tested by, or that are asked for."""
-        if not branch.proven:
-            return ALL
-        needed = frozenset(KEY_COLUMNS if self.keys or branch.test_deletes else ())
-        if branch.test_rows or branch.above >= 0:
-            needed |= {schema.CURRENT_TRANSACTION}
-        write_ids = {one for source in sources if source.keys for one in source.keys.write_ids}
-        return some(needed, write_ids.pop() if len(write_ids) == 1 else None)
 
-    def _validity(self, branch: _Branch) -> list[str]:
-        """SQL tests that drop rows of invalid write ids."""
-        tests = valid_events(self.scan.write_ids) if branch.test_rows else []
-        if branch.above >= 0:
-            tests.append(f"{never_pushed(schema.CURRENT_TRANSACTION)} > {branch.above}")
-        return tests
+def _validity(scan: Scan, branch: _Branch) -> list[str]:
+    """SQL tests that drop rows of invalid write ids."""
+    tests = valid_events(scan.write_ids) if branch.test_rows else []
+    if branch.above >= 0:
+        tests.append(f"{never_pushed(schema.CURRENT_TRANSACTION)} > {branch.above}")
+    return tests

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 
 from pyspark.sql import types as T
 
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.errors import InvalidDefinition, WrongType
-from acid_platform.layout import schema
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import INTEGRAL, Column, HiveType, struct_of
 
@@ -65,37 +64,37 @@ def type_text(hive: HiveType) -> str:
             return spark_type(hive).simpleString()
 
 
-def cast_text(value: str, given: T.DataType, hive: HiveType) -> str:
-    """SQL of a value of type `given`, which `refusal` accepts, as the column's type.
+def cast_text(value: str, source: T.DataType, hive: HiveType) -> str:
+    """SQL of a value of type `source`, which `refusal` accepts, as the column's type.
 
     A cast alone would match the fields of structs by their position.
     """
-    if given == spark_type(hive):
+    if source == spark_type(hive):
         return value
-    if _same_fields(given, hive):
+    if _same_fields(source, hive):
         return f"CAST({value} AS {type_text(hive)})"
     # A lambda's variable, so that the value is computed once.
-    return f"transform(array({value}), __v0 -> {_by_name('__v0', given, hive, 1)})[0]"
+    return f"transform(array({value}), __v0 -> {_by_name('__v0', source, hive, 1)})[0]"
 
 
-def _by_name(value: str, given: T.DataType, hive: HiveType, depth: int) -> str:
+def _by_name(value: str, source: T.DataType, hive: HiveType, depth: int) -> str:
     each = f"__v{depth}"
 
     def transformed(array: str, kind: T.DataType, child: HiveType) -> str:
         return f"transform({array}, {each} -> {_by_name(each, kind, child, depth + 1)})"
 
-    if _same_fields(given, hive):
+    if _same_fields(source, hive):
         return f"CAST({value} AS {type_text(hive)})"
-    match given:
+    match source:
         case T.ArrayType():
-            return transformed(value, given.elementType, hive.children[0][1])
+            return transformed(value, source.elementType, hive.children[0][1])
         case T.MapType():
             (_, key), (_, item) = hive.children
-            keys = transformed(f"map_keys({value})", given.keyType, key)
-            items = transformed(f"map_values({value})", given.valueType, item)
+            keys = transformed(f"map_keys({value})", source.keyType, key)
+            items = transformed(f"map_values({value})", source.valueType, item)
             return f"map_from_arrays({keys}, {items})"
         case T.StructType():
-            kinds = {field.name: field.dataType for field in given.fields}
+            kinds = {field.name: field.dataType for field in source.fields}
             spelled = spelled_fields(tuple(kinds), hive)
             fields = []
             for name, child in hive.children:
@@ -105,23 +104,60 @@ def _by_name(value: str, given: T.DataType, hive: HiveType, depth: int) -> str:
                     own = _by_name(field, kinds[spelled[name]], child, depth)
                 fields.append(f"{sql_string(name)}, {own}")
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
-    raise AssertionError(f"{given} has no fields")
+    raise AssertionError(f"{source} has no fields")
 
 
-def _same_fields(given: T.DataType, hive: HiveType) -> bool:
+def _same_fields(source: T.DataType, hive: HiveType) -> bool:
     """Whether structs have the fields of the declared type in its order, at every depth."""
-    if isinstance(given, T.ArrayType):
-        return _same_fields(given.elementType, hive.children[0][1])
-    if isinstance(given, T.MapType):
-        pairs = zip((given.keyType, given.valueType), hive.children, strict=True)
+    if isinstance(source, T.ArrayType):
+        return _same_fields(source.elementType, hive.children[0][1])
+    if isinstance(source, T.MapType):
+        pairs = zip((source.keyType, source.valueType), hive.children, strict=True)
         return all(_same_fields(kind, child) for kind, (_, child) in pairs)
-    if isinstance(given, T.StructType):
-        names = [field.name.lower() for field in given.fields]
+    if isinstance(source, T.StructType):
+        names = [field.name.lower() for field in source.fields]
         return names == [name for name, _ in hive.children] and all(
             _same_fields(field.dataType, child)
-            for field, (_, child) in zip(given.fields, hive.children, strict=True)
+            for field, (_, child) in zip(source.fields, hive.children, strict=True)
         )
     return True
+
+
+def changed_parts(
+    value: str,
+    hive: HiveType,
+    kinds: Container[str],
+    change: Callable[[str, HiveType], str],
+    depth: int = 0,
+) -> str:
+    """SQL of a value in which `change` gives the SQL of every part whose type is of these kinds."""
+    if not any(part.kind in kinds for part in hive.walk()):
+        return value
+    each = f"__x{depth}"
+
+    def within(part: str, child: HiveType) -> str:
+        return changed_parts(part, child, kinds, change, depth + 1)
+
+    def transformed(array: str, child: HiveType) -> str:
+        return f"transform({array}, {each} -> {within(each, child)})"
+
+    match hive.kind:
+        case "array":
+            return transformed(value, hive.children[0][1])
+        case "map":
+            (_, key), (_, item) = hive.children
+            return (
+                f"map_from_arrays({transformed(f'map_keys({value})', key)},"
+                f" {transformed(f'map_values({value})', item)})"
+            )
+        case "struct":
+            fields = ", ".join(
+                f"{sql_string(name)}, {within(f'{value}.{quoted(name)}', child)}"
+                for name, child in hive.children
+            )
+            return f"CASE WHEN {value} IS NOT NULL THEN named_struct({fields}) END"
+        case _:
+            return change(value, hive)
 
 
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
@@ -157,8 +193,7 @@ def refusal(source: T.DataType, target: HiveType) -> str | None:
     integers. Narrowing that may overflow is allowed here; each value is checked when the job runs.
     Raises Unfit for a field of a struct that `target` lacks.
     """
-    wanted = spark_type(target)
-    if source == wanted or isinstance(source, T.NullType):
+    if source == spark_type(target) or isinstance(source, T.NullType):
         return None
     verdict = f"{source.simpleString()} does not fit {target}; cast it explicitly"
     if target.kind == "array" and isinstance(source, T.ArrayType):
@@ -208,13 +243,5 @@ def require_assignable(source: T.DataType, column: Column, table: str, text: str
     except Unfit as fault:
         raise fault.error(column, table) from fault
     if why:
-        given = f" = {text}" if text else ""
-        raise WrongType(f"column {column.name!r} of {table}{given}: {why}")
-
-
-def event_schema(row: T.StructType) -> T.StructType:
-    """The six columns of ACID files."""
-    kinds = (T.IntegerType(), T.LongType(), T.IntegerType(), T.LongType(), T.LongType(), row)
-    return T.StructType(
-        [T.StructField(name, kind) for name, kind in zip(schema.ACID_COLUMNS, kinds, strict=True)]
-    )
+        value = f" = {text}" if text else ""
+        raise WrongType(f"column {column.name!r} of {table}{value}: {why}")

@@ -2,7 +2,7 @@
 
 The tasks write the files in their final form (`write.task_files`). The driver gets a record of
 each file, compares the counts and moves the files to their names: no row, key or footer passes
-through it. Only formats that Spark alone can write take another way (`plain_writing`).
+through it. Only formats that Spark alone can write take another way (`plain_files`).
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from pyarrow import fs
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
-from acid_platform.engine.spark.failures import raise_as_ours
+from acid_platform.engine.spark.acid_columns import BUCKET, KEYS
+from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
-from acid_platform.engine.spark.orc_timestamps import storable
-from acid_platform.engine.spark.plain_writing import write_by_spark
-from acid_platform.engine.spark.row_keys import BUCKET, KEYS
+from acid_platform.engine.spark.plain_files import write_by_spark
+from acid_platform.engine.spark.spark_types import changed_parts
 from acid_platform.engine.spark.task_writing import write_in_tasks
 from acid_platform.engine.spark.wide_rows import in_large_batches
 from acid_platform.errors import PublicationFailed
+from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry
 from acid_platform.layout.partition_names import DEFAULT_PARTITION
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.layout.rowids import number_in_sql
-from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.sql_text import quoted, sql_string
+from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
 from acid_platform.orc import WRITTEN_CODECS, require_codec
 from acid_platform.storage.files import in_threads
 from acid_platform.write.publishing import (
@@ -38,6 +44,27 @@ from acid_platform.write.task_files import Received, RowKind, StagedFile
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
+
+BUCKET_OF_ROW = "__bucket"
+
+
+def bucket_of_row(buckets: Bucketing, columns: Sequence[Column]) -> SparkColumn:
+    """The bucket number of a row of the frame by Hive's hash; `columns` are the table's."""
+    kinds = [next(c.type for c in columns if c.name == name) for name in buckets.columns]
+    count, version = buckets.count, buckets.version
+
+    def numbers(*values: pa.Array) -> pa.Array:
+        return pa.array(bucket_ids(values, kinds, count, version), pa.int32())
+
+    hash_of = arrow_udf(numbers, "int")  # type: ignore[call-overload]
+    hashed: SparkColumn = hash_of(*(F.col(quoted(name)) for name in buckets.columns))
+    return hashed
+
+
+def place_by_hash(frame: DataFrame, buckets: Bucketing, columns: Sequence[Column]) -> DataFrame:
+    """The frame with the rows of bucket n in partition n."""
+    placed = frame.withColumn(BUCKET_OF_ROW, bucket_of_row(buckets, columns))
+    return placed.repartitionById(buckets.count, F.col(BUCKET_OF_ROW)).drop(BUCKET_OF_ROW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +114,55 @@ def arranged(
     names = [quoted(name) for name in target.partition_names]
     keys = [] if kind is RowKind.INSERT else list(KEYS)
     bits = [BITS] if kind is RowKind.EACH else []
-    given = [quoted(column.name) for column, _ in zip(target.columns, values, strict=False)]
-    if target.plain is None or target.plain.name == "orc":
+    written = [column.name for column in target.columns] if values else []
+    if values and (target.plain is None or target.plain.name == "orc"):
         values = [
-            storable(value, column) for value, column in zip(values, target.columns, strict=False)
+            _storable(value, column) for value, column in zip(values, target.columns, strict=True)
         ]
-    if names or list(values) != given:
+    if names or list(values) != list(map(quoted, written)):
         texts = [
             f"coalesce(nullif(CAST({name} AS string), ''), '{DEFAULT_PARTITION}') AS {name}"
             for name in names
         ]
-        stored = (f"{value} AS {name}" for value, name in zip(values, given, strict=True))
+        stored = (f"{value} AS {quoted(name)}" for value, name in zip(values, written, strict=True))
         frame = selected(frame, [*texts, *keys, *bits, *stored, *order])
     if writers is not None:
         frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
-    columns = [*target.partition_names, *keys, *bits, *(c.name for c in target.columns)]
-    columns = columns[: len(columns) - len(target.columns) + len(given)]
+    columns = [*target.partition_names, *keys, *bits, *written]
     return StatementRows(frame, kind, columns, [*names, *keys, *order], bool(order))
+
+
+_FIRST, _END = "TIMESTAMP '1969-12-31 23:59:59.001'", "TIMESTAMP '1970-01-01 00:00:00'"
+_EARLIEST = {
+    "date": "DATE '-5877000-01-01'",
+    **dict.fromkeys(TIMESTAMPS, "TIMESTAMP '-290000-01-01 00:00:00'"),
+}
+"""From there on each type also holds the Julian number of a day, which is lower in such years."""
+
+
+def _storable(value: str, column: Column) -> str:
+    """SQL of the value; a row with a time that ORC can't store fails the job (NOT_IN_ORC,
+    BEYOND_ORC).
+
+    These are the last second before 1970, except its first millisecond, and days before all that
+    the Julian calendar, in which files count early days, can number. ORC stores seconds and
+    nanoseconds separately. Before 1970 its writers round the seconds towards zero; its readers
+    correct that by the sign of the seconds, but zero has no sign. So every engine would read
+    1969-12-31 23:59:59.5 as 1970-01-01 00:00:00.5.
+    """
+
+    def checked(part: str, hive: HiveType) -> str:
+        tests = {BEYOND_ORC: f"{part} < {_EARLIEST[hive.kind]}"}
+        if hive.kind in TIMESTAMPS:
+            tests[NOT_IN_ORC] = f"{part} >= {_FIRST} AND {part} < {_END}"
+        failures = " ".join(
+            f"WHEN {test} THEN raise_error(concat("
+            f"{sql_string(f'{mark} column {column.name} has ')}, CAST({part} AS string)))"
+            for mark, test in tests.items()
+        )
+        return f"CASE {failures} ELSE {part} END"
+
+    return changed_parts(value, column.type, _EARLIEST, checked)
 
 
 def write_statement(
@@ -172,9 +231,9 @@ def _require_files(target: WriteTarget, files: Sequence[StagedFile]) -> None:
     infos = target.files.system.get_file_info([file.path for file in files]) if files else ()
     for file, info in zip(files, infos, strict=True):
         if info.type != fs.FileType.File or info.size != file.entry.size:
-            found = f"{info.size} bytes" if info.type == fs.FileType.File else "no file"
+            size = f"{info.size} bytes" if info.type == fs.FileType.File else "no file"
             raise PublicationFailed(
-                f"{file.path}: a task wrote {file.entry.size} bytes, and here is {found}; nothing"
+                f"{file.path}: a task wrote {file.entry.size} bytes, and here is {size}; nothing"
                 " was published: all executors must write to the same storage as the driver"
             )
 

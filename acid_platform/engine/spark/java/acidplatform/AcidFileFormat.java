@@ -59,15 +59,15 @@ public final class AcidFileFormat extends OrcFileFormat {
 
   /** Without the time of modification, which is not known. */
   public Seq metadataSchemaFields() {
-    List known = new ArrayList();
-    Iterator fields = CollectionConverters.asJava(super.metadataSchemaFields()).iterator();
-    while (fields.hasNext()) {
-      StructField field = (StructField) fields.next();
+    List fields = new ArrayList();
+    Iterator all = CollectionConverters.asJava(super.metadataSchemaFields()).iterator();
+    while (all.hasNext()) {
+      StructField field = (StructField) all.next();
       if (!field.name().equals(FileFormat.FILE_MODIFICATION_TIME())) {
-        known.add(field);
+        fields.add(field);
       }
     }
-    return SnapshotFiles.seq(known);
+    return SnapshotFiles.seq(fields);
   }
 
   public Function1 buildReaderWithPartitionValues(

@@ -107,7 +107,7 @@ final class AcidFileReader {
         long first = file.firstRowId + position;
         batch.rowIds.first = first;
         RowIds gone = deleted == null ? null : deleted.of(file.writeId, file.bucket);
-        live = gone == null || gone.hasNone(first, count) ? count : gone.without(first, count, batch.kept);
+        live = gone == null || gone.hasNone(first, count) ? count : gone.without(first, count, batch.live);
       }
       if (live > 0) {
         return batch.of(count, live);
@@ -119,7 +119,7 @@ final class AcidFileReader {
     records.close();
   }
 
-  /** Fills the batch's `kept` with the positions of live rows by their ACID columns; answers how many there are. */
+  /** Fills the batch's `live` with the positions of live rows by their ACID columns; answers how many there are. */
   private int tested(int count) {
     LongColumnVector operation = (LongColumnVector) decoded.cols[OPERATION];
     LongColumnVector writeId = (LongColumnVector) decoded.cols[WRITE_ID];
@@ -137,11 +137,11 @@ final class AcidFileReader {
     if (!testsRows && deleted == null) {
       return count;
     }
-    int[] kept = batch.kept;
+    int[] positions = batch.live;
     int live = 0;
     long lastWriteId = 0;
     int lastBucket = 0;
-    boolean known = false;
+    boolean looked = false;
     RowIds gone = null;
     for (int i = 0; i < count; i++) {
       if (testsRows) {
@@ -153,17 +153,17 @@ final class AcidFileReader {
       if (deleted != null) {
         long ofRow = writeId.vector[writeId.isRepeating ? 0 : i];
         int property = (int) bucket.vector[bucket.isRepeating ? 0 : i];
-        if (!known || ofRow != lastWriteId || property != lastBucket) {
+        if (!looked || ofRow != lastWriteId || property != lastBucket) {
           gone = deleted.of(ofRow, property);
           lastWriteId = ofRow;
           lastBucket = property;
-          known = true;
+          looked = true;
         }
         if (gone != null && gone.contains(rowId.vector[rowId.isRepeating ? 0 : i])) {
           continue;
         }
       }
-      kept[live++] = i;
+      positions[live++] = i;
     }
     return live;
   }

@@ -26,17 +26,17 @@ final class AskedColumns implements Serializable {
     this.data = data;
     this.partition = partition;
     kinds = new int[data.length()];
-    StructType found = new StructType();
-    boolean keysFound = false;
+    StructType fields = new StructType();
+    boolean hasKeys = false;
     for (int i = 0; i < kinds.length; i++) {
       kinds[i] = Arrays.asList(virtual).indexOf(data.fields()[i].name());
       if (kinds[i] == STORED) {
-        found = found.add(data.fields()[i]);
+        fields = fields.add(data.fields()[i]);
       }
-      keysFound = keysFound || kinds[i] >= 0 && kinds[i] != ENTITY;
+      hasKeys = hasKeys || kinds[i] >= 0 && kinds[i] != ENTITY;
     }
-    stored = found;
-    keys = keysFound;
+    stored = fields;
+    keys = hasKeys;
   }
 
   /** Which virtual column the column of `data` at this place is, or STORED. */

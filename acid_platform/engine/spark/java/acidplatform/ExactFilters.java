@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.datasources.orc.OrcFilters;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
-/** Which filters ORC compares with a file's statistics as Spark compares values; sarg.py asks the same. */
+/** Which filters ORC compares with a file's statistics as Spark compares values. */
 final class ExactFilters {
   /** In the text of a filter: with a NULL, ORC's builder fails. */
   private static final Pattern NULL = Pattern.compile("\\bnull\\b");

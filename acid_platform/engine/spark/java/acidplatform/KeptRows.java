@@ -1,22 +1,24 @@
 package acidplatform;
 
 import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Some rows of a column: row i is row kept[i] of the column below. */
+/** Some rows of a column: row i is row live[i] of the column below. */
 final class KeptRows extends ColumnVector {
   private final ColumnVector column;
-  private final int[] kept;
+  private final int[] live;
   private final ColumnVector[] children;
 
-  KeptRows(ColumnVector column, int[] kept, int childCount) {
+  KeptRows(ColumnVector column, int[] live) {
     super(column.dataType());
     this.column = column;
-    this.kept = kept;
-    children = new ColumnVector[childCount];
+    this.live = live;
+    boolean struct = column.dataType() instanceof StructType;
+    children = new ColumnVector[struct ? ((StructType) column.dataType()).length() : 0];
   }
 
   public void close() {}
@@ -30,69 +32,61 @@ final class KeptRows extends ColumnVector {
   }
 
   public boolean isNullAt(int row) {
-    return column.isNullAt(kept[row]);
+    return column.isNullAt(live[row]);
   }
 
   public boolean getBoolean(int row) {
-    return column.getBoolean(kept[row]);
+    return column.getBoolean(live[row]);
   }
 
   public byte getByte(int row) {
-    return column.getByte(kept[row]);
+    return column.getByte(live[row]);
   }
 
   public short getShort(int row) {
-    return column.getShort(kept[row]);
+    return column.getShort(live[row]);
   }
 
   public int getInt(int row) {
-    return column.getInt(kept[row]);
+    return column.getInt(live[row]);
   }
 
   public long getLong(int row) {
-    return column.getLong(kept[row]);
+    return column.getLong(live[row]);
   }
 
   public float getFloat(int row) {
-    return column.getFloat(kept[row]);
+    return column.getFloat(live[row]);
   }
 
   public double getDouble(int row) {
-    return column.getDouble(kept[row]);
+    return column.getDouble(live[row]);
   }
 
   public ColumnarArray getArray(int row) {
-    return column.getArray(kept[row]);
+    return column.getArray(live[row]);
   }
 
   public ColumnarMap getMap(int row) {
-    return column.getMap(kept[row]);
+    return column.getMap(live[row]);
   }
 
   public Decimal getDecimal(int row, int precision, int scale) {
-    return column.getDecimal(kept[row], precision, scale);
+    return column.getDecimal(live[row], precision, scale);
   }
 
   public UTF8String getUTF8String(int row) {
-    return column.getUTF8String(kept[row]);
+    return column.getUTF8String(live[row]);
   }
 
   public byte[] getBinary(int row) {
-    return column.getBinary(kept[row]);
+    return column.getBinary(live[row]);
   }
 
   public ColumnVector getChild(int ordinal) {
     if (children[ordinal] == null) {
-      children[ordinal] = of(column.getChild(ordinal), kept);
+      children[ordinal] = new KeptRows(column.getChild(ordinal), live);
     }
     return children[ordinal];
-  }
-
-  static ColumnVector of(ColumnVector column, int[] kept) {
-    int fields = 0;
-    if (column.dataType() instanceof org.apache.spark.sql.types.StructType) {
-      fields = ((org.apache.spark.sql.types.StructType) column.dataType()).length();
-    }
-    return new KeptRows(column, kept, fields);
   }
 }

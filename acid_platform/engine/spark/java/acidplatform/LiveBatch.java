@@ -20,7 +20,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /** Spark's view of the batch that ORC has decoded: the flat columns of the rows that are kept. */
 final class LiveBatch {
   /** The positions of the kept rows in the decoded batch, ascending; the reader fills it. */
-  final int[] kept;
+  final int[] live;
   /** The row ids of a file whose keys are not decoded. */
   final RowIdColumn rowIds = new RowIdColumn();
 
@@ -41,7 +41,7 @@ final class LiveBatch {
     int width = asked.data.length() + asked.partition.length();
     org.apache.spark.sql.vectorized.ColumnVector[] columns = new org.apache.spark.sql.vectorized.ColumnVector[width];
     org.apache.spark.sql.vectorized.ColumnVector[] selected = new org.apache.spark.sql.vectorized.ColumnVector[width];
-    kept = new int[capacity];
+    live = new int[capacity];
     orcColumns = new OrcColumnVector[width];
     moved = new ColumnVector[width];
     boolean raw = file.is(AcidFile.RAW);
@@ -66,7 +66,7 @@ final class LiveBatch {
         long value = kind == AskedColumns.BUCKET ? file.bucket : file.writeId;
         columns[i] = constant(capacity, column.dataType(), value);
       }
-      selected[i] = moved[i] == null ? KeptRows.of(columns[i], kept) : columns[i];
+      selected[i] = moved[i] == null ? new KeptRows(columns[i], live) : columns[i];
     }
     for (int i = 0; i < asked.partition.length(); i++) {
       ConstantColumnVector value = new ConstantColumnVector(capacity, asked.partition.fields()[i].dataType());
@@ -78,18 +78,18 @@ final class LiveBatch {
     some = new ColumnarBatch(selected);
   }
 
-  /** The first `live` positions in `kept` of a decoded batch of `count` rows, or all rows if that is as many. */
-  ColumnarBatch of(int count, int live) {
-    ColumnarBatch batch = live == count ? all : some;
+  /** The first `size` positions in `live` of a decoded batch of `count` rows, or all rows if that is as many. */
+  ColumnarBatch of(int count, int size) {
+    ColumnarBatch batch = size == count ? all : some;
     for (int i = 0; i < moved.length; i++) {
-      if (moved[i] != null && live < count) {
-        MovedRows.move(moved[i], kept, live);
+      if (moved[i] != null && size < count) {
+        MovedRows.move(moved[i], live, size);
       }
       if (orcColumns[i] != null) {
-        orcColumns[i].setBatchSize(moved[i] == null ? count : live);
+        orcColumns[i].setBatchSize(moved[i] == null ? count : size);
       }
     }
-    batch.setNumRows(live);
+    batch.setNumRows(size);
     return batch;
   }
 
@@ -120,10 +120,10 @@ final class LiveBatch {
     }
     for (int i = 0; i < stored.getChildren().size(); i++) {
       if (name.equalsIgnoreCase((String) stored.getFieldNames().get(i))) {
-        TypeDescription found = (TypeDescription) stored.getChildren().get(i);
-        return found.getCategory() == TypeDescription.Category.DECIMAL
-            && found.getPrecision() == read.getPrecision()
-            && found.getScale() == read.getScale();
+        TypeDescription type = (TypeDescription) stored.getChildren().get(i);
+        return type.getCategory() == TypeDescription.Category.DECIMAL
+            && type.getPrecision() == read.getPrecision()
+            && type.getScale() == read.getScale();
       }
     }
     return false;

@@ -18,47 +18,47 @@ final class MovedRows {
         || column instanceof TimestampColumnVector;
   }
 
-  /** Row i becomes row kept[i], which ascend, for each i below `count`. */
-  static void move(ColumnVector column, int[] kept, int count) {
+  /** Row i becomes row live[i], which ascend, for each i below `count`. */
+  static void move(ColumnVector column, int[] live, int count) {
     if (column.isRepeating) {
       return;
     }
     if (!column.noNulls) {
       boolean[] isNull = column.isNull;
       for (int i = 0; i < count; i++) {
-        isNull[i] = isNull[kept[i]];
+        isNull[i] = isNull[live[i]];
       }
     }
     if (column instanceof LongColumnVector) {
-      move(((LongColumnVector) column).vector, kept, count);
+      move(((LongColumnVector) column).vector, live, count);
     } else if (column instanceof DoubleColumnVector) {
       double[] values = ((DoubleColumnVector) column).vector;
       for (int i = 0; i < count; i++) {
-        values[i] = values[kept[i]];
+        values[i] = values[live[i]];
       }
     } else if (column instanceof BytesColumnVector) {
       BytesColumnVector texts = (BytesColumnVector) column;
       byte[][] values = texts.vector;
       for (int i = 0; i < count; i++) {
-        values[i] = values[kept[i]];
+        values[i] = values[live[i]];
       }
-      move(texts.start, kept, count);
-      move(texts.length, kept, count);
+      move(texts.start, live, count);
+      move(texts.length, live, count);
     } else {
-      move(((TimestampColumnVector) column).time, kept, count);
-      move(((TimestampColumnVector) column).nanos, kept, count);
+      move(((TimestampColumnVector) column).time, live, count);
+      move(((TimestampColumnVector) column).nanos, live, count);
     }
   }
 
-  private static void move(long[] values, int[] kept, int count) {
+  private static void move(long[] values, int[] live, int count) {
     for (int i = 0; i < count; i++) {
-      values[i] = values[kept[i]];
+      values[i] = values[live[i]];
     }
   }
 
-  private static void move(int[] values, int[] kept, int count) {
+  private static void move(int[] values, int[] live, int count) {
     for (int i = 0; i < count; i++) {
-      values[i] = values[kept[i]];
+      values[i] = values[live[i]];
     }
   }
 }

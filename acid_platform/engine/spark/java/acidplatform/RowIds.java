@@ -40,12 +40,12 @@ final class RowIds implements Serializable {
     return next == values.length || values[next] >= first + count;
   }
 
-  /** Fills `kept` with the i below `count` for which first + i is not in the set; answers how many there are. */
-  int without(long first, int count, int[] kept) {
+  /** Fills `live` with the i below `count` for which first + i is not in the set; answers how many there are. */
+  int without(long first, int count, int[] live) {
     int size = 0;
     if (bitmap) {
       for (int i = 0; i < count; i++) {
-        kept[size] = i;
+        live[size] = i;
         long bit = first + i - low;
         boolean gone = bit >= 0 && bit < (long) values.length << 6 && (values[(int) (bit >>> 6)] >>> bit & 1L) != 0;
         size += gone ? 0 : 1;
@@ -57,7 +57,7 @@ final class RowIds implements Serializable {
       if (next < values.length && values[next] == first + i) {
         next++;
       } else {
-        kept[size++] = i;
+        live[size++] = i;
       }
     }
     return size;

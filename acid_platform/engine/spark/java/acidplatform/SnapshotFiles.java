@@ -75,9 +75,9 @@ public final class SnapshotFiles implements FileIndex {
       for (int j = 0; j < width; j++) {
         String text = texts[i * width + j];
         UTF8String value = text.startsWith("=") ? UTF8String.fromString(text.substring(1)) : null;
-        Literal given = new Literal(value, DataTypes.StringType);
+        Literal literal = new Literal(value, DataTypes.StringType);
         DataType type = partitionSchema.fields()[j].dataType();
-        row[j] = new Cast(given, type, Option.apply(zone), EvalMode$.MODULE$.TRY()).eval(InternalRow.empty());
+        row[j] = new Cast(literal, type, Option.apply(zone), EvalMode$.MODULE$.TRY()).eval(InternalRow.empty());
       }
       values[i] = new GenericInternalRow(row);
     }
@@ -114,11 +114,11 @@ public final class SnapshotFiles implements FileIndex {
     PartitionDirectory[] all = directories();
     List chosen = new ArrayList();
     for (int i = 0; i < all.length; i++) {
-      boolean wanted = all[i] != null;
-      for (int p = 0; wanted && p < predicates.size(); p++) {
-        wanted = ((BasePredicate) predicates.get(p)).eval(values[i]);
+      boolean included = all[i] != null;
+      for (int p = 0; included && p < predicates.size(); p++) {
+        included = ((BasePredicate) predicates.get(p)).eval(values[i]);
       }
-      if (wanted) {
+      if (included) {
         chosen.add(all[i]);
       }
     }
@@ -127,19 +127,19 @@ public final class SnapshotFiles implements FileIndex {
 
   private synchronized PartitionDirectory[] directories() {
     if (directories == null) {
-      List[] found = new List[values.length];
+      List[] byPartition = new List[values.length];
       for (int i = 0; i < files.length; i++) {
         int partition = files[i].partition;
-        if (found[partition] == null) {
-          found[partition] = new ArrayList();
+        if (byPartition[partition] == null) {
+          byPartition[partition] = new ArrayList();
         }
         FileStatus status = new FileStatus(files[i].size, false, 1, files[i].size, 0, paths[i]);
         Map facts = (Map) Map$.MODULE$.empty().updated(FACTS, files[i]);
-        found[partition].add(new FileStatusWithMetadata(status, facts));
+        byPartition[partition].add(new FileStatusWithMetadata(status, facts));
       }
       directories = new PartitionDirectory[values.length];
       for (int i = 0; i < values.length; i++) {
-        directories[i] = found[i] == null ? null : new PartitionDirectory(values[i], seq(found[i]));
+        directories[i] = byPartition[i] == null ? null : new PartitionDirectory(values[i], seq(byPartition[i]));
       }
     }
     return directories;
