@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from acid_platform import Warehouse
-from acid_platform.engine.spark import task_writing, wide_rows
-from acid_platform.engine.spark.wide_rows import LIMIT, WIDEST
+from acid_platform.engine.spark import task_writing
+from acid_platform.engine.spark.task_writing import LIMIT, WIDEST
 from tests.conftest import temporary_warehouse
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ def limits(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     mapped = task_writing.mapped_in_arrow
 
     def spied(*arguments: object) -> object:
-        found.append(spark.conf.get(LIMIT) != wide_rows._NO_LIMIT)
+        found.append(spark.conf.get(LIMIT) != task_writing._NO_LIMIT)
         return mapped(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(task_writing, "mapped_in_arrow", spied)
@@ -91,15 +91,15 @@ def test_the_limit_is_back_when_the_last_of_several_statements_ends(
     inside = Barrier(2)
 
     def statement(number: int) -> str:
-        with wide_rows._without_limit(spark):
+        with task_writing._without_limit(spark):
             inside.wait(30)
             limit = str(spark.conf.get(LIMIT))
         return limit
 
     with ThreadPoolExecutor(2) as pool:
-        assert set(pool.map(statement, range(2))) == {wide_rows._NO_LIMIT}
+        assert set(pool.map(statement, range(2))) == {task_writing._NO_LIMIT}
     assert spark.conf.get(LIMIT) == before
-    with pytest.raises(ZeroDivisionError), wide_rows._without_limit(spark):
+    with pytest.raises(ZeroDivisionError), task_writing._without_limit(spark):
         1 / 0  # noqa: B018
     assert spark.conf.get(LIMIT) == before
 
@@ -107,9 +107,9 @@ def test_the_limit_is_back_when_the_last_of_several_statements_ends(
 def test_a_limit_that_somebody_else_has_lifted_is_left_to_them(spark: SparkSession) -> None:
     """Such as a statement that has another Python object for the same session."""
     before = spark.conf.get(LIMIT)
-    spark.conf.set(LIMIT, wide_rows._NO_LIMIT)
+    spark.conf.set(LIMIT, task_writing._NO_LIMIT)
     try:
-        with wide_rows._without_limit(spark):
+        with task_writing._without_limit(spark):
             spark.conf.set(LIMIT, str(before))
         assert spark.conf.get(LIMIT) == before
     finally:

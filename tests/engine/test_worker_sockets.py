@@ -16,9 +16,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from acid_platform.engine.spark import worker_sockets
-from acid_platform.engine.spark.session import spark_config
-from acid_platform.engine.spark.worker_sockets import socket_settings
+from acid_platform.engine.spark import session
+from acid_platform.engine.spark.session import socket_settings, spark_config
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 
@@ -26,7 +25,7 @@ DIRECTORY = "spark.python.unix.domain.socket.dir"
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     yield
-    worker_sockets._directory.cache_clear()
+    session._socket_directory.cache_clear()
 
 
 @pytest.mark.spark
@@ -64,7 +63,7 @@ def test_a_socket_whose_path_would_be_too_long_goes_to_tmp(
     if not missing:
         long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    worker_sockets._directory.cache_clear()
+    session._socket_directory.cache_clear()
     directory = socket_settings("local")[DIRECTORY]
     assert Path(directory).parent == Path("/tmp")
     assert len(f"{directory}/.{'0' * 36}.sock") <= 103

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
 from pyspark.logger import PySparkLogger
@@ -15,7 +18,6 @@ from pyspark.sql import SparkSession
 from acid_platform.engine.spark import cluster, jvm
 from acid_platform.engine.spark.few_calls import SUBSTITUTION
 from acid_platform.engine.spark.store_settings import executor_variables, store_settings
-from acid_platform.engine.spark.worker_sockets import socket_settings
 from acid_platform.errors import JavaMissing, SparkMisconfigured
 
 OLDEST_JAVA = 17
@@ -79,6 +81,48 @@ def spark_config(master: str = "local[2]", memory: str = "2g") -> dict[str, str]
         **store_settings(),
         **({} if cluster.is_local(master) else executor_variables()),
     }
+
+
+_LONGEST_PATH = 57
+"""Bytes of the directory's path: that of a socket in it is 43 longer, and macOS allows 103."""
+
+
+def socket_settings(master: str) -> dict[str, str]:
+    """Spark's settings for Unix sockets to Python, in a private directory; none for a cluster.
+
+    Through Spark's default, TCP, the end of a task's rows often waits 40 ms: its last bytes are
+    held back until the bytes before them are acknowledged, and the acknowledgement is delayed. This
+    would be a quarter of a small INSERT. Executors on other machines have no such directory. It is
+    removed when this process ends; it stays, empty, if the process becomes another one, as a Spark
+    Connect server does.
+    """
+    on_this_machine = cluster.is_local(master) and os.name == "posix"
+    directory = _socket_directory(os.getpid()) if on_this_machine else None
+    if directory is None:
+        return {}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": directory,
+    }
+
+
+@cache
+def _socket_directory(process: int) -> str | None:
+    """A directory of this process; None if none can be made whose path is short enough."""
+    for parent in (tempfile.gettempdir(), "/tmp"):
+        try:
+            directory = tempfile.mkdtemp(prefix="acid-spark-", dir=parent)
+        except OSError:
+            continue
+        atexit.register(_remove_directory, process, directory)
+        if len(os.fsencode(directory)) <= _LONGEST_PATH:
+            return directory
+    return None
+
+
+def _remove_directory(process: int, directory: str) -> None:
+    if os.getpid() == process:  # a fork of it may end first
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def java_version(java: str) -> int | None:

@@ -22,8 +22,7 @@ from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, raise_as
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.plain_files import write_by_spark
 from acid_platform.engine.spark.spark_types import changed_parts
-from acid_platform.engine.spark.task_writing import write_in_tasks
-from acid_platform.engine.spark.wide_rows import in_large_batches
+from acid_platform.engine.spark.task_writing import in_large_batches, write_in_tasks
 from acid_platform.errors import PublicationFailed
 from acid_platform.layout.bucketing import Bucketing, bucket_ids
 from acid_platform.layout.file_entries import FileEntry
