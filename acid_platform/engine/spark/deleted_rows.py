@@ -36,7 +36,7 @@ from acid_platform.layout import schema
 from acid_platform.layout.rowids import codec_in_sql
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys
 from acid_platform.scan.kept_keys import UnreadKeys
-from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile
 from acid_platform.transactions import ValidWriteIdList
 
@@ -201,39 +201,42 @@ class ReadRows:
     frame: DataFrame
     keys: bool
     """Whether the frame has KEYS."""
-    deleted: DeleteBitmap | Sequence[EntityScan] | None = None
-    """What tells the deleted rows that are still in the frame: a bitmap, or the entities whose keys
-    are joined; None: there are none left. Otherwise the frame has KEYS and ENTITY."""
+    deleted: DeleteBitmap | DataFrame | None = None
+    """What tells the deleted rows that are still in the frame: a bitmap, or `deleted_keys`; None:
+    there are none left. Otherwise the frame has KEYS and ENTITY."""
 
-    def live(self, spark: SparkSession, scan: Scan) -> DataFrame:
+    def live(self, spark: SparkSession) -> DataFrame:
         """The frame without deleted rows."""
         if self.deleted is None:
             return self.frame
         if isinstance(self.deleted, DeleteBitmap):
             return self.frame.filter(~self.deleted.deleted(spark, ENTITY))
-        return _joined(spark, self.frame, scan, self.deleted)
+        same = (
+            (F.col(WRITE_ID) == self.deleted["w"])
+            & (F.col(BUCKET) == self.deleted["b"])
+            & (F.col(ROW_ID) == self.deleted["r"])
+            & (F.col(ENTITY) == self.deleted["e"])
+        )
+        return self.frame.join(self.deleted, same, "left_anti")
 
 
-def _joined(
-    spark: SparkSession, frame: DataFrame, scan: Scan, group: Sequence[EntityScan]
-) -> DataFrame:
-    unread = [isinstance(entity.deletes, UnreadKeys) for entity in group]
-    loaded = [NO_DELETES if late else one.deletes for one, late in zip(group, unread, strict=True)]
-    deleted = _keys_frame(spark, loaded)
-    for ordinal, (entity, late) in enumerate(zip(group, unread, strict=True)):
+def deleted_keys(spark: SparkSession, scan: Scan) -> DataFrame:
+    """The deleted keys of a scan, for a join: ordinal of the entity as e, then w, b, r."""
+    unread = [isinstance(entity.deletes, UnreadKeys) for entity in scan.entities]
+    keys = _keys_frame(
+        spark,
+        [
+            NO_DELETES if late else entity.deletes
+            for entity, late in zip(scan.entities, unread, strict=True)
+        ],
+    )
+    for ordinal, (entity, late) in enumerate(zip(scan.entities, unread, strict=True)):
         if late:
             uris = [scan.files.uri(source.path) for source in entity.sources.deletes]
             valid = valid_events(scan.write_ids)
-            deleted = deleted.union(deleted_in_files(spark, uris, valid, ordinal))
-    if any(unread):  # not by a broadcast, which the driver would have to hold
-        deleted = deleted.hint("merge")
-    same = (
-        (F.col(WRITE_ID) == deleted["w"])
-        & (F.col(BUCKET) == deleted["b"])
-        & (F.col(ROW_ID) == deleted["r"])
-        & (F.col(ENTITY) == deleted["e"])
-    )
-    return frame.join(deleted, same, "left_anti")
+            keys = keys.union(deleted_in_files(spark, uris, valid, ordinal))
+    # Not by a broadcast, which the driver would have to hold.
+    return keys.hint("merge") if any(unread) else keys
 
 
 def deleted_in_files(

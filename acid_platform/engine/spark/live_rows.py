@@ -18,9 +18,12 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, key_fields
 from acid_platform.engine.spark.acid_format import has_acid_format, snapshot_files
-from acid_platform.engine.spark.cache import FILE_BYTES, cached
 from acid_platform.engine.spark.char_varchar import as_read, has_char_or_varchar, marked
-from acid_platform.engine.spark.deleted_rows import ReadRows, may_have_deleted_rows
+from acid_platform.engine.spark.deleted_rows import (
+    ReadRows,
+    deleted_keys,
+    may_have_deleted_rows,
+)
 from acid_platform.engine.spark.few_calls import parsed, passed, selected
 from acid_platform.engine.spark.spark_types import spark_schema
 from acid_platform.layout.schema import FILE_NAME_COLUMN
@@ -94,7 +97,8 @@ def read_by_format(
         yield ReadRows(_frame(spark, scan, columns, live, virtual), keys)
     if joined:
         virtual = [*KEYS, ENTITY, *names]
-        yield ReadRows(_frame(spark, scan, columns, joined, virtual), True, scan.entities)
+        deleted = deleted_keys(spark, scan)
+        yield ReadRows(_frame(spark, scan, columns, joined, virtual), True, deleted)
 
 
 def _frame(
@@ -104,8 +108,8 @@ def _frame(
     files: Sequence[_File],
     virtual: Sequence[str],
 ) -> DataFrame:
-    """The frame with columns, partition columns and the `virtual` ones, and CHAR and VARCHAR as
-    they are read. It comes from the cache if it was made before."""
+    """The frame with columns, partition columns and the `virtual` ones; CHAR and VARCHAR as they
+    are read."""
     uris = [scan.files.uri(file.source.path) for file in files]
     numbers = _numbers(scan, files)
     entity_field = T.StructField(ENTITY, T.IntegerType(), False)
@@ -123,30 +127,26 @@ def _frame(
     identity = digest.hexdigest()
     every = (*columns, *scan.partition_columns)
 
-    def make() -> DataFrame:
-        described = snapshot_files(
-            spark,
-            identity,
-            scan.files.uri(scan.location),
-            passed(spark, uris),
-            parsed(spark, partition),
-            passed(spark, values),
-            TIME_ZONE,
-            bytearray(numbers),
-        )
-        names = passed(spark, [*KEYS, ENTITY])
-        frame = described.frame(spark._jsparkSession, parsed(spark, data), names)
-        rows = ClassicFrame(frame, spark)
-        changed = any(one.type.is_told or has_char_or_varchar(one.type) for one in every)
-        if not (changed or virtual):
-            return rows
-        selection = [f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in every]
-        file_name = f"_metadata.file_path AS {FILE_NAME_COLUMN}"
-        selection += [file_name if name == FILE_NAME_COLUMN else name for name in virtual]
-        return marked(selected(rows, selection), every)
-
-    key = (identity, every, FILE_NAME_COLUMN in virtual)
-    return cached(spark, key, FILE_BYTES * len(uris) + len(numbers), make)
+    described = snapshot_files(
+        spark,
+        identity,
+        scan.files.uri(scan.location),
+        passed(spark, uris),
+        parsed(spark, partition),
+        passed(spark, values),
+        TIME_ZONE,
+        bytearray(numbers),
+    )
+    names = passed(spark, [*KEYS, ENTITY])
+    rows = described.frame(spark._jsparkSession, parsed(spark, data), names)
+    frame = ClassicFrame(rows, spark)
+    changed = any(one.type.is_told or has_char_or_varchar(one.type) for one in every)
+    if not (changed or virtual):
+        return frame
+    selection = [f"{as_read(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in every]
+    file_name = f"_metadata.file_path AS {FILE_NAME_COLUMN}"
+    selection += [file_name if name == FILE_NAME_COLUMN else name for name in virtual]
+    return marked(selected(frame, selection), every)
 
 
 def _numbers(scan: Scan, files: Sequence[_File]) -> bytes:

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from acid_platform.engine.spark.acid_columns import ENTITY, KEYS, ROW_ID_STRUCT, key_fields
 from acid_platform.engine.spark.acid_format import has_acid_format
+from acid_platform.engine.spark.cache import FILE_BYTES, cached
 from acid_platform.engine.spark.char_varchar import marked
 from acid_platform.engine.spark.deleted_rows import ReadRows
 from acid_platform.engine.spark.failures import raise_as_ours
@@ -31,6 +32,7 @@ from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceKind
+from acid_platform.scan.unread_keys import UnreadKeys
 
 
 def scan_rows(
@@ -67,17 +69,64 @@ def scan_rows(
             *([ENTITY] if rows.deleted is not None else []),
             *(KEYS if rows.keys and not keys else []),
         ]
-        frame = replace(rows, frame=accepted).live(spark, scan)
+        frame = replace(rows, frame=accepted).live(spark)
         return frame.drop(*helpers) if helpers else frame
 
-    acid, others = divided(spark, scan.without_empty_files())
-    parts = [
-        *read_by_format(spark, acid, columns, keys or filters_ids, file_names),
-        *read_by_spark(spark, others, columns, keys or filters_ids, file_names),
-    ]
+    parts = _parts(spark, scan, columns, keys or filters_ids, file_names)
     if not parts:
         parts = [ReadRows(_empty(spark, (*columns, *scan.partition_columns), file_names), True)]
     return reduce(DataFrame.union, map(live, parts))
+
+
+_KEY_BYTES = 24
+"""Memory of a deleted key in a join; a bitmap needs less."""
+
+
+def _parts(
+    spark: SparkSession, scan: Scan, columns: tuple[Column, ...], keys: bool, file_names: bool
+) -> list[ReadRows]:
+    """The rows of the files, before any predicate; from the cache if they were read before.
+
+    Building a frame takes dozens of calls into the JVM, each with an analysis of the plan, which is
+    much of a short query.
+    """
+
+    def read() -> list[ReadRows]:
+        ours, others = divided(spark, scan.without_empty_files())
+        return [
+            *read_by_format(spark, ours, columns, keys, file_names),
+            *read_by_spark(spark, others, columns, keys, file_names),
+        ]
+
+    key = (
+        has_acid_format(spark),
+        scan.files.uri(scan.location),
+        scan.columns,
+        scan.partition_columns,
+        scan.format.name,
+        *scan.format.options.items(),
+        scan.write_ids,
+        tuple(
+            (
+                entity.partition,
+                entity.values,
+                entity.sources.inserts,
+                tuple(source.keys for source in entity.sources.inserts),
+                entity.sources.deletes,
+                len(entity.deletes),
+                isinstance(entity.deletes, UnreadKeys),
+            )
+            for entity in scan.entities
+        ),
+        columns,
+        keys,
+        file_names,
+    )
+    size = sum(
+        FILE_BYTES * len(entity.sources.inserts) + _KEY_BYTES * len(entity.deletes)
+        for entity in scan.entities
+    )
+    return cached(spark, key, size, read)
 
 
 def _accepted(frame: DataFrame, where: str, filters_ids: bool) -> DataFrame:

@@ -16,6 +16,7 @@ from acid_platform.engine.spark.acid_columns import never_pushed
 from acid_platform.engine.spark.deleted_rows import (
     DeleteBitmap,
     ReadRows,
+    deleted_keys,
     may_have_deleted_rows,
     valid_events,
 )
@@ -74,6 +75,7 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
     deletes = [entity.deletes for entity in scan.entities]
     in_tasks = any(isinstance(one, UnreadKeys) for one in deletes)
     bitmap = DeleteBitmap.build(deletes) if tested and not in_tasks else None
+    deleted = deleted_keys(frames.spark, scan) if tested and bitmap is None else bitmap
     branches: dict[_Branch, list[EntityFile]] = {}
     for branch, file in files:
         # Testing all rows by the bitmap costs less than a separate scan of files without
@@ -91,9 +93,8 @@ def _read_together(frames: SourceFrames, keys: bool) -> Iterator[ReadRows]:
             read = frames.native(
                 branch.kind, branch.positional, sources, validity, have_keys, tests
             )
-        deleted = None if not tests else scan.entities if bitmap is None else bitmap
         for frame in read:
-            yield ReadRows(frame, have_keys, deleted)
+            yield ReadRows(frame, have_keys, deleted if tests else None)
 
 
 def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
