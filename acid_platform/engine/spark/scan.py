@@ -30,9 +30,9 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
 from acid_platform.predicates.analysis import columns_of
 from acid_platform.predicates.char_literals import comparable
+from acid_platform.scan.kept_keys import UnreadKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceKind
-from acid_platform.scan.unread_keys import UnreadKeys
 
 
 def scan_rows(
