@@ -17,10 +17,10 @@ from acid_platform.compaction.rewrite import Rewrite, Rewritten, written_values
 from acid_platform.compaction.validation import Profile, combine
 from acid_platform.engine.results import EngineName
 from acid_platform.engine.spark import jobs
+from acid_platform.engine.spark.acid_columns import KEYS
 from acid_platform.engine.spark.char_varchar import to_be_stored
 from acid_platform.engine.spark.compaction_tasks import attempts, rewritten_by_attempt
 from acid_platform.engine.spark.failures import raise_as_ours
-from acid_platform.engine.spark.acid_columns import KEYS
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.plain_files import completed, parts, write_plain
 from acid_platform.engine.spark.scan import scan_rows
