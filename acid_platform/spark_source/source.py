@@ -184,7 +184,7 @@ class _Writing:
     """What writers of batches and of streams share."""
 
     _key = ""
-    """Of the streaming query."""
+    """What tells the streaming query from others; empty for a batch."""
 
     def __init__(self, options: Options, names: Sequence[str], overwrite: bool) -> None:
         self._options, self._names, self._overwrite = options, names, overwrite
