@@ -52,6 +52,14 @@ class KeyRanges:
     """Bucket properties, not bucket numbers."""
     row_ids: tuple[int, int]
 
+    def without_gaps(self, rows: int | None) -> bool:
+        """Whether so many rows have these keys one after another, with one write id and bucket.
+
+        The rowIds of a file are unique (P15).
+        """
+        (first, last), one = self.row_ids, len({*self.write_ids}) == len({*self.buckets}) == 1
+        return one and rows == last - first + 1
+
 
 def text_range(low: str, high: str, nulls: int) -> ColumnRange:
     """The range of texts, which are ordered by code points.

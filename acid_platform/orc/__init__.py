@@ -14,7 +14,7 @@ from acid_platform.orc.orc_file import (
     open_strange_orc,
     reading,
 )
-from acid_platform.orc.pyorc_rows import key_runs, orc_schema
+from acid_platform.orc.pyorc_rows import orc_schema
 from acid_platform.orc.ranges import column_ranges, key_ranges
 from acid_platform.orc.writer import (
     WRITTEN_CODECS,
@@ -35,7 +35,6 @@ __all__ = [
     "finish_plain_file",
     "has_ancient",
     "key_ranges",
-    "key_runs",
     "open_orc",
     "open_strange_orc",
     "orc_schema",

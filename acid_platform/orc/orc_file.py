@@ -31,7 +31,6 @@ from acid_platform.orc.tail import (
     is_proleptic,
     require_shallow,
     stripes,
-    with_footer,
 )
 from acid_platform.orc.update_marks import read_updates
 from acid_platform.orc.writer_zones import has_wall_clocks, on_the_clock, stripe_in_utc, zone_of
@@ -332,11 +331,13 @@ def replace_footer(files: Files, path: str, footer: bytes) -> None:
     size = files.system.get_file_info(path).size
     with files.system.open_input_file(path) as stream:
         stream.seek(max(0, size - TAIL_BYTES))
-        change = with_footer(bytes(stream.read()), footer, path)
+        old = Postscript.of(bytes(stream.read()), path)
+    start, chunks = size - old.footer_length - old.size, old.chunks(footer)
+    tail = chunks + old.renewed(len(chunks))
     if files.local:
         with open(path, "r+b") as handle:
-            handle.truncate(size - change.drop)
+            handle.truncate(start)
             handle.seek(0, 2)
-            handle.write(change.append)
+            handle.write(tail)
     else:  # only a local file can be truncated: rewrite it
-        files.write(path, files.read(path)[: size - change.drop] + change.append)
+        files.write(path, files.read(path)[:start] + tail)

@@ -1,4 +1,4 @@
-"""ORC files through pyorc: stripe statistics, types, and times beyond Arrow's nanoseconds."""
+"""ORC files through pyorc: their types, and times beyond Arrow's nanoseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ import pyorc
 
 from acid_platform.base.object_store import store_fault
 from acid_platform.errors import CorruptFile
-from acid_platform.layout import schema
 from acid_platform.storage.arrow_types import has_leaf
 from acid_platform.storage.files import Files
 
@@ -73,48 +71,6 @@ class _Microseconds(pyorc.converters.ORCConverter):
     @staticmethod
     def to_orc(value: int, _: object) -> tuple[int, int]:
         return value // 1_000_000, value % 1_000_000 * 1000
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRun:
-    """A stripe with exactly the row keys (write id, bucket property, first..last)."""
-
-    write_id: int
-    bucket: int
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> int:
-        return self.last - self.first + 1
-
-
-def key_runs(files: Files, path: str) -> list[KeyRun] | None:
-    """The row keys of an insert file from its stripe statistics, without decoding a row.
-
-    None if the statistics do not determine them: a stripe has several write ids or buckets, gaps
-    between its rowIds (which are unique in a file, P15), other events than inserts, or no
-    statistics. Raises CorruptFile.
-    """
-    runs = []
-    with parsing(path), files.open(path) as stream:
-        for stripe in pyorc.Reader(stream).iter_stripes():
-            try:
-                statistics = [stripe[column].statistics for column in range(1, 5)]
-            except IndexError:  # a column without statistics
-                return None
-            if any(
-                column["number_of_values"] < len(stripe)
-                or not {"minimum", "maximum"} <= column.keys()
-                for column in statistics
-            ):
-                return None
-            low, high = ([column[edge] for column in statistics] for edge in ("minimum", "maximum"))
-            run = KeyRun(low[1], low[2], low[3], high[3])
-            if low[0] != schema.INSERT_EVENT or low[:3] != high[:3] or run.rows != len(stripe):
-                return None
-            runs.append(run)
-    return runs
 
 
 def wide_timestamps(

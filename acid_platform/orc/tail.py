@@ -68,14 +68,6 @@ _WRITTEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class NewTail:
-    """Cut `drop` bytes off the end of the file, then append `append`."""
-
-    drop: int
-    append: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Postscript:
     """The PostScript message at the end of an ORC file, which describes the parts before it."""
 
@@ -318,13 +310,3 @@ def user_metadata_fields(items: Mapping[str, bytes]) -> bytes:
         delimited(USER_METADATA, delimited(1, key.encode()) + delimited(2, value))
         for key, value in items.items()
     )
-
-
-def with_footer(tail: bytes, footer: bytes, path: str) -> NewTail:
-    """The change that gives another footer, decompressed, to the file whose last bytes are `tail`.
-
-    `path` is named in errors. Raises CorruptFile if the tail does not end in an ORC postscript.
-    """
-    old = Postscript.of(tail, path)
-    new = old.chunks(footer)
-    return NewTail(old.footer_length + old.size, new + old.renewed(len(new)))

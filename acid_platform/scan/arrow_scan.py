@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
-from acid_platform.orc import key_runs, reading
+from acid_platform.orc import key_ranges, reading
 from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source
@@ -106,13 +106,14 @@ class ArrowScan:
             return self._rows(source)
         if source.kind is not SourceKind.ACID or source.length is not None:
             return None
-        with reading(source.path):
-            runs = key_runs(self.scan.files, source.path)
-        if runs is None:
+        keys, rows = source.keys, source.rows
+        if rows is None:  # nothing is recorded
+            with reading(source.path):
+                file = open_source(self.scan.files, source)
+                keys, rows = key_ranges(file.footer), int(file.nrows)
+        if keys is None or not keys.without_gaps(rows):
             return None
-        return sum(
-            run.rows - deletes.within(run.write_id, run.bucket, run.first, run.last) for run in runs
-        )
+        return rows - deletes.within(keys.write_ids[0], keys.buckets[0], *keys.row_ids)
 
     def _rows(self, source: SourceFile) -> int:
         with reading(source.path):

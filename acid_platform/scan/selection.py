@@ -100,6 +100,8 @@ class _Directory(Generic[_Name]):
     path: str
     name: _Name
     files: tuple[FileEntry, ...]
+    compacted: bool
+    versioned: bool
 
 
 def _children(
@@ -121,14 +123,20 @@ def _children(
             originals.append(entry)
     bases: list[_Directory[BaseName]] = []
     deltas: list[_Directory[DeltaName]] = []
+
+    def directory(child: str, name: _Name) -> _Directory[_Name]:
+        compacted = name.visibility > 0 or listing.data_formats.get(child) == "compacted"
+        files = tuple(inside[child])
+        return _Directory(child, name, files, compacted, child in listing.versioned)
+
     for child in sorted({*listing.directories, *inside}):
         if is_hidden(child):
             continue
         name = parse_directory(child, f"{listing.location}/{child}")
         if isinstance(name, BaseName):
-            bases.append(_Directory(child, name, tuple(inside[child])))
+            bases.append(directory(child, name))
         elif isinstance(name, DeltaName):
-            deltas.append(_Directory(child, name, tuple(inside[child])))
+            deltas.append(directory(child, name))
         else:
             originals += [
                 entry
@@ -166,7 +174,7 @@ class _Selection:
             write_id = base.name.write_id
             if not self._compaction_visible(base):
                 continue
-            if write_id < 0 or self._compacted(base):
+            if write_id < 0 or base.compacted:
                 if self.write_ids.is_valid_base(write_id):
                     usable.append(base)
                 else:
@@ -192,7 +200,7 @@ class _Selection:
         # If two compactions of the same range finished, the later is read, as for deltas (F12).
         *losers, best = sorted(
             above_floor,
-            key=lambda base: (*base_order(base.name), self._compacted(base), base.path),
+            key=lambda base: (*base_order(base.name), base.compacted, base.path),
         )
         for loser in losers:
             self._cover(loser, f"older than {best.path}", "C46")
@@ -205,8 +213,8 @@ class _Selection:
             contents.files,
             partly,
             raw=contents.raw,
-            compacted=self._compacted(best),
-            versioned=self._versioned(best),
+            compacted=best.compacted,
+            versioned=best.versioned,
             side_files=contents.side_files,
         )
 
@@ -306,8 +314,8 @@ class _Selection:
             partly,
             above,
             contents.raw,
-            self._compacted(delta),
-            self._versioned(delta),
+            delta.compacted,
+            delta.versioned,
             contents.side_files,
         )
 
@@ -333,13 +341,6 @@ class _Selection:
         )
         self.zero_length += contents.zero_length
         return contents
-
-    def _compacted(self, directory: _Directory[_Name]) -> bool:
-        formats = self.listing.data_formats
-        return directory.name.visibility > 0 or formats.get(directory.path) == "compacted"
-
-    def _versioned(self, directory: _Directory[_Name]) -> bool:
-        return directory.path in self.listing.versioned
 
     def _compaction_visible(self, directory: _Directory[_Name]) -> bool:
         """S18: a compactor's directory is visible only if its transaction is."""

@@ -160,12 +160,10 @@ def _numbers(scan: Scan, files: Sequence[_File]) -> bytes:
             flags += RAW
         elif source.keys is not None:
             flags += PROVEN
-            (write_id, high), (bucket, last), (first, end) = (
-                source.keys.write_ids,
-                source.keys.buckets,
-                source.keys.row_ids,
+            write_id, bucket, first = (
+                low for low, _ in (source.keys.write_ids, source.keys.buckets, source.keys.row_ids)
             )
-            if write_id == high and bucket == last and source.rows == end - first + 1:
+            if source.keys.without_gaps(source.rows):
                 flags += CONTIGUOUS
         elif source.rows == 0:
             flags += PROVEN
