@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,7 +19,7 @@ import pyarrow as pa
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
-from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate
+from acid_platform.scan.decode import ROW_ID_TYPE, FileRead, Predicate, Work
 from acid_platform.scan.deletes import DeletedRows
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.row_counts import count_rows
@@ -28,8 +28,6 @@ from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 
-SMALL_BYTES = 16 << 20
-"""A file up to this size is one piece of work; a larger file is split by stripe."""
 SPLIT_BYTES = 1 << 20
 """From this size on, several threads may decode the columns of a piece."""
 
@@ -123,7 +121,7 @@ class ArrowScan:
                 return count_rows(self.scan.files, source.path, self.scan.format)
             return int(open_source(self.scan.files, source).nrows)
 
-    def _work(self, threads: int) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+    def _work(self, threads: int) -> Iterator[Work]:
         every = self.scan.read_bytes
 
         def decoders(size: int) -> int:
@@ -137,18 +135,12 @@ class ArrowScan:
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:
                 touched = entity.deletes.may_touch(source.low, source.high, source.number)
-                read = FileRead(self, values, source, deleted if touched else None)
-                if source.size <= SMALL_BYTES:
-                    yield replace(read, threads=decoders(source.size)).whole
-                else:
-                    pieces = read.pieces()
-                    read = replace(read, threads=decoders(source.size // max(pieces, 1)))
-                    yield from (read.piece(index) for index in range(pieces))
+                yield from FileRead(self, values, source, deleted if touched else None).work(
+                    decoders
+                )
 
 
-def read_ahead(
-    work: Iterator[Callable[[], list[pa.RecordBatch]]], workers: int
-) -> Iterator[pa.RecordBatch]:
+def read_ahead(work: Iterator[Work], workers: int) -> Iterator[pa.RecordBatch]:
     """The batches of each piece of work, in order; so many threads read a few pieces ahead."""
     pool = ThreadPoolExecutor(workers)
     ahead: deque[Future[list[pa.RecordBatch]]] = deque()

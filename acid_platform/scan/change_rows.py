@@ -7,8 +7,9 @@ their keys in the files of before; of a stripe without such a row, only the keys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
-from acid_platform.scan.decode import FileRead, RowFilter, Values
+from acid_platform.scan.decode import FileRead, RowFilter, Values, Work
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
@@ -179,9 +180,7 @@ class ChangeReader:
         types = {column.name: arrow_type(column.type) for column in every}
         return pa.schema([(name, types[name]) for name in self.names])
 
-    def work(
-        self, part: FileChanges, partition: Mapping[str, pa.Scalar]
-    ) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+    def work(self, part: FileChanges, partition: Mapping[str, pa.Scalar]) -> Iterator[Work]:
         """Pieces of work, of which each returns record batches of `schema`.
 
         `partition`: the values of the partition columns. The pieces raise CorruptFile,
@@ -207,15 +206,10 @@ class ChangeReader:
         )
         read = FileRead(scan, partition, part.source, part.deleted)
 
-        def marked(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-            return [self._marked(part, batch) for batch in batches if batch.num_rows]
+        def marked(piece: Work) -> list[pa.RecordBatch]:
+            return [self._marked(part, batch) for batch in piece() if batch.num_rows]
 
-        if part.source.size <= _WHOLE_BYTES:
-            yield lambda: marked(read.whole())
-        else:
-            for index in range(read.pieces()):
-                piece = read.piece(index)
-                yield lambda piece=piece: marked(piece())  # type: ignore[misc]
+        return (partial(marked, piece) for piece in read.work())
 
     def _marked(self, part: FileChanges, batch: pa.RecordBatch) -> pa.RecordBatch:
         keys = None
@@ -237,7 +231,3 @@ class ChangeReader:
 
     def _of_stamps(self, name: str) -> np.ndarray:
         return np.array([getattr(stamp, name) for stamp in self.stamps], np.int64)
-
-
-_WHOLE_BYTES = 16 << 20
-"""A file up to this size is one piece of work."""

@@ -19,6 +19,7 @@ from acid_platform.scan.change_rows import (
     RemovedRows,
     Stamp,
 )
+from acid_platform.scan.decode import Work
 from acid_platform.scan.scans import partition_scalars
 
 _THREADS = 8
@@ -85,7 +86,7 @@ class ChangeScan:
                     f" {sum(pieces)} of them are in the files of before; run acid fsck"
                 )
 
-    def _work(self, counts: list[list[int]]) -> Iterator[Callable[[], list[pa.RecordBatch]]]:
+    def _work(self, counts: list[list[int]]) -> Iterator[Work]:
         """The pieces of work; those that find removed rows note how many, by entity."""
         for place, entity in enumerate(self.entities):
             values = partition_scalars(self.reader.partition_columns, entity.values)
@@ -97,9 +98,7 @@ class ChangeScan:
                         yield piece
 
 
-def _counting(
-    piece: Callable[[], list[pa.RecordBatch]], counts: list[int]
-) -> Callable[[], list[pa.RecordBatch]]:
+def _counting(piece: Work, counts: list[int]) -> Work:
     def work() -> list[pa.RecordBatch]:
         batches = piece()
         # Several threads do so at a time: each adds a number of its own, and no sum loses one.

@@ -7,9 +7,10 @@ several threads, a part of the columns each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -21,7 +22,6 @@ from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column
 from acid_platform.orc import OrcFile, reading
-from acid_platform.scan.column_shares import shares
 from acid_platform.scan.deletes import require_operation, valid_ids
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile, SourceKind
@@ -31,7 +31,13 @@ from acid_platform.storage.arrow_types import arrow_type, conform
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
 
+SMALL_BYTES = 16 << 20
+"""A file up to this size is one piece of work; a larger file is split by stripe."""
+_WORTH_A_THREAD = 4
+"""The cost of columns, see `_cost`, that takes longer than to start a thread for them."""
+
 ROW_ID_TYPE = pa.struct([("writeid", pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())])
+Work: TypeAlias = Callable[[], list[pa.RecordBatch]]
 Values: TypeAlias = Mapping[str, pa.Array | pa.Scalar]
 _Arrays: TypeAlias = Mapping[str, pa.Array]
 
@@ -66,22 +72,29 @@ class FileRead:
     threads: int = 1
     """How many threads decode a piece, each a part of its columns."""
 
-    def whole(self) -> list[pa.RecordBatch]:
+    def work(self, threads: Callable[[int], int] = lambda _size: 1) -> Iterator[Work]:
+        """The pieces of work: the whole file, or each stripe or row group of a large one.
+
+        `threads`: how many decode a piece of so many bytes. The pieces raise CorruptFile,
+        UnsupportedLayout.
+        """
+        size = self.source.size
+        if size <= SMALL_BYTES:
+            yield replace(self, threads=threads(size))._whole
+        else:
+            with reading(self.source.path):
+                pieces = _pieces(self._open())
+            read = replace(self, threads=threads(size // max(pieces, 1)))
+            yield from (partial(read._alone, index) for index in range(pieces))
+
+    def _whole(self) -> list[pa.RecordBatch]:
         with reading(self.source.path):
             file = self._open()
             return [self._piece(file, index) for index in range(_pieces(file))]
 
-    def pieces(self) -> int:
-        """Stripes, or row groups of Parquet."""
+    def _alone(self, index: int) -> list[pa.RecordBatch]:
         with reading(self.source.path):
-            return _pieces(self._open())
-
-    def piece(self, index: int) -> Callable[[], list[pa.RecordBatch]]:
-        def work() -> list[pa.RecordBatch]:
-            with reading(self.source.path):
-                return [self._piece(self._open(), index)]
-
-        return work
+            return [self._piece(self._open(), index)]
 
     def _open(self) -> OrcFile | parquet.ParquetFile:
         """A file of an insert-only table is recognized by its magic bytes."""
@@ -343,3 +356,36 @@ def _numbers(array: pa.Array, path: str) -> np.ndarray:
             " restore the file"
         )
     return values_of(array)
+
+
+def shares(names: Sequence[str], stored: pa.Schema, threads: int) -> list[list[str]]:
+    """The columns for each thread, so that all take about the same time; at least one share."""
+    if threads < 2 or len(names) < 2:
+        return [list(names)]
+    costs = {name: _cost(stored, name) for name in names}
+    if sum(costs.values()) - max(costs.values()) < _WORTH_A_THREAD:
+        return [list(names)]
+    made: list[list[str]] = [[] for _ in range(threads)]
+    taken = [0] * len(made)
+    for name in sorted(names, key=lambda name: -costs[name]):
+        least = taken.index(min(taken))
+        made[least].append(name)
+        taken[least] += costs[name]
+    return [share for share in made if share]
+
+
+def _cost(stored: pa.Schema, name: str) -> int:
+    """How long a column takes to decode, where 1 is an integer; measured on TPC-H's lineitem."""
+    at = stored.get_field_index(name)
+    if at < 0:
+        root, _, field = name.partition(".")
+        kind = stored.field(root).type.field(field).type
+    else:
+        kind = stored.field(at).type
+    if pa.types.is_nested(kind):
+        return 20
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return 1
+    if pa.types.is_floating(kind) or pa.types.is_date(kind):
+        return 2
+    return 5

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from acid_platform.scan import arrow_scan
 from tests.acid_files import AcidTable, P
 from tests.readers import all_readers as all_readers
 
@@ -64,7 +63,7 @@ def test_no_path_returns_a_deleted_row(
     options: dict[str, Any],
     kind: Callable[[AcidTable, list[str]], int],
 ) -> None:
-    monkeypatch.setattr(arrow_scan, "SMALL_BYTES", small)
+    monkeypatch.setattr(decode, "SMALL_BYTES", small)
     table = AcidTable(tmp_path)
     values = [f"{i:05d}" for i in range(12_000)]
     write_id = kind(table, values)

@@ -19,7 +19,7 @@ from acid_platform import CompactionRefused, UnknownColumn, UnsupportedLayout
 from acid_platform.layout.types import parse_type
 from acid_platform.orc import OrcFile, open_orc
 from acid_platform.scan import arrow_scan as module
-from acid_platform.scan import column_shares
+from acid_platform.scan import decode
 from acid_platform.scan import deletes as deletes_module
 from acid_platform.scan.deletes import DeletedRows, DeleteKeys
 from acid_platform.scan.open import arrow_scan
@@ -296,7 +296,7 @@ def test_partition_columns_keep_their_type(tmp_path: Path) -> None:
 def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    monkeypatch.setattr(decode, "SMALL_BYTES", 0)
     rows = [(1, P, i, f"{i:06d}") for i in range(60_000)]
     table = AcidTable(tmp_path).inserts("d1", rows, stripe_size=1024)
     stripes = orc.ORCFile(str(table.file("d1"))).nstripes
@@ -323,7 +323,7 @@ def test_large_files_are_read_stripe_by_stripe_and_little_ahead(
 def test_insert_only_orc_and_parquet_are_told_apart_by_their_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    monkeypatch.setattr(module, "SMALL_BYTES", small)
+    monkeypatch.setattr(decode, "SMALL_BYTES", small)
     table = AcidTable(tmp_path, "v string, n int", insert_only=True)
     table.raw("d1/000000_0", [("orc", 1)]).raw("d1/HIVE_UNION_SUBDIR_2/000000_0", [("union", 2)])
     path = table.file("d2/part-00000.parquet")
@@ -377,9 +377,9 @@ KINDS = {
 def test_the_shares_of_the_threads_are_all_columns_once(names: list[str], threads: int) -> None:
     fields = [(name, arrow_type(parse_type(kind))) for name, kind in KINDS.items()]
     stored = pa.schema([("rowId", pa.int64()), ("row", pa.struct(fields))])
-    wanted = ["rowId", *(f"row.{name}" for name in names)]
-    shares = column_shares.shares(wanted, stored, threads)
-    assert sorted(name for share in shares for name in share) == sorted(wanted)
+    columns = ["rowId", *(f"row.{name}" for name in names)]
+    shares = decode.shares(columns, stored, threads)
+    assert sorted(name for share in shares for name in share) == sorted(columns)
     assert 1 <= len(shares) <= threads and all(shares)
 
 
