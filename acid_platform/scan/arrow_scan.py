@@ -135,9 +135,8 @@ class ArrowScan:
             deleted = DeletedRows(entity.deletes) if len(entity.deletes) else None
             for source in entity.sources.inserts:
                 touched = entity.deletes.may_touch(source.low, source.high, source.number)
-                yield from FileRead(self, values, source, deleted if touched else None).work(
-                    decoders
-                )
+                read = FileRead(self, values, source, deleted if touched else None)
+                yield from read.work(decoders)
 
 
 def read_ahead(work: Iterator[Work], workers: int) -> Iterator[pa.RecordBatch]:

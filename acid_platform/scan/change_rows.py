@@ -20,7 +20,7 @@ from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.change_events import NO_EVENTS, MarkedKeys, WriteEvents, places
-from acid_platform.scan.decode import FileRead, RowFilter, Values, Work
+from acid_platform.scan.decode import FileRead, RowFilter, Values, Work, without_columns
 from acid_platform.scan.deletes import NO_DELETES, DeletedRows, DeleteKeys
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
@@ -225,8 +225,7 @@ class ChangeReader:
         }
         arrays = [added[name]() if name in added else batch.column(name) for name in self.names]
         if not arrays:
-            nothing = pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
-            return pa.RecordBatch.from_struct_array(nothing)
+            return without_columns(batch.num_rows)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _of_stamps(self, name: str) -> np.ndarray:

@@ -295,7 +295,7 @@ class FileRead:
     ) -> pa.RecordBatch:
         target = self.read.schema
         if not len(target):
-            return _without_columns(int(np.count_nonzero(keep)))
+            return without_columns(int(np.count_nonzero(keep)))
         if not keep.any():
             return pa.RecordBatch.from_arrays(
                 [pa.nulls(0, field.type) for field in target], schema=target
@@ -344,7 +344,8 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
-def _without_columns(rows: int) -> pa.RecordBatch:
+def without_columns(rows: int) -> pa.RecordBatch:
+    """A batch of so many rows and no column."""
     nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None])
     return pa.RecordBatch.from_struct_array(nothing)
 

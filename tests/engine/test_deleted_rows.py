@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from acid_platform.scan import decode
 from tests.acid_files import AcidTable, P
 from tests.readers import all_readers as all_readers
 
