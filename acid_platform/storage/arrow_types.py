@@ -38,8 +38,11 @@ _ARROW: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
-
-
+_HIVE = {
+    **{arrow: name for name, arrow in _ARROW.items()},
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), "string"),
+    **dict.fromkeys((pa.large_binary(), pa.binary_view()), "binary"),
+}
 HIVE_TYPE = b"hive_type"
 """The metadata of a field that holds its Hive type where Arrow has none, such as char(5)."""
 
@@ -66,10 +69,8 @@ def hive_type(arrow: pa.DataType) -> HiveType:
         return HiveType("decimal", (arrow.precision, arrow.scale))
     if pa.types.is_timestamp(arrow):
         return HiveType("timestamp")
-    if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
-        return HiveType("string")
-    if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):
-        return HiveType("binary")
+    if name := _HIVE.get(arrow):
+        return HiveType(name)
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
         return HiveType("array", (), (("element", hive_type(arrow.value_type)),))
     if pa.types.is_map(arrow):
@@ -77,9 +78,6 @@ def hive_type(arrow: pa.DataType) -> HiveType:
         return HiveType("map", (), (("key", key), ("value", value)))
     if pa.types.is_struct(arrow):
         return struct_of((field.name, hive_type(field.type)) for field in arrow)
-    for name, kind in _ARROW.items():
-        if kind == arrow:
-            return HiveType(name)
     raise InvalidDefinition(f"Arrow's {arrow} has no Hive type; cast the column")
 
 
@@ -155,9 +153,7 @@ def conform(array: pa.Array, hive: HiveType, path: str, timestamps: str = "us") 
             return pc.utf8_slice_codeunits(array, 0, hive.sizes[0])
         case "decimal" if _widens_to_decimal(stored, hive):
             return array.cast(target)
-        case kind if kind in _WIDENED and any(
-            stored == _ARROW[narrower] for narrower in _WIDENED[kind]
-        ):
+        case kind if stored in [_ARROW[narrower] for narrower in _WIDENED.get(kind, ())]:
             return array.cast(target, safe=False)  # a long as a double may lose its last digits
         case kind if kind in _TEXT and pa.types.is_integer(stored):
             return conform(array.cast(pa.string()), hive, path, timestamps)
