@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from acid_platform.orc import reading
 from acid_platform.scan.deletes import NO_DELETES, DeleteKeys, require_operation
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
+from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files
 
 _NONE = np.empty(0, np.int64)
@@ -214,9 +216,7 @@ def merged(parts: Sequence[tuple[int, RemovedKeys]]) -> MarkedKeys:
     updated = np.concatenate([rows.updated for _, rows in parts])
     order = np.lexsort((marks, *keys[::-1]))
     keys = [key[order] for key in keys]
-    fresh = np.ones(len(order), bool)
-    if len(order):
-        fresh[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    fresh = group_begins(*keys)
     order = order[fresh]
     return MarkedKeys(DeleteKeys(*(key[fresh] for key in keys)), marks[order], updated[order])
 
@@ -275,10 +275,7 @@ def places(keys: DeleteKeys, w: np.ndarray, b: np.ndarray, r: np.ndarray) -> np.
         return found_at
     order = np.lexsort((b, w))
     ws, bs = w[order], b[order]
-    starts = np.flatnonzero(
-        np.concatenate([[True], (ws[1:] != ws[:-1]) | (bs[1:] != bs[:-1])])
-    ).tolist()
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+    for start, end in pairwise([*np.flatnonzero(group_begins(ws, bs)).tolist(), len(order)]):
         low, high = np.searchsorted(keys.write_ids, [ws[start], ws[start] + 1])
         within = np.searchsorted(keys.buckets[low:high], [bs[start], bs[start] + 1])
         low, high = low + within[0], low + within[1]

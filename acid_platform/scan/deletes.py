@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from acid_platform.layout.rowids import codec_versions, decode_bucket
 from acid_platform.orc import reading
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile
+from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files, in_threads
 from acid_platform.transactions import ValidWriteIdList
 
@@ -82,9 +84,7 @@ def _distinct(values: np.ndarray) -> np.ndarray:
     nearly free for values that are already in order.
     """
     ascending = np.sort(values, kind="stable")
-    fresh = np.ones(len(ascending), bool)
-    fresh[1:] = ascending[1:] != ascending[:-1]
-    return np.asarray(ascending[fresh])
+    return np.asarray(ascending[group_begins(ascending)])
 
 
 def valid_ids(current: np.ndarray, write_ids: ValidWriteIdList) -> np.ndarray:
@@ -126,10 +126,7 @@ def load_keys(
     for place, column in enumerate(keys):
         keys[place] = column[order]
     own_events = own_events[order]
-    fresh = np.zeros(len(order), bool)
-    fresh[:1] = True
-    for column in keys:
-        fresh[1:] |= column[1:] != column[:-1]
+    fresh = group_begins(*keys)
     if not fresh.all():
         own_events = np.logical_or.reduceat(own_events, np.flatnonzero(fresh))
         keys = [column[fresh] for column in keys]
@@ -225,11 +222,10 @@ class DeletedRows:
             gone = self._keys.of_group(int(w[0]), int(b[0]))
             return _without(r, gone) if len(gone) else keep
         # Otherwise there are usually few runs of equal (write id, bucket).
-        edges = np.flatnonzero((w[1:] != w[:-1]) | (b[1:] != b[:-1])) + 1
-        heads = np.concatenate([[0], edges])
+        heads = np.flatnonzero(group_begins(w, b))
         if len(heads) > _MOST_RUNS:
             return self._ranked.survivors(keep, heads, w, b, r)
-        for start, end in zip(heads.tolist(), [*edges.tolist(), len(r)], strict=True):
+        for start, end in pairwise([*heads.tolist(), len(r)]):
             gone = self._keys.of_group(int(w[start]), int(b[start]))
             if len(gone):
                 keep[start:end] = _without(r[start:end], gone)

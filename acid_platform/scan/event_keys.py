@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from acid_platform.layout.schema import RowKey
 from acid_platform.orc import open_orc, reading
 from acid_platform.scan.footers import open_source
 from acid_platform.scan.source_files import SourceFile
+from acid_platform.storage.arrow_numpy import group_begins
 from acid_platform.storage.files import Files
 
 
@@ -43,12 +45,10 @@ class EventKeys:
         original, bucket, row_id = (
             ids[chosen] for ids in (self.original, self.bucket, self.row_id)
         )
-        if not len(row_id):
-            return
         order = np.lexsort((bucket, original))
         original, bucket, row_id = original[order], bucket[order], row_id[order]
-        edges = np.flatnonzero((np.diff(original) != 0) | (np.diff(bucket) != 0)) + 1
-        for low, high in zip([0, *edges], [*edges, len(row_id)], strict=True):
+        starts = np.flatnonzero(group_begins(original, bucket))
+        for low, high in pairwise([*starts, len(row_id)]):
             yield (int(original[low]), int(bucket[low])), row_id[low:high]
 
 

@@ -52,6 +52,15 @@ def from_numpy(values: np.ndarray, nulls: pa.Array | None = None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
+def group_begins(*columns: np.ndarray) -> np.ndarray:
+    """Mask (n,): whether a row of these columns differs from the row before; True for the first."""
+    differs = np.zeros(len(columns[0]), bool)
+    differs[:1] = True
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
+
+
 def scalar_of(value: object, kind: pa.DataType) -> pa.Scalar:
     """As `pa.scalar`. Raises Arrow's errors, OverflowError."""
     if value is None:

@@ -11,7 +11,7 @@ import numpy as np
 from acid_platform.layout import schema
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.orc import open_orc, reading
-from acid_platform.storage.arrow_numpy import values_of
+from acid_platform.storage.arrow_numpy import group_begins, values_of
 from acid_platform.storage.files import Files
 from acid_platform.transactions.row_sets import RowSet
 
@@ -65,7 +65,7 @@ class ChangedRows:
         """
         if len(self) <= runs:
             return self
-        news = _groups_begin(self.buckets, self.write_ids)
+        news = group_begins(self.buckets, self.write_ids)
         groups = int(news.sum())
         if groups > runs:
             return None
@@ -94,7 +94,7 @@ class ChangedRows:
 
     def _text(self) -> str:
         parts: list[str] = []
-        starts = np.flatnonzero(_groups_begin(self.buckets, self.write_ids))
+        starts = np.flatnonzero(group_begins(self.buckets, self.write_ids))
         before = None
         for start, end in pairwise([*starts, len(self)]):
             bucket, firsts = int(self.buckets[start]), self.firsts[start:end]
@@ -135,18 +135,11 @@ def _read(files: Files, path: str) -> Iterator[ChangedRows]:
             yield ChangedRows.of(*(values_of(column) for column in batch.columns))
 
 
-def _groups_begin(buckets: np.ndarray, write_ids: np.ndarray) -> np.ndarray:
-    """Mask (n,): another bucket or write id than before."""
-    begins = np.ones(len(buckets), bool)
-    begins[1:] = (buckets[1:] != buckets[:-1]) | (write_ids[1:] != write_ids[:-1])
-    return begins
-
-
 def _breaks(
     buckets: np.ndarray, write_ids: np.ndarray, firsts: np.ndarray, lasts: np.ndarray
 ) -> np.ndarray:
     """Mask (n,): a run does not follow at once on the run before."""
-    breaks = _groups_begin(buckets, write_ids)
+    breaks = group_begins(buckets, write_ids)
     breaks[1:] |= firsts[1:] != lasts[:-1] + 1
     return breaks
 
@@ -161,7 +154,7 @@ def _joined(
     )
     if not len(firsts):
         return ChangedRows(buckets, write_ids, firsts, lasts, exact)
-    begins = _groups_begin(buckets, write_ids)
+    begins = group_begins(buckets, write_ids)
     # The highest row so far in each group: runs of one statement never overlap, but sets may.
     group = np.cumsum(begins)
     span = int(lasts.max()) + 2
