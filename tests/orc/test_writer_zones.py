@@ -133,7 +133,7 @@ def as_java_reads(java: Java, path: Path, zone: str, late: bool) -> None:
     shown, fractions = java.read(path, len(millis))
     right = shown // 1000 * 1_000_000 + fractions // 1000
     files, name = Files.of(str(path))
-    column = open_orc(files, name).stripe(0, ["t"]).column(0)
+    column = open_orc(files, name).stripe(0, ["t"], as_stored=True).column(0)
     ours = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy()
     wrong = np.flatnonzero(ours != right)
     assert not len(wrong), (zone, len(wrong), millis[wrong[:3]], ours[wrong[:3]], right[wrong[:3]])
