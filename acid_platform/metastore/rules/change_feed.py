@@ -36,6 +36,7 @@ from acid_platform.metastore.rules.past_snapshots import (
 )
 from acid_platform.metastore.rules.state import State, TableState, Txn
 from acid_platform.metastore.rules.turn import Turn, handles
+from acid_platform.metastore.rules.txns import renew_lease
 
 # --- decisions ------------------------------------------------------------------------------------
 
@@ -63,6 +64,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
+    renew_lease(turn, txn)
     commits = _commits(table, before, after)
     entities = _touched(state, table, before, after, commits)
     same_time = 0

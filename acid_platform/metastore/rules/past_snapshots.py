@@ -30,11 +30,12 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
         pin = held[pin.table_id, pin.moment]
     else:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
+    renew_lease(turn, txn)
     return PastTable(record_at(table, pin), tuple(partitions_at(table, pin.moment)), pin)
 
 
 def with_history(turn: Turn, txn_id: int, name: str) -> tuple[Txn, TableState, TableRecord]:
-    """An open transaction, a table, and its declaration for the transaction; renews a lease.
+    """An open transaction, a table, and its declaration for the transaction.
 
     Raises NotEnoughHistory for a dropped table, NoSuchTable, SnapshotExpired, TxnAborted and
     NoSuchTxn.
@@ -44,7 +45,6 @@ def with_history(turn: Turn, txn_id: int, name: str) -> tuple[Txn, TableState, T
     if table.dropped:
         raise NotEnoughHistory(f"{table.record.name} was dropped, and its history with it")
     check_files(txn, table)
-    renew_lease(turn, txn)
     return txn, table, then
 
 
