@@ -17,6 +17,7 @@ from acid_platform import (
     SnapshotExpired,
     UnsupportedLayout,
 )
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.orc import open_orc
@@ -162,7 +163,9 @@ def test_trap_13_a_compaction_does_not_see_its_own_output(tmp_path: Path) -> Non
     mine_open = select(listing, lists, ValidTxnList.of(60, open=[50]))
     assert [source.directory for source in mine_open.sources] == names("d1 d2")
     with pytest.raises(CompactionFailed, match="hides its inputs"):
-        plan_compaction(select(listing, lists, txns()), CompactionKind.MAJOR, lists, 50)
+        plan_compaction(
+            select(listing, lists, txns()), CompactionKind.MAJOR, lists, 50, CompactionSettings()
+        )
 
 
 def test_trap_14_truncate_is_a_base_and_an_unusable_overwrite_no_missing_history(
@@ -207,7 +210,7 @@ def test_trap_18_a_streaming_delta_with_an_open_id_is_no_input(tmp_path: Path) -
     table.inserts("delta_0000003_0000005/bucket_00000", [(3, P, 0, "C")])  # 4 is still open
     lists = write_ids("5:4:4:").for_compactor()
     seen = select(table.layout.files.entity(str(tmp_path)), lists, txns())
-    plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50)
+    plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50, CompactionSettings())
     assert not isinstance(plan, NothingToDo)
     assert (plan.low, plan.high) == (1, 2), "no id of the streaming delta is covered"
     assert [directory.path for directory in (*seen.obsolete, *seen.aborted)] == []
@@ -246,7 +249,9 @@ def test_trap_20_originals_and_loaded_files_are_addressed_and_compacted(tmp_path
     assert table.values() == ["A", "D"]
     lists = write_ids("2:M::").for_compactor()
     seen = select(table.layout.files.entity(str(tmp_path)), lists, txns())
-    assert isinstance(plan_compaction(seen, CompactionKind.MINOR, lists, 50), NothingToDo)
+    assert isinstance(
+        plan_compaction(seen, CompactionKind.MINOR, lists, 50, CompactionSettings()), NothingToDo
+    )
     table.compact("major", "2:M::")
     assert table.values("2:M::") == ["A", "D"]
     assert table.ids("2:M::") == [(0, P, 0), (1, P, 1)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.scan.selection import select
@@ -73,7 +74,7 @@ class History:
         txn_id = 100 + self.compactions
         listing = self.table.layout.files.entity(str(self.table.root))
         seen = select(listing, lists, ValidTxnList.of(2000, open=[txn_id]))
-        plan = plan_compaction(seen, CompactionKind(kind), lists, txn_id)
+        plan = plan_compaction(seen, CompactionKind(kind), lists, txn_id, CompactionSettings())
         if not isinstance(plan, NothingToDo):
             self.table.compact(kind, self.lists(self.high), txn_id)
             self.compactions += 1

@@ -11,6 +11,7 @@ import pyorc
 import pytest
 
 from acid_platform import CorruptFile, NotEnoughHistory
+from acid_platform.compaction.compaction_settings import CompactionSettings
 from acid_platform.compaction.plan import NothingToDo, plan_compaction
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.layout.partition_names import partition_name
@@ -368,7 +369,7 @@ def test_C27_a_minor_compaction_of_loaded_files_is_refused(tmp_path: Path) -> No
     table = loaded_file(tmp_path).inserts("d5", [(5, P, 0, "z")])
     lists = write_ids("5:M::").for_compactor()
     seen = select(table.layout.files.entity(str(tmp_path)), lists, txns())
-    plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50)
+    plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50, CompactionSettings())
     assert isinstance(plan, NothingToDo) and "request a major" in plan.reason
     table.compact("major", "5:M::")
     assert events(table, "b5v50/bucket_00001") == [(4, B1 + 1, 0, 4), (4, B1 + 1, 1, 4)]
