@@ -104,11 +104,9 @@ class ArrowScan:
             return self._rows(source)
         if source.kind is not SourceKind.ACID or source.length is not None:
             return None
-        keys, rows = source.keys, source.rows
-        if rows is None:  # nothing is recorded
-            with reading(source.path):
-                file = open_source(self.scan.files, source)
-                keys, rows = key_ranges(file.footer), int(file.nrows)
+        with reading(source.path):  # also if it is recorded: a damaged file is noticed
+            file = open_source(self.scan.files, source)
+            keys, rows = key_ranges(file.footer), int(file.nrows)
         if keys is None or not keys.without_gaps(rows):
             return None
         return rows - deletes.within(keys.write_ids[0], keys.buckets[0], *keys.row_ids)

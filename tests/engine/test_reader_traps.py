@@ -212,7 +212,9 @@ def test_trap_18_a_streaming_delta_with_an_open_id_is_no_input(tmp_path: Path) -
     seen = select(table.layout.files.entity(str(tmp_path)), lists, txns())
     plan = plan_compaction(seen, CompactionKind.MINOR, lists, 50, CompactionSettings())
     assert not isinstance(plan, NothingToDo)
-    assert (plan.low, plan.high) == (1, 2), "no id of the streaming delta is covered"
+    delta = plan.output_delta
+    assert delta is not None
+    assert (delta.low, delta.high) == (1, 2), "no id of the streaming delta is covered"
     assert [directory.path for directory in (*seen.obsolete, *seen.aborted)] == []
 
 
