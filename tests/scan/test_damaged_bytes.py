@@ -29,7 +29,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("what", ["count", "read"])
 def test_P26_damage_anywhere_is_an_error_of_the_platform_or_none(tmp_path: Path, what: str) -> None:
-    """`count` reads stripes with pyorc, whose C++ errors are RuntimeErrors."""
+    """`count` reads footers only, so that it notices less; pyorc's C++ errors are RuntimeErrors."""
     table = good(tmp_path)
     run: Callable[[], object] = getattr(table, what)
     chance = random.Random(15)
@@ -43,5 +43,5 @@ def test_P26_damage_anywhere_is_an_error_of_the_platform_or_none(tmp_path: Path,
         except AcidError as error:
             errors.append((path, str(error)))
         (tmp_path / path).write_bytes(content)
-    assert len(errors) > 50
+    assert len(errors) > (40 if what == "count" else 50)
     assert all(path in text for path, text in errors)
