@@ -60,4 +60,4 @@ def _compact(metastore: Metastore, task: CompactionTask) -> None:
     high = txn.compactor_list.high_watermark
     base = f"base_{high:07d}_v{txn.id:07d}"
     report = WriteReport(task.table, task.partition, RowOperation.COMPACT, base, FILES)
-    txn.publish([report])
+    txn.commit_compaction([report])

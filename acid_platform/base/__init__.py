@@ -1,1 +1,1 @@
-"""What every part uses: errors, clock, disk, settings, table properties, addresses."""
+"""What every part uses: clock, disk, settings, table properties, addresses."""

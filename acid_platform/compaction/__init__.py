@@ -1,1 +1,1 @@
-"""The Initiator's decision, the Worker's plan and the Cleaner's plan: pure functions of values."""
+"""A compaction's plan, merge and checks, and the Cleaner's plan."""

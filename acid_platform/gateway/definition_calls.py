@@ -15,7 +15,7 @@ from acid_platform.gateway.locked_removal import drop, truncate
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
 from acid_platform.layout.types import Column, parse_type
-from acid_platform.metastore.operations.foreign_transactions import FinishWrite
+from acid_platform.metastore.operations.other_engines import FinishWrite
 from acid_platform.metastore.operations.tables import DropView, RemoveDatabase
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name

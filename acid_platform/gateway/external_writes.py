@@ -26,7 +26,7 @@ from acid_platform.layout.names import (
 )
 from acid_platform.layout.partition_names import parse_partition, partition_name
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.foreign_transactions import GetTouched
+from acid_platform.metastore.operations.other_engines import GetTouched
 from acid_platform.metastore.operations.transactions import GetTxnOutcome
 from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
 from acid_platform.storage.durability import sync_published

@@ -10,7 +10,7 @@ from acid_platform.errors import NoSuchPartition, NoSuchTxn, TxnAborted, Unsuppo
 from acid_platform.gateway import shapes
 from acid_platform.layout import names
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.foreign_transactions import GetTouched
+from acid_platform.metastore.operations.other_engines import GetTouched
 from acid_platform.metastore.operations.transactions import Drop, GetLocks
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files

@@ -26,7 +26,7 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore.client.metastore import Metastore
-from acid_platform.metastore.operations.foreign_transactions import GetTxnList, GetWriteIdsUnder
+from acid_platform.metastore.operations.other_engines import GetTxnList, GetWriteIdsUnder
 from acid_platform.metastore.operations.tables import GetIdentity, GetRecorded
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files

@@ -34,7 +34,7 @@ from acid_platform.gateway.codes import (
 )
 from acid_platform.gateway.external_writes import discard_bases, says_when_written, writes_of
 from acid_platform.gateway.protocol import load
-from acid_platform.metastore.operations.foreign_transactions import (
+from acid_platform.metastore.operations.other_engines import (
     CheckLock,
     FinishWrite,
     GetConflict,

@@ -1,4 +1,4 @@
-"""The metastore: transactions, write ids, locks and declarations, kept in DuckDB by one process."""
+"""The metastore: transactions, write ids, locks and declarations, kept by one process in a log."""
 
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.client.open_transaction import OpenTransaction

@@ -213,7 +213,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
     task = attempt.run.task
     try:
         with _failing(attempt):
-            outputs = attempt.run.publish()
+            outputs = attempt.run.commit()
     except CompactionRefused as refused:  # other engines read the table (P46)
         context.log.warning(f"refused: {refused}")
         return

@@ -2,7 +2,7 @@
 
 The algorithm (F12) is that of Hive's AcidUtils.getAcidState. Readers, the compactor (with a
 `CompactorWriteIdList`) and the Cleaner (with the list of S17) all use it. Each of them must take
-both lists before it lists the directory.
+both lists before it asks for the directories.
 """
 
 from __future__ import annotations

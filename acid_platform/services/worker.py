@@ -42,7 +42,7 @@ from acid_platform.metastore.operations.compaction import (
     FailCompaction,
     GetQueue,
     GetUnpublished,
-    PublishCompaction,
+    RequestPublication,
     RevokeWorkers,
     TakeCompaction,
 )
@@ -94,7 +94,7 @@ class CompactionOutcome:
 
 @dataclass(slots=True)
 class CompactionRun:
-    """An attempt at a task. Call `prepare`, `merge`, `check`, `publish`; on any error `fail`."""
+    """An attempt at a task. Call `prepare`, `merge`, `check`, `commit`; on any error `fail`."""
 
     context: Warehouse
     task: CompactionTask
@@ -155,7 +155,7 @@ class CompactionRun:
 
         Small inputs are merged in this process, others in Spark tasks. If this process finds that
         it can't while it reads, Spark begins anew. Raises NeedsSpark if only the local engine may
-        run, and can't, and in an object store what `publish` raises.
+        run, and can't, and in an object store what `commit` raises.
         """
         assert self.plan and self._layout and self.txn, "prepare() comes first"
         if self._layout.files.object_store:  # the output is written where it will be read
@@ -196,7 +196,7 @@ class CompactionRun:
             [Amount(output.rows, output.bytes, output.files) for output in self.staged.outputs],
         )
 
-    def publish(self) -> tuple[WrittenDirectory, ...]:
+    def commit(self) -> tuple[WrittenDirectory, ...]:
         """Renames the output into place and commits, if the task is still ours (P21).
 
         Raises PublicationWaited if other engines read too long (P46), CompactionLost, TxnAborted.
@@ -222,7 +222,7 @@ class CompactionRun:
             for published in outputs
         ]
         try:
-            self.txn.publish(reports)
+            self.txn.commit_compaction(reports)
         except (CompactionLost, TxnAborted):
             if self._taken_back():
                 self._end_publication()
@@ -241,7 +241,7 @@ class CompactionRun:
         names, wait = tuple(map(str, self.plan.outputs)), self.plan.settings.publication_wait
         try:
             self._publication = self.context.metastore.call(
-                PublishCompaction.of(self.task, self.txn.id, names, wait)
+                RequestPublication.of(self.task, self.txn.id, names, wait)
             ).ext
         except LockTimeout as error:
             raise PublicationWaited(
@@ -335,7 +335,7 @@ def work_once(context: Warehouse, table: str | None = None) -> CompactionOutcome
             return CompactionOutcome(run.task, state, plan.reason)
         run.merge()
         run.check()
-        outputs = run.publish()
+        outputs = run.commit()
         return run.ended(End.PUBLISHED, plan.reason, outputs)
     except CompactionLost as error:
         return run.ended(End.LOST, str(error))

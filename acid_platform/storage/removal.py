@@ -113,7 +113,7 @@ def _removed(files: Files, where: str, parts: tuple[str, ...], ours: Ours) -> li
     return _remove_remote(files, where, parts, ours)
 
 
-def foreign(files: Files, location: str, ours: Ours | None) -> str | None:
+def not_ours(files: Files, location: str, ours: Ours | None) -> str | None:
     """The path of something at a location that `remove` would leave there, without removing
     anything; None if there is nothing. Without `ours`, of anything."""
     left = _look_local(location, ours) if files.local else _look_remote(files, location, ours)

@@ -18,7 +18,7 @@ from acid_platform.metastore.places import absolute, below, is_uri
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
-from acid_platform.storage.removal import Ours, foreign
+from acid_platform.storage.removal import Ours, not_ours
 from acid_platform.tables.declaration import Declaration
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _somebodys(metastore: Metastore, where: str) -> str | None:
     if files.local and os.path.lexists(path) and not os.path.isdir(path):
         return path
     dropped = metastore.call(GetDropped(metastore.places.inward(where)))
-    return foreign(files, path, None if dropped is None else _Leftovers(write_id=dropped))
+    return not_ours(files, path, None if dropped is None else _Leftovers(write_id=dropped))
 
 
 def require_place(metastore: Metastore, table: str, address: str) -> str:

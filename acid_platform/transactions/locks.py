@@ -46,7 +46,7 @@ class LockComponent:
     partition: str | None
     lock: LockType
     operation: RowOperation = RowOperation.SELECT
-    foreign: bool = field(default=False, metadata={"brief": True})
+    other_engine: bool = field(default=False, metadata={"brief": True})
     """Whether another engine asks for it, through the gateway."""
     directories: tuple[str, ...] = field(default=(), metadata={"brief": True})
     """The names of the directories that a PUBLICATION brings into place."""
@@ -98,7 +98,7 @@ def blocked_by(requested: LockComponent, existing: LockComponent) -> str | None:
     if not same_resource(requested, existing) or not WAITS[requested.lock, existing.lock]:
         return None
     if LockType.PUBLICATION in (requested.lock, existing.lock) and not (
-        requested.lock is existing.lock or requested.foreign or existing.foreign
+        requested.lock is existing.lock or requested.other_engine or existing.other_engine
     ):
         return None  # our own readers go by what was committed, not by what is there
     locks_database_for_reading = any(

@@ -472,7 +472,7 @@ GROUP = Group(
             "P34",
             "Other engines commit through the gateway as ours do: with locks, conflict check, a"
             " record of each file from its footer, and history; their readers hold leases.",
-            ("gateway.external_writes", "metastore.rules.foreign_requests"),
+            ("gateway.external_writes", "metastore.rules.other_engine_requests"),
             (
                 "test_P34_inserts_updates_and_deletes_are_committed_like_ours",
                 "test_P34_the_second_of_two_updates_of_a_row_conflicts",
@@ -676,7 +676,7 @@ GROUP = Group(
             " its transaction.",
             (
                 "gateway.external_writes",
-                "metastore.rules.foreign_requests:finish_write",
+                "metastore.rules.other_engine_requests:finish_write",
             ),
             (
                 "test_P47_the_commit_of_a_statement_that_failed_half_way_is_refused",

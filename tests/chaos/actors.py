@@ -418,7 +418,7 @@ class Actor:
             run.merge()
             run.check()
             self.pause(0.3)
-            run.publish()
+            run.commit()
             self.journal.tell("compacted", table=run.task.table, kind=run.task.kind.value)
         except AcidError as error:
             self._failed(run, error)

@@ -272,7 +272,7 @@ def test_C41_doctor_names_what_is_stuck_and_who_holds_it(small: Small) -> None:
     txn = metastore.begin_compaction(task, "w-1")
     base = f"base_0000001_v{txn.id:07d}"
     (small.table / base).mkdir()
-    txn.publish([WriteReport("db.t", None, RowOperation.COMPACT, base, counts(2, 100))])
+    txn.commit_compaction([WriteReport("db.t", None, RowOperation.COMPACT, base, counts(2, 100))])
     [held] = json.loads(small.acid("doctor", "--json").stdout)["stuck"]
     assert held["what"] == "cleaning of db.t"
     assert "(C41)" in held["why"]

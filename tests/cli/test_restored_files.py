@@ -40,7 +40,7 @@ def compacted(small: Small) -> None:
         [(1, P, 0, 1, "A"), (1, P, 1, 2, "B"), (2, P, 0, 3, "C"), (3, P, 0, 4, "D")],
         current=3,
     )
-    txn.publish(
+    txn.commit_compaction(
         [WriteReport("db.t", None, RowOperation.COMPACT, base, contents_of(small.table / base))]
     )
     (done,) = cleaner.run(small.metastore)

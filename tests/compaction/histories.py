@@ -367,7 +367,7 @@ class History:
                     self.run.txn.heartbeat()
                     compaction.publish(self.run.staged)
                 case _:
-                    self.run.publish()
+                    self.run.commit()
                     self.published += 1
                     self.run = None
                     self.check()
@@ -441,7 +441,7 @@ class History:
             if not isinstance(run.prepare(), NothingToDo):
                 run.merge()
                 run.check()
-                run.publish()
+                run.commit()
                 self.published += 1
 
 

@@ -47,7 +47,7 @@ def work(warehouse: Warehouse, table: str, worker: str | None = None) -> str:
         return "nothing to compact"
     run.merge()
     run.check()
-    run.publish()
+    run.commit()
     return "published"
 
 

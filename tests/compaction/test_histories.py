@@ -107,7 +107,7 @@ def test_P21_an_attempt_whose_staged_output_was_taken_away_has_lost(
 
     monkeypatch.setattr(compaction, "publish", late)
     with pytest.raises(TxnAborted, match="was taken from worker"):
-        run.publish()
+        run.commit()
     monkeypatch.undo()
     history.finish()
     history.metastore.close()

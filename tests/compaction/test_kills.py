@@ -200,7 +200,7 @@ def test_P21_of_two_workers_on_one_request_exactly_one_counts(
     else:
         taken_over()
     with pytest.raises(CompactionLost if late else TxnAborted) as lost:
-        slow.publish()
+        slow.commit()
     slow.fail(lost.value)
     [base] = [
         directory

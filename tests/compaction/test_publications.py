@@ -13,7 +13,7 @@ import pytest
 from acid_platform import AlreadyScheduled, Table, Warehouse
 from acid_platform.base.table_properties import PUBLICATION_WAIT
 from acid_platform.metastore.operations.compaction import GetMoment, GetUnpublished
-from acid_platform.metastore.operations.foreign_transactions import CheckLock, RequestLock
+from acid_platform.metastore.operations.other_engines import CheckLock, RequestLock
 from acid_platform.metastore.operations.transactions import CommitTxn, OpenBatch
 from acid_platform.metastore.records import ClientInfo, LockRequest
 from acid_platform.services import cleaner, initiator

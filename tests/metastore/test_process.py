@@ -455,7 +455,7 @@ def test_drop_and_compaction_over_the_wire(metastore: Metastore) -> None:
     base = WriteReport(
         task.table, None, RowOperation.COMPACT, f"base_0000001_v{work.id:07d}", counts(1, 9)
     )
-    work.publish([base])
+    work.commit_compaction([base])
     assert metastore.call(ShowCompaction(number)).ended
     assert metastore.wait_compaction(number)["state"] == "ready for cleaning"
     (cleaning,) = metastore.call(GetCleanings()).ready

@@ -12,13 +12,13 @@ from acid_platform import (
     TxnAborted,
 )
 from acid_platform.metastore.codec import decode
-from acid_platform.metastore.operations.foreign_transactions import LockProgress
+from acid_platform.metastore.operations.other_engines import LockProgress
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server import state_rows
 from acid_platform.metastore.tasks import CompactionTask, Unpublication
 from acid_platform.transactions.locks import LockType
-from tests.metastore.test_foreign_transactions import ask, opened
+from tests.metastore.test_other_engines import ask, opened
 from tests.metastore.world import INSERT, E, R, W, Waits, World
 
 OUTPUT = ("delete_delta_0000001_0000002_v0000009", "delta_0000001_0000002_v0000009")
@@ -41,7 +41,7 @@ Compacting = tuple[World, CompactionTask, int]
 
 def publication(world: World, task: CompactionTask, txn: int, wait: float = 30) -> str:
     return world.send(
-        "publish_compaction", **world.owner(task), txn=txn, directories=OUTPUT, wait=wait
+        "request_publication", **world.owner(task), txn=txn, directories=OUTPUT, wait=wait
     )
 
 

@@ -99,7 +99,7 @@ class Chaos:
             task, txn_id, high = self.compactions.pop()
             if two % 3 == 0:
                 named = {"directories": [f"base_{high:07d}_v{txn_id:07d}"], "wait": two}
-                world.send("publish_compaction", **world.owner(task), txn=txn_id, **named)
+                world.send("request_publication", **world.owner(task), txn=txn_id, **named)
             if two % 5 == 0:
                 world.call("fail_compaction", **world.owner(task), txn=txn_id, error="x")
             else:

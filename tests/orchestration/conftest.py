@@ -61,7 +61,9 @@ class Place:
         txn = metastore.begin_compaction(task, "host-1")
         base = f"base_{txn.compactor_list.high_watermark:07}_v{txn.id:07}"
         self._directory(name, base)
-        txn.publish([WriteReport(name, None, RowOperation.COMPACT, base, counts(15, 200))])
+        txn.commit_compaction(
+            [WriteReport(name, None, RowOperation.COMPACT, base, counts(15, 200))]
+        )
         return base
 
     def directories(self, name: str = "db.t") -> list[str]:

@@ -44,7 +44,7 @@ def _check_publications(sim: Simulation) -> None:
     model = sim.model
     for lock in model.queue:
         for resource in lock.resources if lock.granted else ():
-            if not resource.foreign or resource.table is None:
+            if not resource.other_engine or resource.table is None:
                 continue
             table = model.tables[lock.tables[f"{resource.db}.{resource.table}"]]
             for (location, partition), found in sim.disk.places.items():
@@ -76,7 +76,7 @@ def check_whole(sim: Simulation) -> None:
                 component.table,
                 component.partition,
                 component.lock.value,
-                component.foreign,
+                component.other_engine,
             ),
         )
         for entry in state.locks.values()

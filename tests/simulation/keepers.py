@@ -90,7 +90,7 @@ class Worker(Actor):
         elif self.careful and not self.publication:
             self.ask(
                 self._granted,
-                "publish_compaction",
+                "request_publication",
                 **self.owner,
                 txn=self.txn,
                 directories=[directory.name for _, directory in self.output],

@@ -255,7 +255,7 @@ class Line(Declarations):
             return
         asked = {**args, "wait": _FOREIGN_WAIT}
         lock = self._lock(txn, f"{request_id}/lock", asked, clock, False)
-        lock.resources = [replace(resource, foreign=True) for resource in lock.resources]
+        lock.resources = [replace(resource, other_engine=True) for resource in lock.resources]
         blocked = any(self._blocked(lock, resource) for resource in lock.resources)
         self._join(txn, lock)
         if not blocked:

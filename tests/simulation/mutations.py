@@ -305,7 +305,7 @@ _LOCKS = (
     Faulty("L15", "what a transaction holds may be unlocked", lone_locks.unlock, _unlocked, 11),
     Faulty("P46", "a publication meets only publications", locks.blocked_by,
            lambda real, asked, held: real(
-               replace(asked, foreign=False), replace(held, foreign=False)), 19),
+               replace(asked, other_engine=False), replace(held, other_engine=False)), 19),
     Faulty("P46", "somebody ends the publication of a compaction that goes on",
            publications.ended, _end_of_any, 4),
     Faulty("P48", "a request waits for one that waits for its transaction",

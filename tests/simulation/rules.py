@@ -26,7 +26,7 @@ class Resource:
     table: str | None
     partition: str | None
     lock: str
-    foreign: bool = False
+    other_engine: bool = False
     """Another engine asks."""
 
 
@@ -206,6 +206,6 @@ def meet(one: Resource, other: Resource) -> bool:
 
 def waits(asked: Resource, earlier: Resource) -> bool:
     publishes = "p" in (asked.lock, earlier.lock) and asked.lock != earlier.lock
-    if publishes and not (asked.foreign or earlier.foreign):
+    if publishes and not (asked.other_engine or earlier.other_engine):
         return False  # our own locks have nothing to do with a publication
     return earlier.lock in WAIT_FOR[asked.lock] and meet(asked, earlier)

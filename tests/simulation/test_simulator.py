@@ -24,6 +24,10 @@ def test_P3_every_invariant_holds_after_every_step(first: int) -> None:
         Simulation(seed).run(STEPS)
 
 
+def test_P10_a_process_that_could_not_follow_reads_the_log_anew_before_it_leads() -> None:
+    Simulation(3091).run(STEPS)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(4))
@@ -175,7 +179,7 @@ def test_P46_other_engines_and_compactions_meet() -> None:
         simulation.run(STEPS)
         seen += simulation.counts
     for what in (
-        "publish_compaction",
+        "request_publication",
         "publish_compaction: LockTimeout",
         "output removed",
         "end_publication",

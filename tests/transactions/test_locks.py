@@ -71,7 +71,9 @@ P46 = [
 def test_P46_a_publication_meets_only_other_engines_and_other_publications(
     asked: tuple[LockType, bool], existing: tuple[LockType, bool], waits: bool
 ) -> None:
-    first, second = (replace(on(lock), foreign=foreign) for lock, foreign in (asked, existing))
+    first, second = (
+        replace(on(lock), other_engine=other_engine) for lock, other_engine in (asked, existing)
+    )
     assert (blocked_by(first, second) is not None) is waits
     elsewhere = replace(second, table="u")
     assert blocked_by(first, elsewhere) is None
@@ -83,18 +85,18 @@ places = st.tuples(st.sampled_from([None, "t", "u"]), st.sampled_from([None, "p=
 @given(st.sampled_from([R, W, X, E]), st.booleans(), places, places)
 def test_P46_a_publication_and_a_lock_wait_for_each_other_or_neither_for_the_other(
     lock: LockType,
-    foreign: bool,
+    other_engine: bool,
     place: tuple[str | None, str | None],
     published: tuple[str | None, str | None],
 ) -> None:
     """Whichever came first: so no two that must not be held at once are ever granted."""
     table, partition = place
-    other = replace(on(lock, table, partition if table else None), foreign=foreign)
+    other = replace(on(lock, table, partition if table else None), other_engine=other_engine)
     publication = on(P, published[0] or "t", published[1])
     waits = blocked_by(publication, other) is not None
     assert waits is (blocked_by(other, publication) is not None)
     protects_database = table is None and lock is R
-    assert waits is (foreign and same_resource(publication, other) and not protects_database)
+    assert waits is (other_engine and same_resource(publication, other) and not protects_database)
 
 
 L4 = [

@@ -355,8 +355,8 @@ class CompactionTransaction(OpenTransaction):
         self.compactor_list: CompactorWriteIdList = begun.compactor_list
         super().__init__(metastore, TxnType.COMPACTION, begun.granted)
 
-    def publish(self, reports: Sequence[WriteReport]) -> None:
-        """Publishes, commits and makes the row ready for cleaning, all at once (C30, P21).
+    def commit_compaction(self, reports: Sequence[WriteReport]) -> None:
+        """Commits the outputs and makes the task ready for cleaning, at once (C30, P21).
 
         Raises CompactionLost or TxnAborted: drop the output then.
         """

@@ -5,11 +5,11 @@ To add an operation, declare it here and write its handler in the rules.
 
 from acid_platform.metastore.operations import (
     compaction,
-    foreign_transactions,
     history,
+    other_engines,
     shows,
     tables,
     transactions,
 )
 
-__all__ = ["compaction", "foreign_transactions", "history", "shows", "tables", "transactions"]
+__all__ = ["compaction", "history", "other_engines", "shows", "tables", "transactions"]

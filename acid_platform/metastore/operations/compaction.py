@@ -182,7 +182,7 @@ class BeginCompaction(
 
 
 @dataclass(frozen=True, slots=True)
-class PublishCompaction(MetastoreOperation[Ticket], Owned, op="publish_compaction"):
+class RequestPublication(MetastoreOperation[Ticket], Owned, op="request_publication"):
     """Asks to bring the output into place, and keeps other engines from reading meanwhile (P46).
 
     `directories` are the names of the output. It may wait for `wait` seconds while other engines

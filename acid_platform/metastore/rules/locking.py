@@ -13,7 +13,7 @@ from acid_platform.errors import (
     NoSuchTable,
 )
 from acid_platform.metastore.codec import FLAT, encode
-from acid_platform.metastore.operations.compaction import PublishCompaction
+from acid_platform.metastore.operations.compaction import RequestPublication
 from acid_platform.metastore.operations.transactions import Begin, Lock, LockAlone, Ticket
 from acid_platform.metastore.records import LockRequest
 from acid_platform.metastore.rules.declared import unchanged
@@ -42,18 +42,18 @@ def enqueue(
     zero_wait: bool | None,
     *,
     begun: bool,
-    foreign: bool = False,
+    other_engine: bool = False,
 ) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
-    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `foreign`: another engine
-    asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait request, LockTimeout for
+    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `other_engine`: it is not
+    one of ours that asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait request, LockTimeout for
     a request that may not wait, and SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
     NoSuchPartition, InvalidDefinition.
     """
     components, touches = resolve(turn.state, txn, requests)
-    if foreign:
-        components = tuple(replace(component, foreign=True) for component in components)
+    if other_engine:
+        components = tuple(replace(component, other_engine=True) for component in components)
     entry = LockEntry(
         ext=turn.state.next_lock,
         txn_id=txn.txn_id,
@@ -252,7 +252,7 @@ def end_wait(turn: Turn, entry: LockEntry, error: AcidError) -> None:
 def _op(entry: LockEntry) -> str:
     """The name of the operation that asked for the lock."""
     if entry.publishes:
-        return PublishCompaction.op
+        return RequestPublication.op
     if not entry.txn_id:
         return LockAlone.op
     return Begin.op if entry.begun else Lock.op

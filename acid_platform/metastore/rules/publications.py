@@ -15,7 +15,7 @@ from acid_platform.errors import CompactionLost, InvalidDefinition
 from acid_platform.metastore.operations.compaction import (
     EndPublication,
     GetUnpublished,
-    PublishCompaction,
+    RequestPublication,
 )
 from acid_platform.metastore.operations.transactions import Ticket
 from acid_platform.metastore.rules import locking
@@ -29,8 +29,8 @@ from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockComponent, LockType
 
 
-@handles(PublishCompaction)
-def publish(turn: Turn, operation: PublishCompaction) -> Ticket:
+@handles(RequestPublication)
+def publish(turn: Turn, operation: RequestPublication) -> Ticket:
     """Raises Parked while other engines hold locks on the entity, LockTimeout if it may not wait,
     CompactionLost (P21) and TxnAborted."""
     row = owned(turn.state, operation)
@@ -41,7 +41,7 @@ def publish(turn: Turn, operation: PublishCompaction) -> Ticket:
     return Ticket(txn.txn_id, turn.state.next_lock - 1)
 
 
-def _entry(turn: Turn, row: CompactionTask, operation: PublishCompaction) -> LockEntry:
+def _entry(turn: Turn, row: CompactionTask, operation: RequestPublication) -> LockEntry:
     name = turn.state.name_of(row.table_id)
     database, _, table = name.partition(".")
     component = LockComponent(

@@ -1,1 +1,1 @@
-"""The metastore process: connections, the journal, and the DuckDB file."""
+"""The metastore process: connections, group commit, snapshots, election, archive, restore."""

@@ -97,7 +97,7 @@ class GroupCommit:
         if a later leader was faster.
         """
         store = self.store
-        if epoch:
+        if epoch or self._stale:
             self.follow()
         epoch = epoch or store.end.epoch + 1
         while True:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from acid_platform.errors import NoSuchLock, SnapshotExpired
-from acid_platform.metastore.operations.foreign_transactions import (
+from acid_platform.metastore.operations.other_engines import (
     CheckLock,
     FinishWrite,
     GetConflict,
@@ -45,7 +45,7 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
     try:
         locking.enqueue(
-            waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False, foreign=True
+            waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False, other_engine=True
         )
     except Parked:
         return LockProgress(turn.state.next_lock - 1, False)
