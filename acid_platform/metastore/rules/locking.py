@@ -46,10 +46,10 @@ def enqueue(
 ) -> None:
     """Adds a lock request of an open transaction, and grants it if nothing blocks it.
 
-    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `other_engine`: it is not
-    one of ours that asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait request, LockTimeout for
-    a request that may not wait, and SnapshotExpired, ReadOnlyTxn, ForeignLocation, NoSuchTable,
-    NoSuchPartition, InvalidDefinition.
+    It may wait for `wait` seconds; `zero_wait` None follows Hive (L10); `other_engine`: it is
+    not one of ours that asks. Raises Parked if it has to wait, LockNotAcquired for a zero-wait
+    request, LockTimeout for a request that may not wait, and SnapshotExpired, ReadOnlyTxn,
+    ForeignLocation, NoSuchTable, NoSuchPartition, InvalidDefinition.
     """
     components, touches = resolve(turn.state, txn, requests)
     if other_engine:

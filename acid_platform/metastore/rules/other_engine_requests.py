@@ -45,7 +45,13 @@ def request_lock(turn: Turn, operation: RequestLock) -> LockProgress:
     waiting = replace(turn, request_id=f"{turn.request_id}/lock")
     try:
         locking.enqueue(
-            waiting, asker, operation.locks, _WAIT, operation.zero_wait, begun=False, other_engine=True
+            waiting,
+            asker,
+            operation.locks,
+            _WAIT,
+            operation.zero_wait,
+            begun=False,
+            other_engine=True,
         )
     except Parked:
         return LockProgress(turn.state.next_lock - 1, False)
