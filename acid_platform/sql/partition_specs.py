@@ -120,7 +120,17 @@ def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
 
 
 def matching(partitions: Iterable[str], record: TableRecord, spec: PartitionSpec) -> list[str]:
-    """Those that match a spec, which may omit columns, sorted. Raises NoSuchPartition if none."""
+    """Those that match a spec, which may omit columns, sorted.
+
+    Raises NoSuchPartition if there is none, and InvalidExpression for a column without a value: it
+    would stand for all partitions.
+    """
+    if spec.dynamic or not spec.fixed:
+        column = spec.dynamic[0] if spec.dynamic else "column"
+        raise InvalidExpression(
+            f"PARTITION ({', '.join(spec.dynamic)}) of {record.name} needs values: write"
+            f" PARTITION ({column}=value)"
+        )
     fixed = fixed_values(spec, record)
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
