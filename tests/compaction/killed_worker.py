@@ -94,7 +94,7 @@ def arm(phase: str) -> None:
         case "all published":
             killing(compaction, "publish")
         case "committed":
-            killing(CompactionTransaction, "publish")
+            killing(CompactionTransaction, "commit_compaction")
 
 
 def main() -> None:

@@ -350,7 +350,7 @@ def test_P40_the_commands_show_an_archive_and_restore_from_it(
     (shown,) = json.loads(acid("archive", "--json").stdout)
     assert int(shown["positions"].split("-")[1]) > early
     assert acid("stop").exit_code == 0
-    assert "name a backup FILE, or --archive DIR and --until" in acid("restore").stderr
+    assert "name a backup FILE, or --archive PLACE and --until" in acid("restore").stderr
     assert "--until" in acid("restore", "--archive", str(where)).stderr
     both_given = ("restore", "--archive", str(where), "--until", str(early))
     file = tmp_path / "then.duckdb"
