@@ -19,6 +19,7 @@ BIGINT = HiveType("bigint")
 FLOAT = HiveType("float")
 DOUBLE = HiveType("double")
 STRING = HiveType("string")
+BINARY = HiveType("binary")
 DATE = HiveType("date")
 TIMESTAMP = HiveType("timestamp")
 

@@ -15,6 +15,7 @@ from sqlglot import exp
 from acid_platform.engine.local.translation import arithmetic
 from acid_platform.engine.local.translation.casts import Typed, cast, common, compared, named_type
 from acid_platform.engine.local.translation.duckdb_types import (
+    BINARY,
     BOOLEAN,
     STRING,
     VOID,
@@ -88,6 +89,11 @@ class Translator:
 
     def _boolean(self, node: exp.Boolean) -> Typed:
         return Typed("true" if node.this else "false", BOOLEAN)
+
+    def _binary(self, node: exp.HexString) -> Typed:
+        if len(node.this) % 2:
+            raise NeedsSpark(node.sql("spark"))
+        return Typed(f"unhex('{node.this}')", BINARY)
 
     def _null(self, _: exp.Null) -> Typed:
         return Typed("NULL", VOID)
@@ -340,6 +346,7 @@ CONSTRUCTS: dict[type[exp.Expr], Construct] = {
     exp.Literal: Construct(
         "1, 1.5, 1e3, 'text'", "numbers and text", _T._literal, ("this", "is_string")
     ),
+    exp.HexString: Construct("X'0AFF'", "binary", _T._binary, ("this", "is_integer")),
     exp.Boolean: Construct("true, false", "boolean", _T._boolean),
     exp.Null: Construct("NULL", "all", _T._null),
     exp.Column: Construct("a, t.a, a.field", "all", _T._column, ("this", "table", "db", "catalog")),
