@@ -180,7 +180,7 @@ def test_P46_other_engines_and_compactions_meet() -> None:
         seen += simulation.counts
     for what in (
         "request_publication",
-        "publish_compaction: LockTimeout",
+        "request_publication: LockTimeout",
         "output removed",
         "end_publication",
         "other engines wait",

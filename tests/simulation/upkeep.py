@@ -52,7 +52,7 @@ class Upkeep(Line):
         tables = {task["table"]: task["table_id"]}
         return Lock(txn, request_id, False, wanted, [], tables, 0, 0)
 
-    def on_publish_compaction(
+    def on_request_publication(
         self, request_id: str, args: Json, own: Json | None, clock: int
     ) -> None:
         """The publication waits for other engines that read, and for other publications (P46)."""
