@@ -49,7 +49,7 @@ def test_P46_nobody_reads_while_a_compaction_writes(
     """A Worker that fails has removed its files before others read."""
     table = changed(warehouse)
     before, readers = rows(table), []
-    finish = compaction.finish
+    finish = compaction._finished
 
     def finished(*arguments: object) -> object:
         readers.append(Foreigner(warehouse))
@@ -58,7 +58,7 @@ def test_P46_nobody_reads_while_a_compaction_writes(
             raise OSError("the connection was reset")
         return finish(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compaction, "finish", finished)
+    monkeypatch.setattr(compaction, "_finished", finished)
     warehouse.metastore.request_compaction(NAME, None, kind)
     outcome = work_once(warehouse)
     assert outcome is not None and outcome.state == ("failed" if fails else "published")
