@@ -64,6 +64,10 @@ CASTS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(10,
 CONSTRUCTS: dict[type[exp.Expr], list[str]] = {
     exp.Literal: ["1", "1.50", "0.05", "1e3", "'te xt'", "'it\\'s'",
                   "'a\\\\b\\nc'", "12345678901", "100.0"],
+    exp.HexString: ["X''", "x'61'", "X'0aFF'",
+                    *(f"ba {operator} X'{digits}'" for operator in ("=", "<>", "<", ">=", "<=>")
+                      for digits in ("", "00", "61", "7f", "80", "FF00")),
+                    "ba in (X'', X'61')", "ba between X'' and X'80'", "not (ba = X'61')"],
     exp.Boolean: ["true", "false"],
     exp.Null: ["null"],
     exp.Column: [*_of_each("{a}"), "t.ia"],
