@@ -73,7 +73,7 @@ class InvalidExpression(Terminal):
 
 
 class UnsupportedStatement(Terminal):
-    """A SQL statement outside the supported set; the text lists what is supported."""
+    """A SQL statement outside the supported set; the text says what to write instead."""
 
 
 class NeedsSpark(UnsupportedStatement):

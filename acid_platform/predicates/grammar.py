@@ -1,4 +1,6 @@
-"""sqlglot's dialect of Spark with the operators of Spark's parser: their order, and no others.
+"""sqlglot's dialects of Spark and Hive as we use them.
+
+SparkSql has the operators of Spark's parser: their order, and no others.
 
 sqlglot has one level for `&`, `^`, `|`, `||` and shifts, lets `<` bind before `=`, takes NOT for an
 operand and predicates one after another, and knows operators of other systems. Spark has, from the
@@ -13,7 +15,9 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
+from sqlglot.dialects.hive import Hive
 from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.hive import HiveParser
 from sqlglot.parsers.spark import SparkParser
 
 _COMPARISONS: dict[TokenType, type[exp.Binary]] = {
@@ -58,7 +62,14 @@ def _pattern(kind: type[exp.Binary]) -> Any:
     return parse
 
 
-class _Operators:
+class _Silent:
+    """What sqlglot can't parse is refused by an error of ours, without its warning on stderr."""
+
+    def _warn_unsupported(self) -> None:
+        pass
+
+
+class _Operators(_Silent):
     """Overrides sqlglot's parser, whose methods have these names."""
 
     CONJUNCTION: ClassVar[Any] = {TokenType.AND: exp.And}
@@ -238,3 +249,10 @@ class SparkSql(Spark):
                 for name in ("DATE_TRUNC", "TRUNC")
             },
         }
+
+
+class HiveSql(Hive):
+    """Hive's declarations."""
+
+    class Parser(_Silent, HiveParser):
+        pass

@@ -10,6 +10,7 @@ from sqlglot import exp
 from acid_platform.base.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.layout.types import LOCAL_ZONE
+from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.split_dml import Parts, is_query, selected
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query, parsed, query, word
@@ -39,7 +40,7 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
         if defining is None:
             raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
         declaration += " AS SELECT 1"
-    tree = parsed(declaration, dialect="hive")
+    tree = parsed(declaration, dialect=HiveSql)
     if not isinstance(tree, exp.Create):
         return None
     name = _table_name(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)

@@ -11,14 +11,17 @@ from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml
 from acid_platform.sql.commands import Command
 from acid_platform.sql.declarations import parse_create
+from acid_platform.sql.refusals import advice_on, refusal
 from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
 from acid_platform.sql.run_explain import explain
 from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS
 from acid_platform.sql.statements import Change, CreateTable, CreateView, Statement
 from acid_platform.sql.text import Query, query
 
-_TABLES = (SHOWS, OPERATIONS, DEFINITIONS)
+NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
+_TABLES = (SHOWS, SETTINGS, OPERATIONS, DEFINITIONS)
 _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,
@@ -26,10 +29,12 @@ _CHANGES: dict[str, Callable[[str], Change]] = {
     "MERGE": split_dml.merge,
     "TRUNCATE": split_dml.truncate,
 }
-_TWO_WORDS = {
-    *("ALTER", "ABORT", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START"),
-    *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK"),
-}
+_OTHERS = (
+    *("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO"),
+    *("TRUNCATE TABLE", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
+)
+"""The statements that are in none of the tables."""
+_EXPLAIN = re.compile(r"^.*?\bexplain\b(?:\s+(?:extended|formatted|locks)\b)?", re.I | re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,41 +102,20 @@ def parse(text: str | ScriptStatement) -> Statement:
 def _only(text: str) -> ScriptStatement:
     statements = split(text)
     if len(statements) != 1:
-        what = (
-            f"{len(statements)} statements in one text" if statements else "there is no statement"
-        )
-        raise UnsupportedStatement(f"{what}; supported: {supported()}")
+        what = f"{len(statements)} statements in one text" if statements else NO_STATEMENT
+        raise UnsupportedStatement(what)
     return statements[0]
 
 
-def supported() -> str:
-    """The supported statements, for messages: those that begin alike stand together."""
-    others = ("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO")
-    by_verb: dict[str, list[str]] = {}
-    names = (name for commands in _TABLES for name in commands.names)
-    for name in (*others, "TRUNCATE TABLE", "CREATE TABLE", "CREATE VIEW", "EXPLAIN", *names):
-        verb = "ALTER TABLE" if name.startswith("ALTER TABLE ") else name.partition(" ")[0]
-        by_verb.setdefault(verb, []).append(name.removeprefix(verb).strip())
-    return ", ".join(
-        f"{verb} {rests[0]}".strip() if len(rests) == 1 else f"{verb} ({', '.join(rests)})"
-        for verb, rests in by_verb.items()
-    )
-
-
 def unsupported(written: ScriptStatement) -> UnsupportedStatement:
-    """The error that names the statement, and the supported ones."""
-    words = written.words
-    name = " ".join(words[:2] if words and words[0] in _TWO_WORDS else words[:1])
-    if words[:2] == ("ALTER", "TABLE"):
-        altered = r"(?i)alter table \S+(?: partition ?\(.*?\))? (\w+(?: \w+)?)"
-        action = re.match(altered, written.plain)
-        name += f" … {action[1].upper()}" if action else ""
-    return UnsupportedStatement(
-        f"{name or repr(written.plain)} is not supported; supported: {supported()}"
-    )
+    """The error that names the statement, and says what to write instead."""
+    names = (name for commands in _TABLES for name in commands.names)
+    return refusal(written.plain, written.words, (*_OTHERS, *names))
 
 
 def _create(written: ScriptStatement) -> Command:
+    if advice_on(written.plain) is not None:
+        raise unsupported(written)
     match parse_create(written.text):
         case CreateTable() as table:
             return Command("CREATE TABLE", create_table, {"declared": table}, alone=True)
@@ -141,7 +125,7 @@ def _create(written: ScriptStatement) -> Command:
 
 
 def _explain(written: ScriptStatement) -> Command:
-    inner = parse(re.sub(r"(?is)^.*?\bexplain\b", "", written.text, count=1))
+    inner = parse(_EXPLAIN.sub("", written.text, count=1))
     if not isinstance(inner, Query | Change):
         raise UnsupportedStatement(
             "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE"

@@ -16,6 +16,7 @@ from acid_platform.layout.partition_names import (
     parse_partition,
     partition_name,
 )
+from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.text import parsed
 from acid_platform.tables.record_layout import columns_of_record
 
@@ -46,7 +47,7 @@ def partition_specs(text: str) -> tuple[PartitionSpec, ...]:
 
 def arguments(text: str) -> list[exp.Expr]:
     """The expressions of a list with commas. Raises InvalidExpression."""
-    return list(parsed(f"list({text})", dialect="hive").expressions)
+    return list(parsed(f"list({text})", dialect=HiveSql).expressions)
 
 
 def _spec(parts: list[exp.Expr]) -> PartitionSpec:

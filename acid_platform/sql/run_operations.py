@@ -1,10 +1,9 @@
-"""Running the statements that steer the session and operate the warehouse."""
+"""Running the statements that steer the session and operate the warehouse; SET: `run_settings`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acid_platform.base.config import Settings, Treatment, setting
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import NoSuchTxn, OutcomeUnknown, UnsupportedStatement
 from acid_platform.metastore.operations.compaction import AbortCompactions
@@ -15,7 +14,6 @@ from acid_platform.sql.partition_specs import PartitionSpec, matching
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
-    from acid_platform.sql.answers import Outcome
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.sql_session import SqlSession
 
@@ -25,26 +23,6 @@ OPERATIONS = Commands()
 @OPERATIONS("USE", rf"use (?:database )?(?P<database>{ONE})")
 def use(session: SqlSession, catalog: Catalog, database: str) -> None:
     session.current_database = catalog.require_database(database)
-
-
-@OPERATIONS("SET", r"set(?: (?P<key>[\w.]+)(?: ?=(?P<value>.*))?)?")
-def set_value(
-    session: SqlSession, _catalog: Catalog, key: str = "", value: str | None = None
-) -> Outcome:
-    """Changes a setting of the whole warehouse; shows it without a value, all without a key."""
-    metastore = session.warehouse.metastore
-    settings = Settings.of(metastore.settings())
-    if not key:
-        return Shown.lines("set", [f"{name}={text}" for name, text in settings.items()])
-    if value is None:
-        return Shown.lines("set", [f"{key}={settings.text(key)}"])
-    changed = setting(key)
-    metastore.set(key, value)
-    if session.transaction is not None:
-        session.transaction.learn_settings()
-    if changed.treatment is Treatment.NO_EFFECT:
-        return Done("SET", f"OK, but without effect: {changed.reason}")
-    return Done("SET")
 
 
 # --- transactions ---------------------------------------------------------------------------------

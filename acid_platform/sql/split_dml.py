@@ -176,7 +176,10 @@ def insert(text: str) -> Insert:
     if not overwrite:
         parts.need("INTO", what)
     if parts.comes("LOCAL", "DIRECTORY") or (parts.comes("DIRECTORY") and parts.text_comes(1)):
-        raise UnsupportedStatement(f"{what} DIRECTORY is not supported; name a table")
+        raise UnsupportedStatement(
+            f"{what} DIRECTORY is not supported; write the rows of wh.sql(query).to_arrow(), or"
+            " insert them into a table"
+        )
     parts.skip("TABLE")
     table = ".".join(_changed_table(parts))
     spec = _partition(parts)

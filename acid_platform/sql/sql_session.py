@@ -15,7 +15,7 @@ from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Answer, Done, Outcome
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.parse import ScriptStatement, parse, split, supported
+from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.run_changes import Changes, insert_with_others
 from acid_platform.sql.run_operations import roll_back
 from acid_platform.sql.statements import Change, Insert, Statement
@@ -71,7 +71,7 @@ class SqlSession:
             if lasting and len(script) <= MOST_CHARACTERS:
                 self._parsed.put(script, statements)
         if not statements:
-            raise UnsupportedStatement(f"there is no statement; supported: {supported()}")
+            raise UnsupportedStatement(NO_STATEMENT)
         for written, statement in statements:
             try:
                 with self.warehouse.using(engine), shallow("the statement"):
