@@ -240,6 +240,22 @@ def check(what: str, properties: Mapping[str, str]) -> None:
             raise InvalidDefinition(f"{what}: {_unknown(name)}")
 
 
+def check_request(what: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Checks the properties of a request for a compaction; returns the names without effect.
+
+    Raises InvalidDefinition for a name that no compaction reads, and for a wrong value.
+    """
+    check(what, properties)
+    names = [entry.name for entry in JOB_SETTINGS]
+    ignored = tuple(name for name in properties if name.startswith(_NO_EFFECT))
+    for name in properties:
+        if name not in (*names, *ignored):
+            raise InvalidDefinition(
+                f"{what}: no compaction reads the property {name!r}; they read {', '.join(names)}"
+            )
+    return tuple(name for name in ignored if name not in names)
+
+
 def _unknown(name: str) -> str:
     setting = name.removeprefix(THRESHOLD_PREFIX).removeprefix(JOB_PREFIX)
     nearest = difflib.get_close_matches(name, _BY_NAME, 1, 0.75)

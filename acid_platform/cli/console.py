@@ -71,10 +71,25 @@ class Group(click.Group):
             raise click.UsageError(hint, ctx) from error
 
 
+SESSION_OPTIONS = (
+    click.Option(
+        ["--warehouse"],
+        metavar="PATH",
+        help="Path or URI; default ACID_WAREHOUSE, else"
+        " var/warehouse of the project around this directory.",
+    ),
+    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
+)
+"""They may stand before the name of the command, or behind it."""
+
+
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="acid")
-def main() -> None:
+def main(warehouse: str | None, as_json: bool) -> None:
     """Hive ACID tables: list, query, compact and clean."""
+
+
+main.params += SESSION_OPTIONS
 
 
 class CommandSession:
@@ -165,11 +180,19 @@ class CommandSession:
 
 
 def with_session(function: Callable[..., None]) -> Callable[..., None]:
-    """The values of SESSION_OPTIONS reach the function as a CommandSession."""
+    """The values of SESSION_OPTIONS reach the function as a CommandSession.
+
+    Raises UsageError if two warehouses are named.
+    """
 
     @wraps(function)
     def run(warehouse: str | None, as_json: bool, **rest: Any) -> None:
-        function(CommandSession(warehouse, as_json), **rest)
+        before = click.get_current_context().find_root().params
+        first = before.get("warehouse")
+        if first and warehouse and first != warehouse:
+            raise click.UsageError(f"--warehouse is {first} and {warehouse}; name one")
+        session = CommandSession(warehouse or first, as_json or bool(before.get("as_json")))
+        function(session, **rest)
 
     return run
 
@@ -189,7 +212,8 @@ def command(
 
 def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The warehouse's table names for the shell; none if its metastore does not run."""
-    session = CommandSession(ctx.params.get("warehouse"), False)
+    root = ctx.find_root().params
+    session = CommandSession(ctx.params.get("warehouse") or root.get("warehouse"), False)
     try:
         with Metastore.connect(session.existing().metastore, autostart=False) as metastore:
             return sorted(
@@ -199,15 +223,6 @@ def complete_tables(ctx: click.Context, _parameter: click.Parameter, incomplete:
         return []
 
 
-SESSION_OPTIONS = (
-    click.Option(
-        ["--warehouse"],
-        metavar="PATH",
-        help="Path or URI; default ACID_WAREHOUSE, else"
-        " var/warehouse of the project around this directory.",
-    ),
-    click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
-)
 TABLE = click.argument("table", shell_complete=complete_tables)
 A_TABLE_OR_ALL = click.argument("table", required=False, shell_complete=complete_tables)
 

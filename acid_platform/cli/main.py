@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -133,15 +133,28 @@ def _print_report(session: CommandSession, report: DoctorReport, with_settings: 
 
 
 @command(main)
-@click.argument("script")
+@click.argument("script", required=False)
+@click.option(
+    "-f",
+    "--file",
+    type=click.File("r", encoding="utf-8-sig"),
+    metavar="FILE",
+    help="Run the script in FILE.",
+)
 @limit_option("Rows to print as a table; 0 for all. JSON always has all rows.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "spark", "local"]),
     help="local: without a JVM, or an error; auto (default, or ACID_ENGINE): local if possible.",
 )
-def sql(session: CommandSession, script: str, limit: int, engine: str | None) -> None:
-    """Run a SCRIPT of Hive's SQL: statements separated by semicolons.
+def sql(
+    session: CommandSession,
+    script: str | None,
+    file: TextIO | None,
+    limit: int,
+    engine: str | None,
+) -> None:
+    """Run a SCRIPT of Hive's SQL: statements separated by semicolons; - reads standard input.
 
     Each result is printed when its statement ends; with --json as one line. The first error ends
     the script and rolls back the transaction that it began.
@@ -149,9 +162,10 @@ def sql(session: CommandSession, script: str, limit: int, engine: str | None) ->
     from acid_platform.sql import Done
     from acid_platform.sql.present import rows_of
 
+    text = _script(script, file)
     with session.open() as warehouse:
         try:
-            for _, answer in warehouse.session.steps(script, engine):
+            for _, answer in warehouse.session.steps(text, engine):
                 result_rows = rows_of(answer, None if session.json or not limit else limit)
                 if isinstance(answer, Done):
                     session.say(asdict(answer), answer.message)
@@ -170,6 +184,19 @@ def sql(session: CommandSession, script: str, limit: int, engine: str | None) ->
                 "the script ended inside of a transaction, which is rolled back; end it"
                 " with COMMIT or ROLLBACK"
             )
+
+
+def _script(script: str | None, file: TextIO | None) -> str:
+    """Raises UsageError unless there is one script, in UTF-8."""
+    if (script is None) == (file is None):
+        raise click.UsageError("give a SCRIPT, or -f FILE, or - for standard input")
+    if script is not None and script != "-":
+        return script
+    source = file or click.get_text_stream("stdin", encoding="utf-8")
+    try:
+        return source.read()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the script is not in UTF-8: {error}") from error
 
 
 @command(main)

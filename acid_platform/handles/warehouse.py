@@ -258,10 +258,16 @@ class Warehouse:
     # --- compaction ----------------------------------------------------------------------------
 
     def compact(
-        self, table: str, partitions: Iterable[str | None], kind: CompactionKind, wait: bool
+        self,
+        table: str,
+        partitions: Iterable[str | None],
+        kind: CompactionKind,
+        wait: bool,
+        properties: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Queues compactions; with `wait` executes queued ones until these have ended (C58, C59).
 
+        `properties`, such as `compactor.hive.compactor.job.queue`, win over the table's (C22).
         Returns their rows of SHOW COMPACTIONS. Raises AlreadyScheduled, CompactionFailed.
         """
         from acid_platform.services import worker
@@ -272,7 +278,7 @@ class Warehouse:
             try:
                 ids.append(
                     self.metastore.request_compaction(
-                        table, partition, kind.value, initiator=worker_id()
+                        table, partition, kind.value, properties, worker_id()
                     )
                 )
             except AlreadyScheduled as error:
@@ -320,15 +326,24 @@ class Warehouse:
         """
         self.metastore.call(AnswerErasure(request, ErasureState.WITHDRAWN, reason, (), ""))
 
-    def sql(self, statement: str, engine: str | None = None) -> Answer:
+    def sql(
+        self,
+        statement: str,
+        parameters: Mapping[str, object] | None = None,
+        engine: str | None = None,
+    ) -> Answer:
         """Runs one statement of Hive's SQL, or several separated by semicolons.
+
+        `parameters` are the values of `:name` in it: `wh.sql("SELECT * FROM t WHERE d = :day",
+        {"day": date(2024, 1, 1)})`. Each becomes one literal of its type: None, bool, int, float,
+        Decimal, str, bytes, date, or datetime, which is in UTC if it has no zone.
 
         Returns the result of the last: a `Result` for a SELECT, over one snapshot of all its
         tables; a pandas DataFrame for SHOW, DESCRIBE and EXPLAIN; a `Done` for anything else. USE
         and START TRANSACTION outlast the call. `engine`: see `using`. Raises UnsupportedStatement,
         InvalidExpression, NoSuchTable, NeedsSpark and what the verbs of Table raise.
         """
-        return self.session.run(statement, engine)
+        return self.session.run(statement, engine, parameters)
 
     @property
     def session(self) -> SqlSession:

@@ -33,6 +33,7 @@ NAME = rf"(?:{ONE}(?:\.{ONE})?)"
 TABLE = rf"(?P<table>{NAME})"
 ALTER = rf"alter table {TABLE}"
 LIKE = r"(?: (?:like )?'(?P<like>[^']*)')?"
+SPEC = r"(?P<spec>partition ?\(.+?\))"
 SPECS = r"(?P<specs>partition ?\(.+\))"
 LABEL = r"(?:`[^`]+`|'[^']+'|\w+)"
 """The name of a tag."""
@@ -56,13 +57,23 @@ def _properties(text: str) -> dict[str, str]:
     return values
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Parses `'a', 'b'`. Raises InvalidExpression."""
+    parts = arguments(text)
+    for part in parts:
+        if not (isinstance(part, exp.Literal) and part.is_string):
+            raise InvalidExpression(f"TBLPROPERTIES: {part.sql('hive')!r} is not 'name'")
+    return tuple(part.name for part in parts)
+
+
 _CONVERTERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("table", "database", "to", "old", "after"), _unquoted),
+    **dict.fromkeys(("table", "database", "to", "old", "after", "field"), _unquoted),
     **dict.fromkeys(("tag", "label"), _label),
-    **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "first", "wait"), bool),
+    **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "first", "wait", "extended"), bool),
     **dict.fromkeys(("version", "days"), int),
     "ids": lambda text: tuple(map(int, re.findall(r"\d+", text))),
     "kind": lambda text: CompactionKind(text.lower()),
+    "names": _names,
     "properties": _properties,
     "spec": PartitionSpec.of,
     "specs": partition_specs,

@@ -29,6 +29,9 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
     supported.
     """
     parts = Parts.of(text)
+    if parts.comes("CREATE", "TRANSACTIONAL", "TABLE"):  # as every table is
+        transactional = parts.tokens[1]
+        parts = Parts.of(text[: transactional.start] + text[transactional.end + 1 :])
     declaration = ""
     while not parts.ended:
         declaration += parts.until("AS")
@@ -65,6 +68,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
     keys: tuple[str, ...] = ()
     clustered: tuple[tuple[str, ...], int] | None = None
     location: str | None = None
+    like = ""
     properties: dict[str, str] = {}
     for clause in _properties(tree):
         match clause:
@@ -86,6 +90,8 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
                     properties[FIELD_DELIMITER.name] = clause.args["fields"].name
                 if clause.args.get("null"):
                     properties[NULL_TEXT.name] = clause.args["null"].name
+            case exp.LikeProperty():
+                like = _table_name(clause.this)
             case exp.LocationProperty():
                 location = clause.this.name
             case exp.SchemaCommentProperty():
@@ -95,9 +101,11 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
             case _:
                 raise _unsupported("CREATE TABLE", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+    if like:
+        _refuse_others(tree, columns or defining)
     if defining is not None and columns:
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
-    if defining is None and not columns:
+    if defining is None and not columns and not like:
         raise InvalidDefinition(f"{name}: a table needs columns: CREATE TABLE {name} (id int, …)")
     return CreateTable(
         name,
@@ -108,7 +116,22 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
         location,
         bool(tree.args.get("exists")),
         defining,
+        like,
     )
+
+
+_WITH_LIKE = (exp.LikeProperty, exp.LocationProperty, exp.SchemaCommentProperty)
+
+
+def _refuse_others(tree: exp.Create, rows_or_columns: object) -> None:
+    """Refuses what contradicts LIKE, which takes the columns and the format of another table."""
+    for clause in _properties(tree):
+        if type(clause) is not exp.Property and not isinstance(clause, _WITH_LIKE):
+            raise _unsupported("CREATE TABLE … LIKE", clause)
+    if rows_or_columns:
+        raise UnsupportedStatement(
+            "CREATE TABLE … LIKE with columns or a query is not supported; leave LIKE out"
+        )
 
 
 def _view(tree: exp.Create, name: str, defining: Query) -> CreateView:

@@ -14,6 +14,7 @@ from acid_platform.sql.declarations import parse_create
 from acid_platform.sql.refusals import advice_on, refusal
 from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
 from acid_platform.sql.run_explain import explain
+from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS
@@ -21,7 +22,7 @@ from acid_platform.sql.statements import Change, CreateTable, CreateView, Statem
 from acid_platform.sql.text import Query, query
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
-_TABLES = (SHOWS, SETTINGS, OPERATIONS, DEFINITIONS)
+_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DEFINITIONS)
 _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,

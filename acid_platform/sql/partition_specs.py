@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,8 @@ def _value(node: exp.Expr) -> str | None:
             return None if node.this == DEFAULT_PARTITION else str(node.this)
         case exp.Neg() if isinstance(node.this, exp.Literal):
             return f"-{node.this.this}"
+        case exp.Paren():
+            return _value(node.this)
         case exp.Boolean():
             return str(node.this).lower()
         case exp.Cast() if isinstance(node.this, exp.Literal):
@@ -123,8 +125,22 @@ def whole_name(spec: PartitionSpec, record: TableRecord) -> str:
 def matching(partitions: Iterable[str], record: TableRecord, spec: PartitionSpec) -> list[str]:
     """Those that match a spec, which may omit columns, sorted.
 
-    Raises NoSuchPartition if there is none, and InvalidExpression for a column without a value: it
-    would stand for all partitions.
+    Raises NoSuchPartition if there is none, and what `fits` raises.
+    """
+    matches = sorted(filter(fits(record, spec), partitions))
+    if not matches:
+        raise NoSuchPartition(
+            f"{record.name} has no partition {partition_name(fixed_values(spec, record))}; SHOW"
+            f" PARTITIONS {record.name} lists them"
+        )
+    return matches
+
+
+def fits(record: TableRecord, spec: PartitionSpec) -> Callable[[str], bool]:
+    """Tells whether a partition's name matches a spec, which may omit columns.
+
+    Raises NoSuchPartition for a column that does not partition the table, and InvalidExpression
+    for one without a value: it would stand for all partitions.
     """
     if spec.dynamic or not spec.fixed:
         column = spec.dynamic[0] if spec.dynamic else "column"
@@ -144,13 +160,7 @@ def matching(partitions: Iterable[str], record: TableRecord, spec: PartitionSpec
             if key.name in fixed
         )
 
-    matches = sorted(filter(is_match, partitions))
-    if not matches:
-        raise NoSuchPartition(
-            f"{record.name} has no partition {partition_name(fixed)}; SHOW PARTITIONS"
-            f" {record.name} lists them"
-        )
-    return matches
+    return is_match
 
 
 def _same(text: str | None, value: str | None, key: Column, table: str) -> bool:

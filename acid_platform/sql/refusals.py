@@ -55,6 +55,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (rf"{_ALTER}recover partitions\b", "use ALTER TABLE … ADD PARTITION"),
     (rf"{_ALTER}(?:enable|disable)\b", "leave it out; a gateway's grants protect a table"),
     (rf"{_ALTER}compact\b", "write COMPACT 'major' or 'minor' [AND WAIT]"),
+    (r"desc(?:ribe)? (?:extended|formatted) ", "write DESCRIBE FORMATTED t, or DESCRIBE t column"),
     (r"(?:add|delete|list) (?:jar|file|archive)s?\b", _NO_JARS),
     (r"source ", "use `acid sql -f FILE`"),
     (r"(?:dfs|!) ?", "use a shell"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from acid_platform.base.table_properties import CODEC, LAYOUT, registered
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchPartition,
@@ -120,6 +122,28 @@ def set_properties(
     session: SqlSession, catalog: Catalog, table: str, properties: Mapping[str, str]
 ) -> None:
     session.warehouse.metastore.alter_table(catalog.target(table).name, properties=properties)
+
+
+@DEFINITIONS(
+    "ALTER TABLE UNSET TBLPROPERTIES",
+    rf"{ALTER} unset tblproperties(?: (?P<if_exists>if exists))? ?\((?P<names>.+)\)",
+)
+def unset_properties(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    names: Sequence[str],
+    if_exists: bool = False,
+) -> None:
+    """Raises InvalidDefinition for a property that the table does not have."""
+    record = catalog.target(table)
+    missing = [name for name in names if name not in record.properties]
+    if missing and not if_exists:
+        raise InvalidDefinition(
+            f"{record.name} has no property {missing[0]!r}; SHOW TBLPROPERTIES {record.name} lists"
+            " them, or use IF EXISTS"
+        )
+    session.warehouse.metastore.alter_table(record.name, properties=dict.fromkeys(names))
 
 
 @DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?: purge)?")
@@ -259,6 +283,8 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
     catalog.require_database(full.partition(".")[0])
     if declared.query is not None:
         return _create_from_query(warehouse, catalog, declared, declared.query)
+    if declared.like:
+        declared = _like(catalog, declared)
     untyped = [key for key in declared.keys if " " not in key]
     if untyped:
         raise InvalidDefinition(f"{full}: partition column {untyped[0]} needs a type")
@@ -272,6 +298,31 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         declared.location,
     )
     return None
+
+
+def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:
+    """The columns, partition columns, buckets and file format of the other table, or the columns of
+    a view; nothing else of it. Raises NoSuchTable."""
+    view = catalog.views.get(catalog.full(declared.like))
+    if view is not None:
+        return replace(declared, columns=_listed(view.columns))
+    record = catalog.record(declared.like)
+    format_of_files = {
+        name: text
+        for name, text in record.properties.items()
+        if (entry := registered(name)) and (entry.fixed or entry in (CODEC, LAYOUT))
+    }
+    return replace(
+        declared,
+        columns=_listed(record.columns),
+        keys=tuple(_listed([key]) for key in record.partition_columns),
+        clustered_by=(record.bucket_columns, record.bucket_count) if record.bucket_count else None,
+        properties={**format_of_files, **declared.properties},
+    )
+
+
+def _listed(columns: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
 
 
 def _create_from_query(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from acid_platform.base.table_properties import check_request
 from acid_platform.compaction.states import CompactionKind
-from acid_platform.errors import NoSuchTxn, OutcomeUnknown, UnsupportedStatement
+from acid_platform.errors import AlreadyScheduled, NoSuchTxn, OutcomeUnknown, UnsupportedStatement
 from acid_platform.metastore.operations.compaction import AbortCompactions
 from acid_platform.metastore.shown import Shown
+from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
-from acid_platform.sql.commands import ALTER, ONE, Commands
-from acid_platform.sql.partition_specs import PartitionSpec, matching
+from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, Commands
+from acid_platform.sql.partition_specs import PartitionSpec, fits, matching
+from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
     from acid_platform.handles.transaction import Transaction
@@ -80,8 +84,9 @@ def abort_compactions(session: SqlSession, _catalog: Catalog, ids: tuple[int, ..
 
 @OPERATIONS(
     "ALTER TABLE COMPACT",
-    rf"{ALTER}(?: (?P<spec>partition ?\(.+\)))? compact '(?P<kind>minor|major)'"
-    r"(?P<wait> and wait)?",
+    rf"{ALTER}(?: {SPEC})? compact '(?P<kind>minor|major)'(?P<wait> and wait)?"
+    r"(?: pool '(?P<pool>[^']*)')?"
+    r"(?: with overwrite tblproperties ?\((?P<properties>.+)\))?",
 )
 def compact(
     session: SqlSession,
@@ -90,18 +95,78 @@ def compact(
     kind: CompactionKind,
     spec: PartitionSpec | None = None,
     wait: bool = False,
+    pool: str = "",
+    properties: Mapping[str, str] | None = None,
 ) -> Done:
+    """Without a spec, each partition; with `properties`, which win over the table's.
+
+    Raises InvalidDefinition for a property that no compaction reads.
+    """
     record, warehouse = catalog.target(table), session.warehouse
+    ignored = [*check_request(f"compaction of {record.name}", properties or {})]
+    if pool:
+        ignored.append(f"POOL {pool!r}, since any Worker takes the compaction")
     targets: list[str | None] = [None]
     if record.partitioned or spec is not None:
         names = warehouse.metastore.partitions(record.name)
         targets = [*(sorted(names) if spec is None else matching(names, record, spec))]
-    rows = warehouse.compact(record.name, targets, kind, wait)
+    rows = warehouse.compact(record.name, targets, kind, wait, properties)
     ids = tuple(int(row["compactionid"]) for row in rows)
-    messages = [f"Compaction enqueued with id {id_}" for id_ in ids]
+    messages = [f"Compaction enqueued with id {id_}" for id_ in ids] or ["nothing to compact"]
     if wait:
         messages += [
             f"Compaction with id {row['compactionid']} finished with status: {row['state']}"
             for row in rows
         ]
-    return Done("COMPACT", "\n".join(messages) or "nothing to compact", ids=ids)
+    messages += [f"without effect: {text}" for text in ignored]
+    return Done("COMPACT", "\n".join(messages), ids=ids)
+
+
+@OPERATIONS("ALTER TABLE CONCATENATE", rf"{ALTER}(?: {SPEC})? concatenate")
+def concatenate(
+    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
+) -> Done:
+    """A major compaction, which makes one file of many; it waits for it unless
+    `hive.transactional.concatenate.noblock` is set."""
+    in_force = session.warehouse.metastore.in_force
+    wait = not in_force.flag("hive.transactional.concatenate.noblock")
+    try:
+        return compact(session, catalog, table, CompactionKind.MAJOR, spec, wait)
+    except AlreadyScheduled as error:
+        return Done("CONCATENATE", f"nothing was queued: {error}")
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+_RECORDED = (
+    "OK, but without effect: each commit records its rows, bytes and files, and files have the"
+    " least and the greatest value of their columns"
+)
+
+
+@OPERATIONS(
+    "ANALYZE TABLE",
+    rf"analyze table {TABLE}(?: {SPEC})? compute statistics"
+    r"(?: for (?:all )?columns(?: (?P<fields>[^ ].*?))?)?"
+    r"(?: (?:noscan|partialscan|cache metadata))?",
+)
+@OPERATIONS(
+    "ALTER TABLE UPDATE STATISTICS",
+    rf"{ALTER}(?: {SPEC})? update statistics (?:for column (?P<fields>{ONE}) )?"
+    r"set ?\(.+\)(?: comment '[^']*')?",
+)
+def statistics(
+    _session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    spec: PartitionSpec | None = None,
+    fields: str = "",
+) -> Done:
+    """Nothing is computed or changed. Raises NoSuchTable, NoSuchPartition, UnknownColumn."""
+    record = catalog.target(table)
+    if spec is not None:
+        fits(record, spec)
+    own, keys = columns_of_record(record)
+    names = [name.strip(" `").lower() for name in fields.split(",") if name.strip()]
+    require_columns(names, (*own, *keys), record.name)
+    return Done("STATISTICS", _RECORDED)

@@ -8,21 +8,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import FILE_FORMAT
-from acid_platform.errors import NoSuchPartition
+from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.shown import Shown
-from acid_platform.sql.commands import LIKE, NAME, TABLE, Commands
+from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, Commands
 from acid_platform.sql.declarations import STORED_AS
+from acid_platform.sql.partition_specs import PartitionSpec, fits, matching, whole_name
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
     from acid_platform.metastore.records import TableRecord, ViewRecord
+    from acid_platform.metastore.tasks import EntityState
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.sql_session import SqlSession
 
 SHOWS = Commands()
+_IN = "(?:in|from)"
 
 
 @SHOWS("SHOW DATABASES", rf"show (?:databases|schemas){LIKE}")
@@ -31,7 +34,7 @@ def show_databases(session: SqlSession, _catalog: Catalog, like: str = "") -> Sh
     return Shown.lines("database_name", [name for name in names if matches(like, name)])
 
 
-@SHOWS("SHOW TABLES", rf"show tables(?: (?:in|from) (?P<database>{NAME}))?{LIKE}")
+@SHOWS("SHOW TABLES", rf"show tables(?: {_IN} (?P<database>{NAME}))?{LIKE}")
 def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
     """Names of tables and views, as in Hive."""
     database = catalog.require_database(database or catalog.current_database)
@@ -42,14 +45,123 @@ def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like:
     )
 
 
-@SHOWS("SHOW PARTITIONS", rf"show partitions {TABLE}")
-def show_partitions(session: SqlSession, catalog: Catalog, table: str) -> Shown:
+@SHOWS("SHOW VIEWS", rf"show views(?: {_IN} (?P<database>{NAME}))?{LIKE}")
+def show_views(_session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
+    database = catalog.require_database(database or catalog.current_database)
+    names = (name.partition(".") for name in catalog.views)
+    return Shown.lines(
+        "tab_name", sorted(view for db, _, view in names if db == database and matches(like, view))
+    )
+
+
+@SHOWS("SHOW COLUMNS", rf"show columns {_IN} {TABLE}(?: {_IN} (?P<database>{ONE}))?{LIKE}")
+def show_columns_of(
+    _session: SqlSession, catalog: Catalog, table: str, database: str = "", like: str = ""
+) -> Shown:
+    """The names of the columns, those of partitions last, as they are declared."""
+    if database and "." in table:
+        raise InvalidExpression(f"SHOW COLUMNS: {table} has a database already; leave one out")
+    full = catalog.full(f"{database}.{table}" if database else table)
+    return Shown.lines("field", [name for name in catalog.columns(full) if matches(like, name)])
+
+
+@SHOWS("SHOW PARTITIONS", rf"show partitions {TABLE}(?: {SPEC})?")
+def show_partitions(
+    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
+) -> Shown:
+    """All partitions, or those that a spec leaves; it may omit columns."""
     record = catalog.target(table)
     if not record.partitioned:
         raise NoSuchPartition(
             f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
         )
-    return Shown.lines("partition", sorted(session.warehouse.metastore.partitions(record.name)))
+    names = session.warehouse.metastore.partitions(record.name)
+    if spec is not None:
+        names = list(filter(fits(record, spec), names))
+    return Shown.lines("partition", sorted(names))
+
+
+@SHOWS("SHOW TABLE EXTENDED", rf"show table extended(?: {_IN} (?P<database>{NAME}))?{LIKE}")
+def show_table_extended(
+    session: SqlSession, catalog: Catalog, database: str = "", like: str = ""
+) -> Shown:
+    """Where tables are and how large, line by line as in Hive; views have no files."""
+    database = catalog.require_database(database or catalog.current_database)
+    metastore = session.warehouse.metastore
+    lines: list[str] = []
+    for record in sorted(metastore.tables(), key=lambda record: record.name):
+        table = record.name.removeprefix(f"{database}.")
+        if table != record.name and matches(like, table):
+            lines += _extended(record, metastore.entities(record.name))
+    return Shown.lines("tab_name", lines)
+
+
+def _extended(record: TableRecord, entities: Sequence[EntityState]) -> list[str]:
+    directories = [
+        directory
+        for entity in entities
+        for directory in entity.directories
+        if not directory.obsolete
+    ]
+    return [
+        f"tableName:{record.name.partition('.')[2]}",
+        f"location:{record.location}",
+        f"columns:struct columns {{ {_thrift(record.columns)}}}",
+        f"partitioned:{str(record.partitioned).lower()}",
+        f"partitionColumns:struct partition_columns {{ {_thrift(record.partition_columns)}}}",
+        f"totalNumberFiles:{sum(directory.files for directory in directories)}",
+        f"totalFileSize:{sum(directory.bytes for directory in directories)}",
+        "",
+    ]
+
+
+def _thrift(columns: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} {name}" for name, kind in columns)
+
+
+@SHOWS("SHOW TBLPROPERTIES", rf"show tblproperties {TABLE}(?: ?\( ?'(?P<key>[^']+)' ?\))?")
+def show_tblproperties(
+    _session: SqlSession, catalog: Catalog, table: str, key: str | None = None
+) -> Shown:
+    """The properties of a table, or one of them; a row says if it has no such property."""
+    is_view = catalog.full(table) in catalog.views
+    properties = {} if is_view else catalog.record(table).properties
+    pairs = sorted(properties.items())
+    if key is not None:
+        missing = f"Table {catalog.full(table)} does not have property: {key}"
+        pairs = [(key, properties[key])] if key in properties else [(missing, "")]
+    columns = ("prpt_name", "prpt_value")
+    return Shown(columns, tuple(dict(zip(columns, pair, strict=True)) for pair in pairs))
+
+
+@SHOWS("SHOW FUNCTIONS", rf"show functions{LIKE}")
+def show_functions(session: SqlSession, _catalog: Catalog, like: str = "") -> Shown:
+    names = _functions(session.warehouse)
+    return Shown.lines("tab_name", [name for name in names if matches(like, name)])
+
+
+@SHOWS(
+    "DESCRIBE FUNCTION",
+    rf"desc(?:ribe)? function (?P<extended>extended )?(?P<function>{ONE}|'[^']+')",
+)
+def describe_function(
+    session: SqlSession, _catalog: Catalog, function: str, extended: bool = False
+) -> Shown:
+    """What Spark says of one of its functions. Raises InvalidExpression for an unknown one."""
+    name = function.strip("`'").lower()
+    functions = _functions(session.warehouse)
+    if name not in functions:
+        raise InvalidExpression(f"there is no function {name!r}; SHOW FUNCTIONS lists them")
+    words = "DESCRIBE FUNCTION EXTENDED" if extended else "DESCRIBE FUNCTION"
+    rows = session.warehouse.spark.sql(f"{words} {sql_string(name)}").collect()
+    return Shown.lines("tab_name", [line for row in rows for line in row[0].splitlines()])
+
+
+def _functions(warehouse: Warehouse) -> list[str]:
+    """The names of Spark's functions, sorted. Raises NeedsSpark."""
+    if warehouse.engines.preferred_here == "local":
+        raise NeedsSpark("functions are listed by Spark; use engine='auto' or engine='spark'")
+    return sorted(row[0] for row in warehouse.spark.sql("SHOW SYSTEM FUNCTIONS").collect())
 
 
 @SHOWS("SHOW CREATE TABLE", rf"show create table {TABLE}")
@@ -57,25 +169,6 @@ def show_create_table(_session: SqlSession, catalog: Catalog, table: str) -> Sho
     view = catalog.views.get(catalog.full(table))
     text = create_view(view) if view else create_table(catalog.record(table))
     return Shown.lines("createtab_stmt", text.splitlines())
-
-
-@SHOWS("SHOW TRANSACTIONS", r"show transactions")
-def show_transactions(session: SqlSession, _catalog: Catalog) -> Shown:
-    return Shown(show_columns.TRANSACTIONS, tuple(session.warehouse.metastore.transactions()))
-
-
-@SHOWS("SHOW LOCKS", rf"show locks(?: {TABLE})?")
-def show_locks(session: SqlSession, catalog: Catalog, table: str = "") -> Shown:
-    rows = session.warehouse.metastore.locks()
-    if table:
-        database, _, short = catalog.record(table).name.partition(".")
-        rows = [row for row in rows if (row["database"], row["table"]) == (database, short)]
-    return Shown(show_columns.LOCKS, tuple(rows))
-
-
-@SHOWS("SHOW COMPACTIONS", r"show compactions")
-def show_compactions(session: SqlSession, _catalog: Catalog) -> Shown:
-    return Shown(show_columns.COMPACTIONS, tuple(session.warehouse.metastore.compactions()))
 
 
 @SHOWS("SHOW TAGS", rf"show tags {TABLE}")
@@ -92,20 +185,70 @@ def describe_history(session: SqlSession, catalog: Catalog, table: str) -> Shown
     return Shown(show_columns.HISTORY, tuple(rows))
 
 
-@SHOWS("DESCRIBE FORMATTED", rf"desc(?:ribe)? formatted {TABLE}")
-def describe_formatted(session: SqlSession, catalog: Catalog, table: str) -> Shown:
-    view = catalog.views.get(catalog.full(table))
-    if view is None:
-        record = catalog.record(table)
-        return _described([*_columns(record), *_formatted(session.warehouse, record)])
-    text = ("View Expanded Text:", view.query, "")
-    return _described([*_of_view(view), *_heading("# View Information"), text])
+@SHOWS("DESCRIBE DATABASE", rf"desc(?:ribe)? (?:database|schema) (?:extended )?(?P<database>{ONE})")
+def describe_database(session: SqlSession, catalog: Catalog, database: str) -> Shown:
+    """What is known of a database: its name, and the directory of its tables."""
+    name = catalog.require_database(database)
+    location = f"{session.warehouse.metastore.places.root}/{name}.db"
+    row = {"db_name": name, "comment": "", "location": location}
+    return Shown(tuple(row), (row,))
 
 
-@SHOWS("DESCRIBE TABLE", rf"desc(?:ribe)? (?:table )?(?!(?:formatted|history) ){TABLE}")
-def describe(_session: SqlSession, catalog: Catalog, table: str) -> Shown:
+@SHOWS("DESCRIBE FORMATTED", rf"desc(?:ribe)? (?:formatted|extended) {TABLE}(?: {SPEC})?")
+def describe_formatted(
+    session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
+) -> Shown:
+    """The columns, and how the table or a partition is stored; EXTENDED says the same."""
     view = catalog.views.get(catalog.full(table))
-    return _described(_of_view(view) if view else _columns(catalog.record(table)))
+    if view is not None and spec is None:
+        text = ("View Expanded Text:", view.query, "")
+        return _described([*_of_view(view), *_heading("# View Information"), text])
+    record = catalog.record(table) if spec is None else catalog.target(table)
+    rows = _formatted(session.warehouse, record)
+    if spec is not None:
+        name = _existing_partition(session.warehouse, record, spec)
+        rows = [
+            *_heading("# Detailed Partition Information"),
+            ("Partition:", name, ""),
+            ("Database:", record.name.partition(".")[0], ""),
+            ("Table:", record.name.partition(".")[2], ""),
+            ("Location:", record.place_of(name), ""),
+        ]
+    return _described([*_columns(record), *rows])
+
+
+@SHOWS(
+    "DESCRIBE TABLE",
+    r"desc(?:ribe)? (?:table )?(?!(?:database|extended|formatted|function|history|schema) )"
+    rf"{TABLE}(?: (?:{SPEC}|(?P<field>{ONE})))?",
+)
+def describe(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    spec: PartitionSpec | None = None,
+    field: str = "",
+) -> Shown:
+    """The columns of a table or view, of a partition, which has them too, or one column.
+
+    Raises NoSuchPartition, UnknownColumn.
+    """
+    if spec is not None:
+        _existing_partition(session.warehouse, catalog.target(table), spec)
+    view = catalog.views.get(catalog.full(table))
+    rows = _of_view(view) if view else _columns(catalog.record(table))
+    if field:
+        rows = [row for row in rows if row[0] == field][:1]
+        if not rows:
+            full = catalog.full(table)
+            raise UnknownColumn(f"{full} has no column {field!r}; DESCRIBE {full} lists them")
+    return _described(rows)
+
+
+def _existing_partition(warehouse: Warehouse, record: TableRecord, spec: PartitionSpec) -> str:
+    """The name of the partition that a spec names. Raises NoSuchPartition."""
+    whole_name(spec, record)  # it names all columns
+    return matching(warehouse.metastore.partitions(record.name), record, spec)[0]
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -15,6 +15,7 @@ from acid_platform.metastore.shown import Shown
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Answer, Done, Outcome
 from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.run_changes import Changes, insert_with_others
 from acid_platform.sql.run_operations import roll_back
@@ -38,6 +39,8 @@ class SqlSession:
         self.warehouse = warehouse
         self.transaction: Transaction | None = None
         self.current_database = "default"
+        self.settings: dict[str, str] = {}
+        """What this session has SET, also Hive's settings without effect, which nobody stores."""
         self._parsed: Recent[str, tuple[tuple[ScriptStatement, Statement], ...]] = Recent(256)
         self._views: set[str] = set()
         """Names that were views when they were last read."""
@@ -46,20 +49,25 @@ class SqlSession:
     def in_transaction(self) -> bool:
         return self.transaction is not None
 
-    def run(self, script: str, engine: str | None = None) -> Answer:
+    def run(
+        self, script: str, engine: str | None = None, parameters: Parameters | None = None
+    ) -> Answer:
         """Runs a script; returns the result of the last statement. Raises as `steps`."""
-        outcome = list(self.steps(script, engine))[-1][1]
+        outcome = list(self.steps(script, engine, parameters))[-1][1]
         return outcome.to_pandas() if isinstance(outcome, Shown) else outcome
 
     def steps(
-        self, script: str, engine: str | None = None
+        self, script: str, engine: str | None = None, parameters: Parameters | None = None
     ) -> Iterator[tuple[ScriptStatement, Outcome]]:
         """Runs a script; yields each statement with its result. The first error ends the script.
 
         The whole script is parsed before anything runs. A statement that fails inside a transaction
-        rolls it back, as in Hive. `engine`: see Warehouse.using. Raises UnsupportedStatement,
-        InvalidExpression and whatever the statements raise.
+        rolls it back, as in Hive. `engine`: see Warehouse.using. `parameters`: values for the
+        script's `:name`, see `parameters.bound`. Raises UnsupportedStatement, InvalidExpression and
+        whatever the statements raise.
         """
+        if parameters is not None:
+            script = bound(script, parameters)
         statements = self._parsed.get(script)
         if statements is None:
             with shallow("the script"):

@@ -156,7 +156,10 @@ Change = Insert | Update | Delete | MergeInto | Truncate
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE; `columns` is Hive's text, empty with `query`; then `keys` may lack types."""
+    """CREATE TABLE; `columns` is Hive's text, empty with `query`; then `keys` may lack types.
+
+    `like`: the table or view whose declaration it takes, or empty.
+    """
 
     name: str
     columns: str
@@ -166,6 +169,7 @@ class CreateTable:
     location: str | None = None
     if_not_exists: bool = False
     query: Query | None = None
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)

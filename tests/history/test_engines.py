@@ -24,7 +24,7 @@ def test_P36_spark_and_the_local_engine_read_the_same_past(
     with temporary_warehouse(tmp_path / "wh", spark=spark) as warehouse:
 
         def run(statement: str, engine: str) -> list[tuple[object, ...]]:
-            return sorted(warehouse.sql(statement, engine).collect(), key=str)
+            return sorted(warehouse.sql(statement, engine=engine).collect(), key=str)
 
         warehouse.sql("CREATE TABLE t (id int, v string) PARTITIONED BY (p int)")
         table = warehouse.table("t")
