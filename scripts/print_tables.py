@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from acid_platform.base.config import HONOURED, NO_EFFECT, REFUSED
+from acid_platform.base.hive_settings import FAMILIES, ONE_VALUE
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.engine.local.translation.expressions import CONSTRUCTS
@@ -38,7 +39,7 @@ Printed from the code by `python -m scripts.print_tables`; a test fails when thi
 the code.
 
 `acid` is in `.venv/bin`; `python -m acid_platform` is the same. Every command takes
-`--warehouse PATH` and `--json`. Without the former the warehouse is `ACID_WAREHOUSE`, or in the
+`--warehouse PATH` and `--json`, before its name or behind it. Without the former the warehouse is `ACID_WAREHOUSE`, or in the
 directory of the project, or below it, what `.env` says, else `var/warehouse`. `acid --version`
 prints the version. The exit code is 0, 1 if it failed (one line on stderr says why) or 2 for wrong
 usage. Only `sql`, `compact`, `erase`, `rollback`, `diff`
@@ -212,6 +213,18 @@ def render_tables() -> str:
         _table(
             ("setting", "value", "why"),
             [(_code(one.name), _code(one.default), one.reason) for one in REFUSED],
+        ),
+        "## Settings of Hive that mean nothing here\n",
+        "SET accepts a setting whose name begins so, and answers why nothing follows. The session"
+        " remembers it, and nothing is stored. A name that is almost another one is refused.\n",
+        _table(
+            ("setting", "why nothing follows"),
+            [(_code(f"{name}*"), reason) for name, reason in sorted(FAMILIES.items())],
+        ),
+        "Of these, the following would change what statements do. SET accepts the one value.\n",
+        _table(
+            ("setting", "value", "why"),
+            [(_code(one.name), _code(one.default), one.reason) for one in ONE_VALUE.values()],
         ),
     ]
     return "\n".join(parts)

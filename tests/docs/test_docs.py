@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from acid_platform import orchestration
 from acid_platform.base.config import REGISTRY
+from acid_platform.base.hive_settings import ONE_VALUE
 from acid_platform.base.location import Location
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
@@ -31,6 +32,7 @@ from tests.conftest import temporary_warehouse
 ROOT = Path(__file__).resolve().parents[2]
 NO_SETTINGS = {
     *(one.name for one in TABLE_PROPERTIES),
+    *ONE_VALUE,
     "hive.acid.key.index",
     "hive.acid.stats",
     "hive.acid.version",

@@ -110,7 +110,7 @@ RIGHT: tuple[tuple[str, Expected], ...] = (
 )
 
 WRONG: tuple[tuple[str, type[errors.AcidError], str], ...] = (
-    ("SELEC 1", errors.UnsupportedStatement, "SELEC is not supported; supported: SELECT"),
+    ("SELEC 1", errors.UnsupportedStatement, "SELEC is not supported; did you mean SELECT?"),
     ("SELECT (1", errors.InvalidExpression, "not Hive SQL: Expecting )"),
     ("USE shap", errors.InvalidDefinition, "no database shap; did you mean shop?"),
     ("SET hive.nope=1", errors.SettingRefused, "there is no setting 'hive.nope'"),

@@ -1,0 +1,101 @@
+"""A statement that is not supported is told what to write instead, in at most two lines."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from acid_platform import AcidError, UnsupportedStatement
+from acid_platform.sql.parse import parse
+from acid_platform.sql.refusals import ADVICE
+
+REFUSED: tuple[tuple[str, str], ...] = (
+    ("GRANT SELECT ON TABLE t TO USER ann", "GRANT is not supported; rights on tables"),
+    ("REVOKE ALL ON t FROM USER ann", "rights on tables"),
+    ("CREATE ROLE r", "CREATE ROLE is not supported; rights on tables"),
+    ("SET ROLE admin", "rights on tables"),
+    ("SHOW GRANT ON TABLE t", "SHOW GRANT is not supported; rights on tables"),
+    ("LOCK TABLE t SHARED", "LOCK TABLE is not supported; each statement locks"),
+    ("UNLOCK TABLE t", "UNLOCK TABLE is not supported"),
+    ("LOAD DATA LOCAL INPATH '/a.orc' INTO TABLE t", "LOAD DATA is not supported; read the files"),
+    ("EXPORT TABLE t TO '/somewhere'", "CREATE TABLE … LOCATION"),
+    ("IMPORT TABLE t FROM '/somewhere'", "wh.adopt_table"),
+    ("CREATE FUNCTION f AS 'org.example.F' USING JAR 'f.jar'", "use Spark's functions"),
+    ("DROP TEMPORARY FUNCTION f", "DROP TEMPORARY FUNCTION is not supported"),
+    ("CREATE TEMPORARY MACRO twice(x int) x * 2", "write the expression where it is used"),
+    ("CREATE MATERIALIZED VIEW m AS SELECT 1", "CREATE MATERIALIZED VIEW is not supported; use"),
+    ("CREATE SCHEDULED QUERY q CRON '0 * * * *' AS SELECT 1", "schedule of Dagster"),
+    ("REPL DUMP default", "acid metastore backup"),
+    ("KILL QUERY 'x'", "use ABORT TRANSACTIONS"),
+    ("CREATE INDEX i ON TABLE t (a) AS 'COMPACT'", "CREATE INDEX is not supported; leave it out"),
+    ("CREATE RESOURCE PLAN p", "Dagster limits"),
+    ("CREATE TABLE t (k int) SKEWED BY (k) ON (1, 2)", "leave SKEWED BY out"),
+    ("ALTER VIEW v AS SELECT 1", "CREATE OR REPLACE VIEW"),
+    ("MSCK REPAIR TABLE t", "MSCK REPAIR is not supported; use ALTER TABLE … ADD PARTITION"),
+    ("ALTER TABLE t SET FILEFORMAT PARQUET", "ALTER TABLE … SET FILEFORMAT is not supported; make"),
+    ("ALTER TABLE t PARTITION (a='x (1)') SET SERDEPROPERTIES ('a'='b')", "SET SERDEPROPERTIES is"),
+    ("ALTER TABLE t SET LOCATION '/x'", "LOCATION … AS SELECT"),
+    ("ALTER TABLE t CLUSTERED BY (id) INTO 8 BUCKETS", "ALTER TABLE … CLUSTERED BY is not"),
+    ("ALTER TABLE t SKEWED BY (id) ON (1)", "ALTER TABLE … SKEWED BY is not supported; leave"),
+    ("ALTER TABLE t TOUCH", "ALTER TABLE … TOUCH is not supported; leave it out"),
+    ("ALTER TABLE t ARCHIVE PARTITION (a=1)", "use COMPACT 'major'"),
+    ("ALTER TABLE t EXCHANGE PARTITION (a=1) WITH TABLE u", "move the rows in one transaction"),
+    ("ALTER TABLE t RECOVER PARTITIONS", "use ALTER TABLE … ADD PARTITION"),
+    ("ALTER TABLE t ENABLE NO_DROP", "a gateway's grants"),
+    ("ALTER TABLE t COMPACT 'rebalance'", "write COMPACT 'major' or 'minor'"),
+    ("DESCRIBE FORMATTED t id", "DESCRIBE t column"),
+    ("ADD JAR x.jar", "ADD JAR is not supported; leave it out"),
+    ("SOURCE x.sql", "acid sql -f FILE"),
+    ("dfs -ls /", "use a shell"),
+    ("EXECUTE q USING 1", "give parameters"),
+    ("FROM s INSERT INTO t SELECT a", "between START TRANSACTION and COMMIT"),
+    ("VALUES (1)", "write SELECT * FROM VALUES"),
+    ("SET a b", "write SET name=value"),
+)
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_a_known_statement_gets_advice(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedStatement) as refused:
+        parse(text)
+    assert message in str(refused.value)
+    assert len(str(refused.value)) <= 200 and "\n" not in str(refused.value)
+
+
+def test_each_advice_has_its_statement() -> None:
+    plain = [text.lower() for text, _ in REFUSED]
+    without = [start for start, _ in ADVICE if not any(re.match(start, text) for text in plain)]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELEC 1", "SELEC is not supported; did you mean SELECT?"),
+        ("SHOW VEIWS", "SHOW VEIWS is not supported; did you mean SHOW VIEWS?"),
+        ("DROP TABEL x", "DROP TABEL is not supported; did you mean DROP TABLE?"),
+        ("ALTER TABLE t RENAMEE TO x", "did you mean ALTER TABLE RENAME?"),
+        ("ALTER TABLE t FOO BAR", "ALTER TABLE … FOO BAR is not supported; ALTER TABLE takes ADD"),
+        ("SHOW FOO", "SHOW FOO is not supported; SHOW takes COLUMNS, COMPACTIONS,"),
+        ("SHOW PARTITIONS", "this form of SHOW PARTITIONS is not supported: 'SHOW PARTITIONS'"),
+        ("FOO BAR", "FOO is not supported; no statement begins so"),
+    ],
+)
+def test_another_statement_gets_the_nearest(text: str, message: str) -> None:
+    with pytest.raises(UnsupportedStatement) as refused:
+        parse(text)
+    assert message in str(refused.value)
+
+
+def test_no_warning_of_the_parser_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for text in (
+        *(text for text, _ in REFUSED),
+        "CREATE TRANSACTIONAL TABLE t (a int)",
+        "SELECT (",
+    ):
+        try:
+            parse(text)
+        except AcidError:
+            continue
+    assert caplog.records == []
