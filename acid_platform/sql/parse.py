@@ -11,7 +11,7 @@ from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml
 from acid_platform.sql.commands import Command
 from acid_platform.sql.declarations import parse_create
-from acid_platform.sql.refusals import advice_on, refusal
+from acid_platform.sql.unsupported import advice_on, refusal
 from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
 from acid_platform.sql.run_explain import explain
 from acid_platform.sql.run_listings import LISTINGS

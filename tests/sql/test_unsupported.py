@@ -8,7 +8,7 @@ import pytest
 
 from acid_platform import AcidError, UnsupportedStatement
 from acid_platform.sql.parse import parse
-from acid_platform.sql.refusals import ADVICE
+from acid_platform.sql.unsupported import ADVICE
 
 REFUSED: tuple[tuple[str, str], ...] = (
     ("GRANT SELECT ON TABLE t TO USER ann", "GRANT is not supported; rights on tables"),
