@@ -27,7 +27,6 @@ FAMILIES: dict[str, str] = {
     "hive.exec.compress.": _FILES,
     "hive.exec.orc.": _FILES,
     "hive.merge.": _FILES,
-    "hive.enforce.": "always enforced",
     "hive.stats.": _STATISTICS,
     "hive.compute.query.": _STATISTICS,
     "hive.mapred.mode": _CHECKS,
@@ -35,8 +34,14 @@ FAMILIES: dict[str, str] = {
     "hive.variable.": "no variable is replaced in SQL; give parameters instead",
     **dict.fromkeys(
         (
-            *("hive.auto.", "hive.cbo.", "hive.compute.splits.", "hive.explain.", "hive.fetch."),
-            *("hive.groupby.", "hive.hashtable.", "hive.ignore.mapjoin.", "hive.index."),
+            *("hive.auto.", "hive.cbo.", "hive.compute.splits.", "hive.enforce.", "hive.explain."),
+            *(
+                "hive.fetch.",
+                "hive.groupby.",
+                "hive.hashtable.",
+                "hive.ignore.mapjoin.",
+                "hive.index.",
+            ),
             *("hive.input.", "hive.join.", "hive.limit.", "hive.map.", "hive.mapjoin."),
             *("hive.materializedview.", "hive.multigroupby.", "hive.new.job.", "hive.optimize."),
             *("hive.orc.", "hive.ppd.", "hive.skewjoin.", "hive.smbjoin."),

@@ -90,7 +90,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
                     properties[FIELD_DELIMITER.name] = clause.args["fields"].name
                 if clause.args.get("null"):
                     properties[NULL_TEXT.name] = clause.args["null"].name
-            case exp.LikeProperty():
+            case exp.LikeProperty() if not clause.expressions:
                 like = _table_name(clause.this)
             case exp.LocationProperty():
                 location = clause.this.name

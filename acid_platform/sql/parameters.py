@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 from acid_platform.errors import InvalidExpression
 from acid_platform.layout.sql_text import pieces, sql_string
@@ -75,31 +76,41 @@ def _refuse_neighbours(parts: list[str], literals: Mapping[int, str]) -> None:
 
 def literal(name: str, value: object) -> str:
     """A literal of the type that the value has. Raises InvalidExpression."""
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
-    match value:
+    match _of_python(value):
         case None:
             return "NULL"
-        case bool():
-            return str(value).upper()
-        case int():
-            return _number(name, str(value), len(str(abs(value))))
-        case float():
-            return _double(value)
-        case Decimal():
-            return _decimal(name, value)
-        case str():
-            return sql_string(value)
-        case bytes():
-            return f"X'{value.hex().upper()}'"
-        case datetime.datetime():
-            return _timestamp(name, value)
-        case datetime.date():
-            return f"DATE '{value.isoformat()}'"
+        case bool(truth):
+            return str(truth).upper()
+        case int(number):
+            return _number(name, f"{int(number)}", len(f"{abs(int(number))}"))
+        case float(number):
+            return _double(float(number))
+        case Decimal() as decimal:
+            return _decimal(name, decimal)
+        case str(text):
+            return sql_string(text)
+        case bytes(octets):
+            return f"X'{octets.hex().upper()}'"
+        case datetime.datetime() as moment:
+            return _timestamp(name, moment)
+        case datetime.date() as day:
+            return f"DATE '{day.isoformat()}'"
     raise InvalidExpression(
         f"the parameter :{name} is a {type(value).__name__}, which no literal can state; give None,"
         " a bool, int, float, Decimal, str, bytes, date or datetime"
     )
+
+
+def _of_python(value: Any) -> object:
+    """The Python value of a scalar of numpy, None for NaT; any other value as it is."""
+    if type(value).__module__ != "numpy" or getattr(value, "shape", None) != ():
+        is_moment = isinstance(value, datetime.datetime)
+        return None if is_moment and value != value else value
+    kind = value.dtype.kind
+    if kind == "M" and isinstance(value.item(), int):  # it has nanoseconds
+        rounded = value.astype("datetime64[us]")
+        return rounded.item() if rounded == value else value
+    return value if kind == "m" else value.item()
 
 
 def _number(name: str, text: str, digits: int) -> str:

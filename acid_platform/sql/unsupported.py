@@ -38,7 +38,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
     (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
-    (r"create .*table .* skewed by\b", "leave SKEWED BY out"),
+    (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
     (r"alter view ", "use CREATE OR REPLACE VIEW"),
     (r"msck ", "use ALTER TABLE … ADD PARTITION, or wh.adopt_table for files of Hive"),
     (rf"{_ALTER}set (?:fileformat|inputformat)\b", _FORMAT),

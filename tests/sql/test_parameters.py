@@ -42,6 +42,11 @@ NOON = datetime.datetime(2024, 7, 1, 12)
         (datetime.date(2024, 1, 2), "DATE '2024-01-02'"),
         (NOON, "TIMESTAMP '2024-07-01 12:00:00'"),
         (pd.Timestamp("2024-07-01 12:00:00.5"), "TIMESTAMP '2024-07-01 12:00:00.500000'"),
+        (np.datetime64("2024-07-01T12:00:00", "ns"), "TIMESTAMP '2024-07-01 12:00:00'"),
+        (np.datetime64("2024-07-01"), "DATE '2024-07-01'"),
+        (np.datetime64("NaT"), "NULL"),
+        (pd.NaT, "NULL"),
+        (np.float32(0.5), "0.5E0"),
         (
             NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
             "TIMESTAMP '2024-07-01 10:00:00'",
@@ -56,6 +61,9 @@ def test_a_value_is_a_literal_of_its_type(value: object, text: str) -> None:
     ("value", "message"),
     [
         ([1], "is a list, which no literal can state"),
+        (np.array([1, 2]), "is a ndarray, which no literal can state"),
+        (np.timedelta64(1, "s"), "is a timedelta64, which no literal can state"),
+        (np.datetime64(1, "ns"), "is a datetime64, which no literal can state"),
         (10**40, "has 41 digits"),
         (Decimal("1e-40"), "digits; a decimal has at most 38"),
         (Decimal("NaN"), "a decimal is a finite number"),
