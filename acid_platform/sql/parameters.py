@@ -83,8 +83,8 @@ def literal(name: str, value: object) -> str:
             return str(truth).upper()
         case int(number):
             return _number(name, f"{int(number)}", len(f"{abs(int(number))}"))
-        case float(number):
-            return _double(float(number))
+        case float(double):
+            return _double(float(double))
         case Decimal() as decimal:
             return _decimal(name, decimal)
         case str(text):
