@@ -204,8 +204,10 @@ def test_compactions_with_properties_and_filters(warehouse: Warehouse) -> None:
         "without effect: compactor.mapreduce.x",
         "without effect: POOL 'p', since any Worker takes the compaction",
     ]
+    warehouse.sql("INSERT INTO t PARTITION (ds='b', hr=1) VALUES (4, 'z')")
     joined = warehouse.sql("ALTER TABLE t PARTITION (ds='b') CONCATENATE")
     assert isinstance(joined, Done) and joined.ids
+    assert joined.message.endswith("finished with status: ready for cleaning")
     again = warehouse.sql("ALTER TABLE t PARTITION (ds='b') CONCATENATE")
     assert str(again).startswith("nothing was queued: compaction ")
 
