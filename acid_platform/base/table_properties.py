@@ -154,6 +154,8 @@ NO_CLEANUP = TableProperty(
     any_case=True,
 )
 
+COMMENT = "comment"
+"""The property that is the comment of a table or view, as in Hive."""
 REGISTERED_FROM = TableProperty(
     Setting("acid.registered.from", SettingKind.TEXT, ""),
     "the warehouse whose table this is; set by `acid register` in another metastore",

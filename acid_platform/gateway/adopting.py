@@ -23,7 +23,7 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.definition_calls import (
     clustering_of,
     columns_of,
-    commented,
+    comments_of,
     format_property,
     own_parameters,
 )
@@ -211,6 +211,7 @@ def _adopt(
         partitions if shown.partitionKeys else None,
         beat,
         beat.now,
+        comments_of(shown),
     )
 
 
@@ -327,8 +328,6 @@ def _report(
     hive: Hive, full: str, shown: Any, adopted: Adopted, write_ids: ValidWriteIdList
 ) -> AdoptedTable:
     notes = []
-    if comments := commented(shown):
-        notes.append(f"comments of columns ({', '.join(comments)}) are not kept")
     constraints = _constraints(hive, full)
     if constraints:
         notes.append(f"{', '.join(constraints)} are not kept")

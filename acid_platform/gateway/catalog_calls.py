@@ -28,7 +28,7 @@ from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import counts_of
 from acid_platform.layout.names import DeltaName, parse_directory
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition
-from acid_platform.metastore.operations.tables import GetPartitions
+from acid_platform.metastore.operations.tables import GetDatabase, GetPartitions
 from acid_platform.metastore.records import TableRecord, ViewRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
@@ -61,15 +61,13 @@ class CatalogCalls(CallHandler):
         return [name for name in self._metastore.databases() if like(pattern).fullmatch(name)]
 
     def get_database(self, name: str) -> Any:
-        database = name.lower()
-        if database not in self._metastore.databases():
-            raise NoSuchTable(f"there is no database {database}")
+        record = self._metastore.call(GetDatabase(name))
         root = self._metastore.places.root
         with suppress(WarehouseNotWritable):
             # Trino makes no table in a database whose directory is missing, as it is until this
             # platform has made a table in it.
-            make_root(*Files.of(f"{root}/{database}.db"))
-        return shapes.database(database, root)
+            make_root(*Files.of(f"{root}/{record.name}.db"))
+        return shapes.database(record, root)
 
     get_database_req = of_request(get_database, "name")
 

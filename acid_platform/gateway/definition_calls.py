@@ -11,13 +11,20 @@ from acid_platform.errors import DeclarationChanged, NoSuchTable, UnsupportedSta
 from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import LOCATIONS, CallHandler, leading, of_request
 from acid_platform.gateway.catalog_calls import VIEW
+from acid_platform.gateway.codes import USER
 from acid_platform.gateway.locked_removal import drop, truncate
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.operations.other_engines import FinishWrite
-from acid_platform.metastore.operations.tables import DropView, RemoveDatabase
-from acid_platform.metastore.records import TableRecord
+from acid_platform.metastore.operations.tables import (
+    AlterDatabase,
+    DeclareDatabase,
+    DropView,
+    GetDatabase,
+    RemoveDatabase,
+)
+from acid_platform.metastore.records import OwnerKind, TableRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.storage.durability import make_root
 from acid_platform.storage.files import Files
@@ -43,9 +50,8 @@ class DefinitionCalls(CallHandler):
         """Raises TableExists, InvalidDefinition, UnsupportedStatement."""
         name = database.name.lower()
         usual = self._require_usual(name, database.locationUri)
-        if database.description or own_parameters(database.parameters):
-            raise UnsupportedStatement(f"database {name} can't keep a comment or parameters")
-        self._metastore.create_database(name)
+        comment, properties = database.description or "", own_parameters(database.parameters)
+        self._metastore.call(DeclareDatabase(name, False, comment, properties, *_owner(database)))
         make_root(*Files.of(usual))  # Trino makes no table in a database without a directory
 
     def create_database_req(self, request: Any) -> None:
@@ -60,8 +66,26 @@ class DefinitionCalls(CallHandler):
             description=request.description,
             locationUri=request.locationUri,
             parameters=request.parameters,
+            ownerName=request.ownerName,
+            ownerType=request.ownerType,
         )
         self.create_database(database)
+
+    def alter_database(self, name: str, new: Any) -> None:
+        """Changes the comment, the parameters and the owner to those of `new`, which has all.
+
+        Raises NoSuchTable, InvalidDefinition, UnsupportedStatement.
+        """
+        record = self._metastore.call(GetDatabase(name))
+        if new.name and new.name.lower() != record.name:
+            raise UnsupportedStatement(f"database {record.name} can't be renamed to {new.name}")
+        self._require_usual(record.name, new.locationUri)
+        properties = own_parameters(new.parameters)
+        removed = dict.fromkeys({*record.properties} - {*properties})
+        changed: dict[str, str | None] = {**properties, **removed}
+        owner, kind = _owner(new)
+        change = AlterDatabase(record.name, new.description or "", changed, owner or None, kind)
+        self._metastore.call(change)
 
     def _require_usual(self, database: str, location: str | None) -> str:
         """The directory of a database, which `location` must name if it is given.
@@ -111,6 +135,7 @@ class DefinitionCalls(CallHandler):
             [f"{one.name} {one.type}" for one in new.partitionKeys or ()],
             clustering_of(new.sd),
             {**parameters, **format_property(name, new.sd, parameters)},
+            comments=comments_of(new),
         )
         create(self._metastore, name, declared, self._location(name, new.sd.location))
 
@@ -190,9 +215,11 @@ class DefinitionCalls(CallHandler):
         renamed = table_name(f"{new.dbName}.{new.tableName}")
         columns = _changed_columns(record, new)
         self._refuse_rename(record, columns)
+        comments = comments_of(new)
         properties = _changed_properties(record, new.parameters or {})
         keep_counts(record, None, new.parameters or {})
-        if renamed == record.name and columns is None and not properties:
+        same_columns = columns is None and comments == record.comments
+        if renamed == record.name and same_columns and not properties:
             return
         version = (new.parameters or {}).get(shapes.VERSION)
         if version not in (None, shapes.version_of(record)):
@@ -203,6 +230,7 @@ class DefinitionCalls(CallHandler):
             properties or None,
             renamed if renamed != record.name else None,
             record,
+            comments,
         )
 
     alter_table_with_environment_context = leading(alter_table, 3)
@@ -234,10 +262,21 @@ def clustering_of(descriptor: Any) -> tuple[Sequence[str], int] | None:
     return (descriptor.bucketCols, descriptor.numBuckets) if descriptor.bucketCols else None
 
 
-def commented(declared: Any) -> list[str]:
-    """The columns of the protocol's table that have a comment."""
+def comments_of(declared: Any) -> dict[str, str]:
+    """The comments of the columns of the protocol's table, by their names."""
     columns = (*declared.sd.cols, *(declared.partitionKeys or ()))
-    return [one.name for one in columns if one.comment]
+    return {one.name.lower(): one.comment for one in columns if one.comment}
+
+
+def _owner(database: Any) -> tuple[str, OwnerKind]:
+    """The owner, empty if none is named. Raises UnsupportedStatement for a group."""
+    kinds = {number: kind for kind, number in shapes.OWNER_KINDS.items()}
+    kind = kinds.get(database.ownerType or USER)
+    if kind is None:
+        raise UnsupportedStatement(
+            f"database {database.name} can't be owned by a group; name a user or a role"
+        )
+    return database.ownerName or "", kind
 
 
 def _require_table(name: str, new: Any, parameters: Mapping[str, str]) -> None:
@@ -252,8 +291,6 @@ def _require_table(name: str, new: Any, parameters: Mapping[str, str]) -> None:
         )
     if new.sd.sortCols:
         raise UnsupportedStatement(f"{name}: SORTED BY is not kept")
-    if comments := commented(new):
-        raise UnsupportedStatement(f"{name}: the comment of column {comments[0]} can't be kept")
 
 
 def format_property(name: str, descriptor: Any, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -282,10 +319,6 @@ def _changed_columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]]
             raise UnsupportedStatement(
                 f"{record.name}: its {what} can't be changed from {present} to {requested}"
             )
-    if comments := [one.name for one in new.sd.cols if one.comment]:
-        raise UnsupportedStatement(
-            f"{record.name}: the comment of column {comments[0]} can't be kept"
-        )
     columns, old_columns = _pairs(new.sd.cols), record.columns
     if columns == old_columns:
         return None
@@ -299,7 +332,7 @@ def _changed_columns(record: TableRecord, new: Any) -> Sequence[tuple[str, str]]
             f" for {list(columns)}"
         )
     (((old, _), (column, kind)),) = changed
-    return change_column(record, old, Column(column, parse_type(kind)), None)
+    return change_column(record, old, Column(column, parse_type(kind)), None).columns
 
 
 def _pairs(columns: Sequence[Any]) -> tuple[tuple[str, str], ...]:

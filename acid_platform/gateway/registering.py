@@ -27,7 +27,7 @@ from acid_platform.gateway.hive_client import Hive, HiveRefused
 from acid_platform.layout.names import AcidName, BaseName, is_hidden, parse_directory
 from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.other_engines import GetTxnList, GetWriteIdsUnder
-from acid_platform.metastore.operations.tables import GetIdentity, GetRecorded
+from acid_platform.metastore.operations.tables import GetDatabase, GetIdentity, GetRecorded
 from acid_platform.metastore.records import TableRecord
 from acid_platform.storage.files import Files
 from acid_platform.transactions.lists import RangeResponse, ValidWriteIdList
@@ -197,7 +197,8 @@ class _Table:
     def _make_database(self) -> None:
         if self.database in self.hive.call("get_all_databases"):
             return
-        made = shapes.database(self.database, self.metastore.places.root)
+        record = self.metastore.call(GetDatabase(self.database))
+        made = shapes.database(record, self.metastore.places.root)
         with_place = made.locationUri
         try:
             self.hive.call("create_database", made)

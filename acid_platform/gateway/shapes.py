@@ -18,12 +18,17 @@ from acid_platform.gateway.protocol import load
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import DEFAULT_PARTITION, parse_partition, partition_name
 from acid_platform.metastore.places import absolute, is_uri, local_path
-from acid_platform.metastore.records import TableRecord, ViewRecord
+from acid_platform.metastore.records import (
+    PLATFORM_OWNER,
+    DatabaseRecord,
+    OwnerKind,
+    TableRecord,
+    ViewRecord,
+)
 from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 CATALOG = "hive"
 """The only catalog."""
-OWNER = "acid"
 VERSION = "acid.declaration"
 """The parameter that names the declaration that a client has seen."""
 _HIVE = "org.apache.hadoop.hive"
@@ -82,16 +87,20 @@ def split(name: str) -> tuple[str, str]:
     return database, short
 
 
-def _columns(columns: Sequence[tuple[str, str]]) -> list[Any]:
-    return [load().FieldSchema(name=name, type=kind, comment="") for name, kind in columns]
+def _columns(record: TableRecord | ViewRecord, columns: Sequence[tuple[str, str]]) -> list[Any]:
+    m, comments = load(), record.comments
+    return [
+        m.FieldSchema(name=name, type=kind, comment=comments.get(name, ""))
+        for name, kind in columns
+    ]
 
 
 def columns_of(record: TableRecord | ViewRecord) -> list[Any]:
-    return _columns(record.columns)
+    return _columns(record, record.columns)
 
 
 def all_columns_of(record: TableRecord) -> list[Any]:
-    return _columns((*record.columns, *record.partition_columns))
+    return _columns(record, (*record.columns, *record.partition_columns))
 
 
 def nobody() -> Any:
@@ -134,7 +143,7 @@ def _descriptor(
         (record.bucket_count, record.bucket_columns) if isinstance(record, TableRecord) else (0, ())
     )
     return load().StorageDescriptor(
-        cols=_columns(record.columns),
+        cols=columns_of(record),
         location=location,
         inputFormat=reads,
         outputFormat=writes,
@@ -165,7 +174,7 @@ def version_of(record: TableRecord) -> str:
 def table(record: TableRecord) -> Any:
     """Raises UnsupportedStatement."""
     shown = _table(record, descriptor(record, record.location), "MANAGED_TABLE")
-    shown.partitionKeys = _columns(record.partition_columns)
+    shown.partitionKeys = _columns(record, record.partition_columns)
     shown.parameters = parameters_of(record)
     shown.writeId = 0
     return shown
@@ -177,6 +186,7 @@ def view(record: ViewRecord) -> Any:
     stored = _descriptor(record, "", reads, writes, load().SerDeInfo(parameters={}))
     shown = _table(record, stored, "VIRTUAL_VIEW")
     shown.viewOriginalText = shown.viewExpandedText = record.query
+    shown.parameters |= record.properties
     return shown
 
 
@@ -185,7 +195,7 @@ def _table(record: TableRecord | ViewRecord, stored: Any, kind: str) -> Any:
     return load().Table(
         tableName=name,
         dbName=database,
-        owner=OWNER,
+        owner=PLATFORM_OWNER,
         createTime=record.created // 1000,
         lastAccessTime=0,
         retention=0,
@@ -200,15 +210,18 @@ def _table(record: TableRecord | ViewRecord, stored: Any, kind: str) -> Any:
     )
 
 
-def database(name: str, root: str) -> Any:
+OWNER_KINDS = {OwnerKind.USER: USER, OwnerKind.ROLE: ROLE}
+
+
+def database(record: DatabaseRecord, root: str) -> Any:
     return load().Database(
-        name=name,
-        description="",
-        locationUri=uri(f"{root}/{name}.db"),
-        parameters={},
+        name=record.name,
+        description=record.comment,
+        locationUri=uri(f"{root}/{record.name}.db"),
+        parameters=dict(record.properties),
         privileges=nobody(),
-        ownerName="public" if name == "default" else OWNER,
-        ownerType=ROLE if name == "default" else USER,
+        ownerName=record.owner,
+        ownerType=OWNER_KINDS[record.owner_kind],
         catalogName=CATALOG,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,26 +122,35 @@ class Table(Reads, Writes):
 
     # --- the declaration and the files ---------------------------------------------------------
 
-    def add_columns(self, columns: str) -> None:
-        self._alter_columns(lambda record: widened(record, columns).columns)
+    def add_columns(self, columns: str, comments: Mapping[str, str] | None = None) -> None:
+        """`add_columns("note string")`: adds columns at the end; rows of before have NULL there.
 
-    def _alter_columns(self, columns: Callable[[TableRecord], Sequence[tuple[str, str]]]) -> None:
+        `comments`: of the new columns, by their names. Raises UnknownColumn for a column that
+        exists already and for the comment of none of these, InvalidDefinition.
+        """
+        self._alter_columns(lambda record: widened(record, columns, comments))
+
+    def _alter_columns(self, altered: Callable[[TableRecord], TableRecord]) -> None:
         """Computes the columns again if others altered the table in the meantime (P28)."""
         for _ in range(_ATTEMPTS):
             record = self.record
             with suppress(DeclarationChanged):
+                change = altered(record)
                 self._warehouse.metastore.alter_table(
-                    self._name, columns=columns(record), read=record
+                    self._name, columns=change.columns, read=record, comments=change.comments
                 )
                 return
         raise DeclarationChanged(
             f"{self._name}: others altered it during each of {_ATTEMPTS} attempts; try again"
         )
 
-    def change_column(self, old: str, column: str, after: str | None = None) -> None:
-        """`change_column("id", "id bigint")`: gives a column a wider type, or another place.
+    def change_column(
+        self, old: str, column: str, after: str | None = None, comment: str | None = None
+    ) -> None:
+        """`change_column("id", "id bigint")`: gives a column a wider type, place or comment.
 
-        `after`: the column that it follows, empty for the first place. Renaming a column is only
+        `after`: the column that it follows, empty for the first place. `comment`: None keeps the
+        one that it has, as Hive does, and an empty one removes it. Renaming a column is only
         possible while the table has no rows, since files store the names of their columns. So is
         moving it if files match columns by position. Files of deleted rows are hidden first, as
         TRUNCATE does: a name of theirs may be used again for another type. Raises UnknownColumn,
@@ -155,12 +164,12 @@ class Table(Reads, Writes):
             " or CREATE TABLE … AS SELECT"
         )
 
-        def changed(record: TableRecord) -> Sequence[tuple[str, str]]:
-            return change_column(record, old.lower(), new, after and after.lower())
+        def changed(record: TableRecord) -> TableRecord:
+            return change_column(record, old.lower(), new, after and after.lower(), comment)
 
         def misread(record: TableRecord) -> bool:
             """Whether files of before would be read wrongly."""
-            columns = changed(record)
+            columns = changed(record).columns
             moved = [name for name, _ in columns] != [name for name, _ in record.columns]
             return new.name != old.lower() or (moved and self._by_position(record))
 

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from acid_platform.base.location import Location
+from acid_platform.base.table_properties import COMMENT
 from acid_platform.compaction.states import CompactionKind, ErasureState
 from acid_platform.engine.choice import Engines, Preference, preference_of
 from acid_platform.errors import AlreadyScheduled, CompactionFailed, WarehouseNotWritable
@@ -143,20 +144,31 @@ class Warehouse:
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
         location: str | None = None,
+        comments: Mapping[str, str] | None = None,
+        comment: str = "",
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
-        Names are stored in lower case. A name without a database is in `default`; a missing
-        database is made. Without `location` the table is in `db.db/t`, or in `db.db/t_2` and so on
-        if a renamed table still uses that directory. A relative `location` is below the current
-        directory. A directory with data is refused: use `adopt_table`. Raises InvalidDefinition,
+        `comments`: of columns and partition columns, by their names; `comment`: of the table, which
+        is its property `comment`, as in Hive. Names are stored in lower case. A name without a
+        database is in `default`; a missing database is made. Without `location` the table is in
+        `db.db/t`, or in `db.db/t_2` and so on if a renamed table still uses that directory. A
+        relative `location` is below the current directory. A directory with data is refused: use
+        `adopt_table`. Raises InvalidDefinition, UnknownColumn for the comment of no column,
         TableExists.
         """
         from acid_platform.tables.locations import create
 
         full = table_name(name)
+        if comment:
+            properties = {**(properties or {}), COMMENT: comment}
         declared = Declaration.of(
-            full, parse_columns(columns), partitioned_by, clustered_by, with_codec(properties)
+            full,
+            parse_columns(columns),
+            partitioned_by,
+            clustered_by,
+            with_codec(properties),
+            comments=comments,
         )
         record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name)

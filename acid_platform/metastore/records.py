@@ -7,6 +7,7 @@ below the table, such as `month=3/day=4`; None stands for an unpartitioned table
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.layout.recorded_files import RecordedFiles
@@ -18,6 +19,29 @@ from acid_platform.transactions.row_sets import RowSet
 
 NO_HEARTBEAT = "no heartbeat"
 """The first words of the reason with which the reaper aborts a transaction (T13)."""
+
+
+PLATFORM_OWNER = "acid"
+"""Who owns what nobody else was said to own."""
+
+
+class OwnerKind(Enum):
+    """What the owner of a database is."""
+
+    USER = "USER"
+    ROLE = "ROLE"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRecord:
+    """A database's declaration. Its owner is shown; rights do not depend on it."""
+
+    name: str
+    created: int = 0
+    comment: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    owner: str = PLATFORM_OWNER
+    owner_kind: OwnerKind = OwnerKind.USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +67,9 @@ class TableRecord:
     """The moment of the last change; a change names the version that it is based on (P28)."""
     foreign: bool = False
     """Its files may belong to the warehouse that this one was copied from: read only (P31)."""
+    comments: dict[str, str] = field(default_factory=dict)
+    """The comments of columns and partition columns that have one; the table's own is its property
+    `comment`, as in Hive."""
 
     @property
     def partitioned(self) -> bool:
@@ -67,6 +94,10 @@ class ViewRecord:
     version: int = 0
     """The moment at which it got this query (P28)."""
     reads: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+    """Hive's parameters of the view; `comment` is its comment."""
+    comments: dict[str, str] = field(default_factory=dict)
+    """The comments of the columns that have one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ class TableDeclaration:
     columns: str | None = None
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
+    comments: Mapping[str, str] | None = None
+    """Of columns and partition columns, by their names."""
+    comment: str = ""
+    """Of the table."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", table_name(self.name))
@@ -56,7 +60,7 @@ class TableDeclaration:
                 [(column.name, str(column.type)) for column in parse_columns(text)] if text else []
                 for text in (self.columns, ", ".join(self.partitioned_by))
             )
-            metadata["dagster/column_schema"] = _schema(own, keys)
+            metadata["dagster/column_schema"] = _schema(own, keys, self.comments or {})
         return metadata
 
 
@@ -120,18 +124,21 @@ def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, dg.Metad
         "dagster/uri": dg.MetadataValue.text(record.location),
         "dagster/row_count": dg.MetadataValue.int(stats.rows),
         "dagster/column_schema": dg.MetadataValue.table_schema(
-            _schema(record.columns, record.partition_columns)
+            _schema(record.columns, record.partition_columns, record.comments)
         ),
         **stats.metadata(),
     }
 
 
 def _schema(
-    columns: Sequence[tuple[str, str]], partition_columns: Sequence[tuple[str, str]]
+    columns: Sequence[tuple[str, str]],
+    partition_columns: Sequence[tuple[str, str]],
+    comments: Mapping[str, str],
 ) -> dg.TableSchema:
-    own = [dg.TableColumn(name, kind) for name, kind in columns]
+    texts = {name.lower(): text for name, text in comments.items() if text}
+    own = [dg.TableColumn(name, kind, texts.get(name)) for name, kind in columns]
     keys = [
-        dg.TableColumn(name, kind, tags={"partition_column": ""})
+        dg.TableColumn(name, kind, texts.get(name), tags={"partition_column": ""})
         for name, kind in partition_columns
     ]
     return dg.TableSchema(columns=[*own, *keys])

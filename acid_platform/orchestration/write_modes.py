@@ -79,6 +79,8 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         declared.partitioned_by,
         properties=declared.properties,
         if_not_exists=True,
+        comments=declared.comments,
+        comment=declared.comment,
     )
 
 

@@ -18,8 +18,10 @@ from sqlglot import exp
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.errors import InvalidExpression
+from acid_platform.metastore.records import OwnerKind
 from acid_platform.sql.answers import Done
 from acid_platform.sql.partition_specs import PartitionSpec, arguments, partition_specs
+from acid_platform.sql.text import tokens_of
 from acid_platform.sql.time_travel import timestamp
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ LIKE = r"(?: (?:like )?'(?P<like>[^']*)')?"
 SPEC = r"(?P<spec>partition ?\(.+?\))"
 SPECS = r"(?P<specs>partition ?\(.+\))"
 LABEL = r"(?:`[^`]+`|'[^']+'|\w+)"
-"""The name of a tag."""
+"""The name of a tag or an owner."""
+TEXT = r"'(?:[^'\\]|\\.)*'"
+"""A text in quotes, in its canonical form."""
 
 
 def _unquoted(name: str) -> str:
@@ -52,7 +56,7 @@ def _properties(text: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for part in arguments(text):
         if not isinstance(part, exp.EQ):
-            raise InvalidExpression(f"TBLPROPERTIES: {part.sql('hive')!r} is not 'name'='value'")
+            raise InvalidExpression(f"PROPERTIES: {part.sql('hive')!r} is not 'name'='value'")
         values[part.this.name] = part.expression.name
     return values
 
@@ -68,12 +72,14 @@ def _names(text: str) -> tuple[str, ...]:
 
 _CONVERTERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("table", "database", "to", "old", "after", "field"), _unquoted),
-    **dict.fromkeys(("tag", "label"), _label),
+    **dict.fromkeys(("tag", "label", "owner"), _label),
+    "comment": lambda text: tokens_of(text)[0].text,
     **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "first", "wait", "extended"), bool),
     **dict.fromkeys(("version", "days"), int),
     "ids": lambda text: tuple(map(int, re.findall(r"\d+", text))),
     "kind": lambda text: CompactionKind(text.lower()),
     "names": _names,
+    "owner_kind": lambda text: OwnerKind(text.upper()),
     "properties": _properties,
     "spec": PartitionSpec.of,
     "specs": partition_specs,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from sqlglot import exp
 
-from acid_platform.base.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
+from acid_platform.base.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.layout.types import LOCAL_ZONE
 from acid_platform.predicates.grammar import HiveSql
+from acid_platform.sql.column_lists import ColumnList
 from acid_platform.sql.split_dml import Parts, is_query, selected
 from acid_platform.sql.statements import CreateTable, CreateView
-from acid_platform.sql.text import Query, parsed, query, word
+from acid_platform.sql.text import Edit, Query, closing, edited, parsed, query, word
 from acid_platform.sql.time_travel import refuse_marks
 
 STORED_AS = MappingProxyType(
@@ -43,14 +44,48 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
         if defining is None:
             raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
         declaration += " AS SELECT 1"
+    declaration, columns, keys = _without_comments(declaration)
     tree = parsed(declaration, dialect=HiveSql)
     if not isinstance(tree, exp.Create):
         return None
     name = _table_name(tree.this.this if isinstance(tree.this, exp.Schema) else tree.this)
     if tree.kind == "VIEW" and defining is not None:
         refuse_marks(defining.tree, "a view")
-        return _view(tree, name, defining)
-    return _table(tree, name, defining) if tree.kind == "TABLE" else None
+        return _view(tree, name, defining, columns.comments)
+    if tree.kind != "TABLE":
+        return None
+    return _table(tree, name, defining, {**columns.comments, **keys.comments})
+
+
+def _without_comments(declaration: str) -> tuple[str, ColumnList, ColumnList]:
+    """The text without the comments of columns; the columns, and the partition columns."""
+    parts = Parts.of(declaration)
+    kinds = (number for number in range(1, 5) if word(parts.tokens, number) in ("TABLE", "VIEW"))
+    place = next(kinds, None)
+    columns = keys = ColumnList()
+    edits: list[Edit] = []
+    if place is not None:
+        parts.at = place + 1
+        parts.skip("IF", "NOT", "EXISTS")
+        parts.name()
+        columns = _taken_list(parts, edits)
+        parts.at = parts.find("PARTITIONED BY")  # sqlglot takes both words for one token
+        if parts.skip("PARTITIONED BY"):
+            keys = _taken_list(parts, edits)
+    return edited(declaration, edits), columns, keys
+
+
+def _taken_list(parts: Parts, edits: list[Edit]) -> ColumnList:
+    """The list in the parentheses that come next, if they do; adds the edit of its comments."""
+    if not parts.comes("("):
+        return ColumnList()
+    end = closing(parts.tokens, parts.at)
+    start, stop = parts.tokens[parts.at].end + 1, parts.tokens[end].start
+    listed = ColumnList.of(parts.text[start:stop])
+    if listed.comments:
+        edits.append(Edit(start, stop, listed.text))
+    parts.at = end + 1
+    return listed
 
 
 def _table_name(table: exp.Expr) -> str:
@@ -60,7 +95,9 @@ def _table_name(table: exp.Expr) -> str:
     return ".".join(part.name.lower() for part in table.parts)
 
 
-def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
+def _table(
+    tree: exp.Create, name: str, defining: Query | None, comments: Mapping[str, str]
+) -> CreateTable:
     if tree.args.get("replace"):
         raise UnsupportedStatement(
             "CREATE OR REPLACE TABLE is not supported; use DROP TABLE, or INSERT OVERWRITE"
@@ -95,7 +132,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
             case exp.LocationProperty():
                 location = clause.this.name
             case exp.SchemaCommentProperty():
-                properties["comment"] = clause.this.name
+                properties[COMMENT] = clause.this.name
             case _ if type(clause) is exp.Property:
                 properties[clause.this.name] = clause.args["value"].name
             case _:
@@ -117,6 +154,7 @@ def _table(tree: exp.Create, name: str, defining: Query | None) -> CreateTable:
         bool(tree.args.get("exists")),
         defining,
         like,
+        comments,
     )
 
 
@@ -134,9 +172,15 @@ def _refuse_others(tree: exp.Create, rows_or_columns: object) -> None:
         )
 
 
-def _view(tree: exp.Create, name: str, defining: Query) -> CreateView:
+def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, str]) -> CreateView:
+    properties: dict[str, str] = {}
     for clause in _properties(tree):
-        raise _unsupported("CREATE VIEW", clause)
+        if isinstance(clause, exp.SchemaCommentProperty):
+            properties[COMMENT] = clause.this.name
+        elif type(clause) is exp.Property:
+            properties[clause.this.name] = clause.args["value"].name
+        else:
+            raise _unsupported("CREATE VIEW", clause)
     columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
     return CreateView(
         name,
@@ -144,6 +188,8 @@ def _view(tree: exp.Create, name: str, defining: Query) -> CreateView:
         tuple(column.name.lower() for column in columns),
         bool(tree.args.get("exists")),
         bool(tree.args.get("replace")),
+        properties,
+        comments,
     )
 
 

@@ -16,17 +16,19 @@ from acid_platform.errors import (
     UnsupportedStatement,
 )
 from acid_platform.metastore.operations.tables import (
+    AlterDatabase,
     DeclareView,
     DropView,
     RegisterPartitions,
     RemoveDatabase,
 )
 from acid_platform.metastore.pasts import AsOf
-from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.records import OwnerKind, ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, Commands
+from acid_platform.sql.column_lists import ColumnList
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, TEXT, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
@@ -52,12 +54,44 @@ def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
 
 @DEFINITIONS(
     "CREATE DATABASE",
-    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})",
+    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})"
+    rf"(?: comment (?P<comment>{TEXT}))?(?: with dbproperties ?\((?P<properties>.+)\))?",
 )
 def create_database(
-    session: SqlSession, _catalog: Catalog, database: str, if_not_exists: bool = False
+    session: SqlSession,
+    _catalog: Catalog,
+    database: str,
+    if_not_exists: bool = False,
+    comment: str = "",
+    properties: Mapping[str, str] | None = None,
 ) -> None:
-    session.warehouse.metastore.create_database(database, if_not_exists)
+    session.warehouse.metastore.create_database(database, if_not_exists, comment, properties)
+
+
+@DEFINITIONS(
+    "ALTER DATABASE SET DBPROPERTIES",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    r" set dbproperties ?\((?P<properties>.+)\)",
+)
+def set_database_properties(
+    session: SqlSession, catalog: Catalog, database: str, properties: Mapping[str, str]
+) -> None:
+    """The other properties stay, as in Hive."""
+    catalog.require_database(database)
+    session.warehouse.metastore.call(AlterDatabase(database, properties=dict(properties)))
+
+
+@DEFINITIONS(
+    "ALTER DATABASE SET OWNER",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    rf" set owner (?P<owner_kind>user|role) (?P<owner>{LABEL})",
+)
+def set_database_owner(
+    session: SqlSession, catalog: Catalog, database: str, owner_kind: OwnerKind, owner: str
+) -> None:
+    catalog.require_database(database)
+    change = AlterDatabase(database, owner=owner, owner_kind=owner_kind)
+    session.warehouse.metastore.call(change)
 
 
 @DEFINITIONS(
@@ -92,7 +126,8 @@ def drop_database(
 
 @DEFINITIONS("ALTER TABLE ADD COLUMNS", rf"{ALTER} add columns ?\((?P<columns>.+)\)")
 def add_columns(session: SqlSession, catalog: Catalog, table: str, columns: str) -> None:
-    _handle(session, catalog, table).add_columns(columns)
+    new = ColumnList.of(columns)
+    _handle(session, catalog, table).add_columns(new.text, new.comments)
 
 
 @DEFINITIONS(
@@ -109,7 +144,10 @@ def change_column(
     first: bool = False,
     after: str | None = None,
 ) -> None:
-    _handle(session, catalog, table).change_column(old, column, "" if first else after)
+    new = ColumnList.of(column)
+    comment = next(iter(new.comments.values()), None)
+    handle = _handle(session, catalog, table)
+    handle.change_column(old, new.text, "" if first else after, comment)
 
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
@@ -296,6 +334,7 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         declared.properties,
         declared.if_not_exists,
         declared.location,
+        declared.comments,
     )
     return None
 
@@ -350,7 +389,13 @@ def _create_from_query(
         raise InvalidDefinition(f"{full}: every column of the query is a partition column")
     columns = ", ".join(f"`{column.name}` {column.type}" for column in by_name.values())
     table = warehouse.create_table(
-        full, columns, keys, declared.clustered_by, declared.properties, location=declared.location
+        full,
+        columns,
+        keys,
+        declared.clustered_by,
+        declared.properties,
+        location=declared.location,
+        comments=declared.comments,
     )
     try:
         rows = table.insert(result)
@@ -392,6 +437,8 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
                     (name, str(column.type)) for name, column in zip(names, columns, strict=True)
                 ),
                 reads=columns_read(query, catalog.declared),
+                properties=dict(declared.properties),
+                comments=dict(declared.comments),
             ),
             declared.if_not_exists,
             declared.or_replace,

@@ -13,7 +13,7 @@ from acid_platform.metastore.shown import Shown
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql.answers import Done
 from acid_platform.sql.commands import ALTER, ONE, SPEC, TABLE, Commands
-from acid_platform.sql.partition_specs import PartitionSpec, fits, matching
+from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def statistics(
     """Nothing is computed or changed. Raises NoSuchTable, NoSuchPartition, UnknownColumn."""
     record = catalog.target(table)
     if spec is not None:
-        fits(record, spec)
+        fixed_values(spec, record)
     own, keys = columns_of_record(record)
     names = [name.strip(" `").lower() for name in fields.split(",") if name.strip()]
     require_columns(names, (*own, *keys), record.name)

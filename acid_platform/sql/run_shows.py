@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import FILE_FORMAT
+from acid_platform.base.table_properties import COMMENT, FILE_FORMAT
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
+from acid_platform.metastore.operations.tables import GetDatabase
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, Commands
 from acid_platform.sql.declarations import STORED_AS
@@ -185,12 +186,25 @@ def describe_history(session: SqlSession, catalog: Catalog, table: str) -> Shown
     return Shown(show_columns.HISTORY, tuple(rows))
 
 
-@SHOWS("DESCRIBE DATABASE", rf"desc(?:ribe)? (?:database|schema) (?:extended )?(?P<database>{ONE})")
-def describe_database(session: SqlSession, catalog: Catalog, database: str) -> Shown:
-    """What is known of a database: its name, and the directory of its tables."""
-    name = catalog.require_database(database)
-    location = f"{session.warehouse.metastore.places.root}/{name}.db"
-    row = {"db_name": name, "comment": "", "location": location}
+@SHOWS(
+    "DESCRIBE DATABASE",
+    rf"desc(?:ribe)? (?:database|schema) (?P<extended>extended )?(?P<database>{ONE})",
+)
+def describe_database(
+    session: SqlSession, catalog: Catalog, database: str, extended: bool = False
+) -> Shown:
+    """What is known of a database; EXTENDED shows its properties too."""
+    metastore = session.warehouse.metastore
+    record = metastore.call(GetDatabase(catalog.require_database(database)))
+    pairs = (f"{name}={text}" for name, text in sorted(record.properties.items()))
+    row = {
+        "db_name": record.name,
+        "comment": record.comment,
+        "location": f"{metastore.places.root}/{record.name}.db",
+        "owner_name": record.owner,
+        "owner_type": record.owner_kind.value,
+        "parameters": f"{{{', '.join(pairs)}}}" if extended and record.properties else "",
+    }
     return Shown(tuple(row), (row,))
 
 
@@ -202,7 +216,10 @@ def describe_formatted(
     view = catalog.views.get(catalog.full(table))
     if view is not None and spec is None:
         text = ("View Expanded Text:", view.query, "")
-        return _described([*_of_view(view), *_heading("# View Information"), text])
+        parameters = [("", name, value) for name, value in sorted(view.properties.items())]
+        if parameters:
+            parameters.insert(0, ("Table Parameters:", "", ""))
+        return _described([*_of_view(view), *_heading("# View Information"), *parameters, text])
     record = catalog.record(table) if spec is None else catalog.target(table)
     rows = _formatted(session.warehouse, record)
     if spec is not None:
@@ -278,15 +295,19 @@ def _heading(title: str) -> list[Described]:
 
 
 def _of_view(view: ViewRecord) -> list[Described]:
-    return [(name, kind, "") for name, kind in view.columns]
+    return [(name, kind, view.comments.get(name, "")) for name, kind in view.columns]
 
 
 def _columns(record: TableRecord) -> list[Described]:
     """Rows of Hive's DESCRIBE: all columns, then the partition columns again under a heading."""
-    rows = [(name, kind, "") for name, kind in (*record.columns, *record.partition_columns)]
-    if record.partition_columns:
+    own, keys = (
+        [(name, kind, record.comments.get(name, "")) for name, kind in columns]
+        for columns in (record.columns, record.partition_columns)
+    )
+    rows = [*own, *keys]
+    if keys:
         rows += [*_heading("# Partition Information"), ("# col_name", "data_type", "comment")]
-        rows += [(name, kind, "") for name, kind in record.partition_columns]
+        rows += keys
     return rows
 
 
@@ -319,15 +340,20 @@ def _stored_as(record: TableRecord) -> str:
 
 def create_table(record: TableRecord) -> str:
     """The CREATE TABLE statement that declares this table."""
-    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", f"{_listed(record.columns)})"]
-    if record.partition_columns:
-        lines += ["PARTITIONED BY (", f"{_listed(record.partition_columns)})"]
+    own, keys = (
+        _listed(columns, record.comments) for columns in (record.columns, record.partition_columns)
+    )
+    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", f"{own})"]
+    others = dict(record.properties)
+    if comment := others.pop(COMMENT, ""):
+        lines.append(f"COMMENT {sql_string(comment)}")
+    if keys:
+        lines += ["PARTITIONED BY (", f"{keys})"]
     if record.bucket_count:
         names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
         lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
     properties = ",\n".join(
-        f"  {sql_string(key)}={sql_string(value)}"
-        for key, value in sorted(record.properties.items())
+        f"  {sql_string(key)}={sql_string(value)}" for key, value in sorted(others.items())
     )
     lines += [
         f"STORED AS {_stored_as(record)}",
@@ -341,7 +367,17 @@ def create_table(record: TableRecord) -> str:
 
 def create_view(view: ViewRecord) -> str:
     """The CREATE VIEW statement that declares this view."""
-    return f"CREATE VIEW {_quoted_name(view.name)} AS {view.query}"
+    text = f"CREATE VIEW {_quoted_name(view.name)}"
+    if view.comments:
+        columns = (f"  `{name}`{_commented(view.comments.get(name))}" for name, _ in view.columns)
+        text += " (\n{})".format(",\n".join(columns))
+    others = dict(view.properties)
+    if comment := others.pop(COMMENT, ""):
+        text += f"\nCOMMENT {sql_string(comment)}\n"
+    if others:
+        pairs = (f"{sql_string(name)}={sql_string(value)}" for name, value in others.items())
+        text += f"\nTBLPROPERTIES ({', '.join(pairs)})\n"
+    return f"{text.rstrip()} AS {view.query}"
 
 
 def _quoted_name(full: str) -> str:
@@ -349,5 +385,9 @@ def _quoted_name(full: str) -> str:
     return f"`{database}`.`{name}`"
 
 
-def _listed(pairs: Sequence[tuple[str, str]]) -> str:
-    return ",\n".join(f"  `{name}` {kind}" for name, kind in pairs)
+def _listed(pairs: Sequence[tuple[str, str]], comments: Mapping[str, str]) -> str:
+    return ",\n".join(f"  `{name}` {kind}{_commented(comments.get(name))}" for name, kind in pairs)
+
+
+def _commented(comment: str | None) -> str:
+    return f" COMMENT {sql_string(comment)}" if comment else ""

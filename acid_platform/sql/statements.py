@@ -170,6 +170,8 @@ class CreateTable:
     if_not_exists: bool = False
     query: Query | None = None
     like: str = ""
+    comments: Mapping[str, str] = field(default_factory=dict)
+    """Of columns and partition columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ class CreateView:
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     or_replace: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
 
 
 Statement = Query | Change | Command

@@ -107,6 +107,7 @@ def adopt(
     partitions: Collection[str] | None = None,
     progress: Progress = lambda *_: None,
     confirm: Callable[[], None] = lambda: None,
+    comments: Mapping[str, str] | None = None,
 ) -> Adopted:
     """Registers an existing directory as a table, see `Warehouse.adopt_table` (P24).
 
@@ -115,6 +116,7 @@ def adopt(
     written. None: every compaction counts. `partitions`: those that were registered there; a
     directory of another partition is refused. None: every directory that is found. `confirm` is
     called when everything was read and nothing is registered yet; what it raises ends the adoption.
+    `comments`: of columns and partition columns, by their names.
 
     Raises TableExists, InvalidDefinition, MalformedName, UnsupportedLayout, CorruptFile.
     """
@@ -125,7 +127,7 @@ def adopt(
     if columns is None:
         columns = columns_of_file(files, surveyed.sample, table)
     declared = Declaration.of(
-        table, columns, partitioned_by, clustered_by, properties, written_before=True
+        table, columns, partitioned_by, clustered_by, properties, True, comments
     )
     keys = [column.name for column in declared.partition_columns]
     expected = None if partitions is None else {parse_partition(one, keys) for one in partitions}

@@ -21,7 +21,7 @@ from acid_platform.layout.types import (
     parse_type,
 )
 from acid_platform.metastore.records import TableRecord
-from acid_platform.predicates.known_columns import unknown_column
+from acid_platform.predicates.known_columns import require_columns, unknown_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Declaration:
     properties: Mapping[str, str]
     bucket_columns: tuple[str, ...]
     bucket_count: int
+    comments: Mapping[str, str]
 
     def record(self, name: str, location: str) -> TableRecord:
         """The declaration as the metastore takes it, which gives it an id."""
@@ -42,7 +43,15 @@ class Declaration:
         )
         properties = dict(self.properties)
         return TableRecord(
-            0, name, location, own, keys, properties, self.bucket_columns, self.bucket_count
+            0,
+            name,
+            location,
+            own,
+            keys,
+            properties,
+            self.bucket_columns,
+            self.bucket_count,
+            comments=dict(self.comments),
         )
 
     @classmethod
@@ -54,11 +63,13 @@ class Declaration:
         clustered_by: tuple[Sequence[str], int] | None,
         properties: Mapping[str, str] | None,
         written_before: bool = False,
+        comments: Mapping[str, str] | None = None,
     ) -> Declaration:
         """A checked declaration.
 
         `written_before`: the table has files, so types that can only be read are allowed too.
-        Raises InvalidDefinition.
+        `comments`: of columns and partition columns. Raises InvalidDefinition, UnknownColumn for
+        the comment of no column.
         """
         all_properties = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
@@ -75,7 +86,19 @@ class Declaration:
                 )
             all_properties.setdefault(BUCKETING_VERSION.name, "2")
             _check_buckets(table, columns, names)
-        return cls(columns, keys, all_properties, names, buckets)
+        own_comments = comments_of(table, (*columns, *keys), comments or {})
+        return cls(columns, keys, all_properties, names, buckets, own_comments)
+
+
+def comments_of(
+    table: str, columns: Sequence[Column], comments: Mapping[str, str]
+) -> dict[str, str]:
+    """The comments by the names of their columns, without empty ones.
+
+    Raises UnknownColumn for the comment of no column.
+    """
+    require_columns(comments, columns, table)
+    return {name.lower(): text for name, text in comments.items() if text}
 
 
 NEW_CODEC = "ZSTD"
@@ -95,10 +118,12 @@ def with_codec(properties: Mapping[str, str] | None) -> dict[str, str]:
     return all_properties
 
 
-def widened(record: TableRecord, columns: str) -> TableRecord:
-    """The table with additional columns, such as `"note string"`.
+def widened(
+    record: TableRecord, columns: str, comments: Mapping[str, str] | None = None
+) -> TableRecord:
+    """The table with additional columns, such as `"note string"`, and the comments of these.
 
-    Raises UnknownColumn for a column that exists already.
+    Raises UnknownColumn for a column that exists already, and for the comment of no new column.
     """
     types = {name: kind for name, kind in (*record.columns, *record.partition_columns)}
     new = []
@@ -111,7 +136,12 @@ def widened(record: TableRecord, columns: str) -> TableRecord:
                 f"{record.name} has a column {column.name!r} {types[column.name]} already"
             )
         new.append((column.name, str(column.type)))
-    return replace(record, columns=(*record.columns, *new))
+    new_comments = comments_of(record.name, parsed, comments or {})
+    return replace(
+        record,
+        columns=(*record.columns, *new),
+        comments={**record.comments, **new_comments},
+    )
 
 
 def _check_properties(table: str, properties: Mapping[str, str]) -> None:
@@ -197,11 +227,12 @@ _WIDER = {
 
 
 def change_column(
-    record: TableRecord, old: str, new: Column, after: str | None
-) -> list[tuple[str, str]]:
-    """The columns after ALTER TABLE CHANGE; `after` empty: in the first place. No file changes.
+    record: TableRecord, old: str, new: Column, after: str | None, comment: str | None = None
+) -> TableRecord:
+    """The table after ALTER TABLE CHANGE; `after` empty: in the first place. No file changes.
 
-    Raises UnknownColumn, InvalidDefinition for a type that is not wider.
+    `comment` None: it stays, as in Hive; empty: there is none any more. Raises UnknownColumn,
+    InvalidDefinition for a type that is not wider.
     """
     columns = dict(record.columns)
     if old not in columns:
@@ -230,7 +261,11 @@ def change_column(
         raise UnknownColumn(f"{record.name} has no column {after!r} to put {old!r} after")
     changed = [(name, columns[name]) for name in names]
     changed.insert(position, (new.name, str(new.type)))
-    return changed
+    comments = dict(record.comments)
+    before = comments.pop(old, "")
+    if text := before if comment is None else comment:
+        comments[new.name] = text
+    return replace(record, columns=tuple(changed), comments=comments)
 
 
 def wider(old: HiveType, new: HiveType) -> bool:

@@ -167,10 +167,6 @@ def plain(table: Any) -> None:
     del table.parameters["transactional"]
 
 
-def commented(table: Any) -> None:
-    table.sd.cols[0].comment = "the key"
-
-
 def as_text(table: Any) -> None:
     table.sd.serdeInfo.serializationLib = shapes.STORAGE["text"].serde
 
@@ -196,7 +192,6 @@ def elsewhere(table: Any) -> None:
     [
         (external, "transactional = true"),
         (plain, "transactional = true"),
-        (commented, "comment of column id"),
         (as_text, "hold no row identities"),
         (as_csv, "OpenCSVSerde"),
         (as_view, "acid sql"),
@@ -357,8 +352,6 @@ def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -
     assert (warehouse_root(warehouse) / "made.db").is_dir()
     with pytest.raises(m.AlreadyExistsException):
         client.create_database(m.Database(name="fresh"))
-    with pytest.raises(m.InvalidObjectException):
-        client.create_database(m.Database(name="commented", description="told"))
     inside = declared("inside")
     inside.dbName = "fresh"
     client.create_table(inside)
@@ -366,6 +359,52 @@ def test_P34_databases_are_made_and_dropped(client: Any, warehouse: Warehouse) -
         client.drop_database("fresh", True, False)
     client.drop_database("fresh", True, True)
     assert "fresh" not in warehouse.metastore.databases()
+
+
+def test_P34_comments_and_properties_of_a_database_are_kept(
+    client: Any, warehouse: Warehouse
+) -> None:
+    made = m.Database(name="described", description="told", parameters={"team": "a", "tier": "1"})
+    made.ownerName, made.ownerType = "ann", 1
+    client.create_database(made)
+    shown = client.get_database("described")
+    assert (shown.description, shown.parameters) == ("told", {"team": "a", "tier": "1"})
+    assert (shown.ownerName, shown.ownerType) == ("ann", 1)
+    shown.description, shown.parameters = "anew", {"team": "b"}
+    shown.ownerName, shown.ownerType = "admins", 2
+    client.alter_database("described", shown)
+    described = warehouse.sql("DESCRIBE DATABASE EXTENDED described").iloc[0]
+    assert [described[name] for name in ("comment", "owner_name", "owner_type", "parameters")] == [
+        "anew",
+        "admins",
+        "ROLE",
+        "{team=b}",
+    ]
+    shown.ownerType = 3
+    with pytest.raises(m.TException, match="can't be owned by a group"):
+        client.alter_database("described", shown)
+    shown.ownerType, shown.name = 2, "renamed"
+    with pytest.raises(m.TException, match="can't be renamed"):
+        client.alter_database("described", shown)
+
+
+def test_P34_comments_of_columns_are_kept_both_ways(client: Any, warehouse: Warehouse) -> None:
+    table = declared("commented")
+    table.sd.cols[0].comment = "the key"
+    table.parameters["comment"] = "a table"
+    client.create_table(table)
+    record = warehouse.table("made.commented").record
+    assert record.comments == {table.sd.cols[0].name: "the key"}
+    assert record.properties["comment"] == "a table"
+    table = shown(client, "made.commented")
+    assert table.sd.cols[0].comment == "the key"
+    table.sd.cols[0].comment = "another"
+    client.alter_table("made", "commented", table)
+    assert [*warehouse.table("made.commented").record.comments.values()] == ["another"]
+    table = shown(client, "made.commented")
+    table.sd.cols[0].comment = None
+    client.alter_table("made", "commented", table)
+    assert warehouse.table("made.commented").record.comments == {}
 
 
 def test_P34_a_write_into_a_dropped_table_does_not_commit(

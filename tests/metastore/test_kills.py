@@ -236,9 +236,9 @@ class Files:
         finally:
             store.close()
         found: dict[int, int] = {}
-        for name, at in state.databases.items():
+        for name, record in state.databases.items():
             if name != "default":
-                found[at] = found.get(at, 0) + 1
+                found[record.created] = found.get(record.created, 0) + 1
         assert [*found] == [*range(len(found))]
         return [*found.values()]
 

@@ -160,10 +160,17 @@ class Chaos:
             world.call("finish_write", table=table, write_id=one)
             for left in world.call("unpublished")["tasks"]:
                 world.call("end_publication", ext=left["lock"])
+        elif action == 22:
+            if two % 2:
+                made = {"comment": str(one), "properties": {str(two): "x"}}
+                world.call("create_database", name=f"d{one % 3}", if_not_exists=False, **made)
+            else:
+                change = {"properties": {str(two): str(one)}, "owner": f"o{one}"}
+                world.call("alter_database", name=f"d{one % 3}", **change)
 
 
 steps = st.lists(
-    st.tuples(st.integers(0, 21), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
+    st.tuples(st.integers(0, 22), st.integers(0, 9), st.integers(0, 9)), min_size=5, max_size=60
 )
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

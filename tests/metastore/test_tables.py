@@ -61,6 +61,36 @@ def test_databases(world: World) -> None:
     assert world.call("databases")["databases"] == ["default", "sales"]
 
 
+def test_what_is_said_about_a_database(world: World) -> None:
+    world.call("create_database", name="d", if_not_exists=False, comment="a", properties={"b": "c"})
+    change = {"name": "D", "properties": {"e": "f", "b": None}, "owner": "ann"}
+    answer = world.call("alter_database", comment=None, owner_kind="ROLE", **change)["database"]
+    assert (answer["comment"], answer["properties"]) == ("a", {"e": "f"})
+    assert (answer["owner"], answer["owner_kind"]) == ("ann", "ROLE")
+    assert world.call("database", name="d")["database"] == answer
+    world.call("alter_database", name="d", comment="")
+    assert world.call("database", name="d")["database"] == {**answer, "comment": ""}
+    for refused in ({"comment": "\ud800"}, {"properties": {"x": "\ud800"}}, {"owner": ""}):
+        with pytest.raises(InvalidDefinition):
+            world.call("alter_database", name="d", **refused)
+    with pytest.raises(NoSuchTable):
+        world.call("alter_database", name="nowhere", comment="x")
+
+
+def test_comments_of_columns(world: World) -> None:
+    """A change of columns keeps the comments of those that keep their names."""
+    world.insert()
+    columns = [["id", "int"], ["v", "string"]]
+    world.call("alter_table", name="t", columns=columns, comments={"id": "key", "v": "text"})
+    answer = world.call("alter_table", name="t", columns=[["id", "bigint"], ["w", "string"]])
+    assert answer["table"]["comments"] == {"id": "key"}
+    answer = world.call("alter_table", name="t", rename="s", properties={"a": "1"})
+    assert answer["table"]["comments"] == {"id": "key"}
+    with pytest.raises(InvalidDefinition, match="no column 'v' to comment"):
+        world.call("alter_table", name="s", comments={"v": "gone"})
+    assert world.call("alter_table", name="s", comments={})["table"]["comments"] == {}
+
+
 def test_alter_table(world: World) -> None:
     world.insert()
     more = {"columns": [["id", "int"], ["v", "string"]], "properties": {"a": "1", "b": "2"}}

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DAILY = dg.DailyPartitionsDefinition("2024-01-01")
-DAYS = TableDeclaration("db.t", "id int, v string", ("day date",))
+DAYS = TableDeclaration(
+    "db.t", "id int, v string", ("day date",), comments={"V": "a name", "day": "of the sale"}
+)
 NAMED = Expectation("v_is_given", "ExpectColumnValuesToNotBeNull", {"column": "v"})
 
 
@@ -75,6 +77,11 @@ def test_what_dagster_learns_of_an_asset() -> None:
         ("id", "int"),
         ("v", "string"),
         ("day", "date"),
+    ]
+    assert [one.description for one in spec.metadata["dagster/column_schema"].columns] == [
+        None,
+        "a name",
+        "of the sale",
     ]
     [check] = t.check_specs
     assert (check.name, check.blocking) == ("v_is_given", True)

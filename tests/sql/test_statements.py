@@ -10,6 +10,7 @@ import pytest
 from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.metastore.records import OwnerKind
 from acid_platform.sql.commands import Command, Commands
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.partition_specs import PartitionSpec
@@ -128,6 +129,28 @@ X_SPEC = PartitionSpec({"a": "x)"})
             "CREATE DATABASE",
             {"database": "d", "if_not_exists": True},
         ),
+        (
+            "CREATE DATABASE d COMMENT 'it''s \\'d\\'' WITH DBPROPERTIES ('a'='b')",
+            "CREATE DATABASE",
+            {"database": "d", "comment": "its 'd'", "properties": {"a": "b"}},
+        ),
+        (
+            "ALTER SCHEMA d SET DBPROPERTIES ('a'='b', 'c'='d')",
+            "ALTER DATABASE SET DBPROPERTIES",
+            {"database": "d", "properties": {"a": "b", "c": "d"}},
+        ),
+        (
+            "alter database d set owner role `Admins`",
+            "ALTER DATABASE SET OWNER",
+            {"database": "d", "owner_kind": OwnerKind.ROLE, "owner": "Admins"},
+        ),
+        ("DESC DATABASE d", "DESCRIBE DATABASE", {"database": "d"}),
+        (
+            "DESCRIBE SCHEMA EXTENDED d",
+            "DESCRIBE DATABASE",
+            {"database": "d", "extended": "EXTENDED "},
+        ),
+        ("DESCRIBE EXTENDED t", "DESCRIBE FORMATTED", {"table": "t"}),
         (
             "DROP DATABASE IF EXISTS d CASCADE",
             "DROP DATABASE",
@@ -297,6 +320,18 @@ def test_truncate() -> None:
                     "acid.format": "text",
                     "transactional_properties": "insert_only",
                 },
+            ),
+        ),
+        (
+            "CREATE TABLE t (a map<string,array<int>> COMMENT 'a, b',"
+            " comment string comment 'it\\'s', s struct<x:int>) COMMENT 'all'"
+            "\nPARTITIONED\nBY (d date COMMENT 'day', e int)",
+            CreateTable(
+                "t",
+                "`a` MAP<STRING, ARRAY<INT>>, `comment` STRING, `s` STRUCT<x: INT>",
+                ("`d` DATE", "`e` INT"),
+                properties={"comment": "all"},
+                comments={"a": "a, b", "comment": "it's", "d": "day"},
             ),
         ),
     ],

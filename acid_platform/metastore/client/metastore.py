@@ -167,9 +167,15 @@ class Metastore:
     def databases(self) -> list[str]:
         return self.call(GetDatabases())
 
-    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+    def create_database(
+        self,
+        name: str,
+        if_not_exists: bool = False,
+        comment: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Raises TableExists, InvalidDefinition."""
-        self.call(DeclareDatabase(name, if_not_exists))
+        self.call(DeclareDatabase(name, if_not_exists, comment, dict(properties or {})))
 
     def tables(self) -> list[TableRecord]:
         return self.call(GetTables())
@@ -216,8 +222,10 @@ class Metastore:
         properties: Mapping[str, str | None] | None = None,
         rename: str | None = None,
         read: TableRecord | None = None,
+        comments: Mapping[str, str] | None = None,
     ) -> TableRecord:
-        """Changes columns, properties (merged; None removes one) or the name; the location stays.
+        """Changes columns, properties (merged; None removes one), the name, or the comments of all
+        columns; the location stays.
 
         `read` is the declaration that the change is based on: DeclarationChanged is raised if it
         has changed (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
@@ -228,6 +236,7 @@ class Metastore:
             None if properties is None else dict(properties),
             rename,
             None if read is None else (read.table_id, read.version),
+            None if comments is None else dict(comments),
         )
         return self.call(change)
 

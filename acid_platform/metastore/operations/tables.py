@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import (
+    PLATFORM_OWNER,
+    DatabaseRecord,
     Identity,
+    OwnerKind,
     PartitionRecord,
     RecordedDirectory,
     TableRecord,
@@ -50,6 +53,21 @@ class GetSettings(Unrecorded[SettingsNow], op="settings"):
 class DeclareDatabase(MetastoreOperation[None], op="create_database"):
     name: str
     if_not_exists: bool
+    comment: str = ""
+    properties: dict[str, str] = field(default_factory=dict)
+    owner: str = PLATFORM_OWNER
+    owner_kind: OwnerKind = OwnerKind.USER
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase(MetastoreOperation[DatabaseRecord], op="alter_database", answers="database"):
+    """Alters a database. What is None stays; a property of None is removed."""
+
+    name: str
+    comment: str | None = None
+    properties: dict[str, str | None] | None = None
+    owner: str | None = None
+    owner_kind: OwnerKind = OwnerKind.USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +78,13 @@ class RemoveDatabase(MetastoreOperation[None], op="drop_database"):
 @dataclass(frozen=True, slots=True)
 class GetDatabases(Unrecorded[list[str]], op="databases", answers="databases"):
     """The names of the databases, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetDatabase(Unrecorded[DatabaseRecord], op="database", answers="database"):
+    """The declaration of a database."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +112,15 @@ class AdoptTable(MetastoreOperation[TableRecord], op="adopt_table", answers="tab
 @dataclass(frozen=True, slots=True)
 class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="table"):
     """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
-    version that the change is based on (P28)."""
+    version that the change is based on (P28). `comments`: those of all columns that have one; None
+    keeps them for the columns that keep their names."""
 
     name: str
     columns: tuple[tuple[str, str], ...] | None = None
     properties: dict[str, str | None] | None = None
     rename: str | None = None
     read: tuple[int, int] | None = None
+    comments: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

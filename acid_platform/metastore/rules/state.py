@@ -24,9 +24,11 @@ from acid_platform.metastore.operations.base import Answer
 from acid_platform.metastore.pasts import Cursor, Pin, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
     ClientInfo,
+    DatabaseRecord,
     EntityDirectory,
     HistoryRow,
     Identity,
+    OwnerKind,
     PartitionRecord,
     TableRecord,
     ViewRecord,
@@ -42,6 +44,9 @@ Entity = tuple[int, str | None]
 """Table id and partition (None: unpartitioned, or dynamic partitions that are not known yet)."""
 
 EntityDirectories = dict[str, EntityDirectory]
+
+_DEFAULT = DatabaseRecord("default", owner="public", owner_kind=OwnerKind.ROLE)
+"""As Hive has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +303,7 @@ class State:
     """Counts snapshots, ends of writers and declarations; it tells which of them came first."""
     longest_timeout: int = 0
     """Milliseconds: an earlier `hive.txn.timeout` that some clients may still count on (P29)."""
-    databases: dict[str, int] = field(default_factory=lambda: {"default": 0})
+    databases: dict[str, DatabaseRecord] = field(default_factory=lambda: {"default": _DEFAULT})
     tables: dict[int, TableState] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
     dropped_tables: dict[int, TableState] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Declarations of databases, tables and partitions, and the settings (P8, P22, P24)."""
+"""Declarations of tables and partitions, and the settings (P8, P22, P24)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from acid_platform.errors import (
     InvalidDefinition,
     LockNotAcquired,
     NoSuchPartition,
-    NoSuchTable,
     TableExists,
 )
 from acid_platform.layout.declarable import refuse_path_trouble
@@ -21,13 +20,12 @@ from acid_platform.metastore.operations.tables import (
     AdoptTable,
     AlterTable,
     ChangeSetting,
-    DeclareDatabase,
     DeclareTable,
     RegisterPartitions,
-    RemoveDatabase,
 )
 from acid_platform.metastore.records import PartitionRecord, RecordedDirectory, TableRecord
 from acid_platform.metastore.rules import kept_history, lock_index
+from acid_platform.metastore.rules.database_declarations import refuse_half_texts
 from acid_platform.metastore.rules.declared import require_version
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Earlier, Entity, State, TableState
@@ -44,32 +42,6 @@ def set_value(turn: Turn, operation: ChangeSetting) -> int:
     turn.state.settings.with_value(operation.name, operation.value)
     turn.record(SettingChanged(name=operation.name, value=operation.value))
     return turn.state.settings.heartbeat_interval
-
-
-@handles(DeclareDatabase)
-def create_database(turn: Turn, operation: DeclareDatabase) -> None:
-    name = operation.name.lower()
-    if name in turn.state.databases:
-        if operation.if_not_exists:
-            return
-        raise TableExists(f"database {name} exists; use if_not_exists, or another name")
-    refuse_path_trouble("the name of a database", name)
-    if "." in name:
-        raise InvalidDefinition(f"the name of a database {name!r} has a dot; take another name")
-    turn.record(DatabaseCreated(name=name))
-
-
-@handles(RemoveDatabase)
-def drop_database(turn: Turn, operation: RemoveDatabase) -> None:
-    name = operation.name.lower()
-    if name not in turn.state.databases:
-        raise NoSuchTable(f"there is no database {name}; see databases()")
-    names = (*turn.state.names, *turn.state.views)
-    inside = sorted(member for member in names if member.startswith(f"{name}."))
-    if name == "default" or inside:
-        what = "is always there" if name == "default" else f"holds {', '.join(inside)}; drop them"
-        raise InvalidDefinition(f"database {name} can't be dropped: it {what}")
-    turn.record(DatabaseDropped(name=name))
 
 
 @handles(DeclareTable)
@@ -89,6 +61,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     table_properties.check(name, record.properties)
+    _check_comments(record)
     _check_cleaning(turn, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -193,6 +166,18 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     return columns
 
 
+def _check_comments(record: TableRecord) -> None:
+    """Raises InvalidDefinition for the comment of no column, and a text that can't be stored."""
+    columns = dict((*record.columns, *record.partition_columns))
+    for name in record.comments:
+        if name not in columns:
+            raise InvalidDefinition(
+                f"{record.name} has no column {name!r} to comment; its columns are"
+                f" {', '.join(columns)}"
+            )
+    refuse_half_texts(f"{record.name}: the comment of a column", record.comments)
+
+
 @handles(AlterTable)
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     """Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged."""
@@ -211,7 +196,12 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         record = replace(record, name=name)
     if operation.columns is not None:
         record = replace(record, columns=operation.columns)
-        _check_columns(record.name, record)
+        names = _check_columns(record.name, record)
+        comments = {name: text for name, text in record.comments.items() if name in names}
+        record = replace(record, comments=comments)
+    if operation.comments is not None:
+        record = replace(record, comments=operation.comments)
+        _check_comments(record)
     if operation.properties is not None:
         table_properties.check_change(record.name, record.properties, operation.properties)
         merged = {**record.properties, **operation.properties}
@@ -266,22 +256,6 @@ class SettingChanged(Event, kind="set"):
         if clients and state.settings.integer("hive.txn.timeout") < before:
             state.longest_timeout = max(state.longest_timeout, before)
             state.timers.shortened = state.timers.now
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseCreated(Event, kind="database"):
-    name: str
-
-    def apply(self, state: State, at: int) -> None:
-        state.databases[self.name] = at
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseDropped(Event, kind="database_dropped"):
-    name: str
-
-    def apply(self, state: State, _at: int) -> None:
-        del state.databases[self.name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.metastore.operations.tables import DeclareView, DropView
 from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.rules.database_declarations import refuse_half_texts
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import EarlierView, State
 from acid_platform.metastore.rules.turn import Turn, handles
@@ -29,6 +30,7 @@ def create_view(turn: Turn, operation: DeclareView) -> None:
     refuse_path_trouble("the name of a view", name.partition(".")[2])
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
+    refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
     turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
 
 

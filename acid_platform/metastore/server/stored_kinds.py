@@ -16,6 +16,7 @@ from acid_platform.compaction.states import CompactionState
 from acid_platform.metastore.codec import FLAT, columns_of, ranges
 from acid_platform.metastore.pasts import Cursor, Sink, TableCommit, Tag
 from acid_platform.metastore.records import (
+    DatabaseRecord,
     EntityDirectory,
     HistoryRow,
     Identity,
@@ -255,7 +256,7 @@ KINDS: tuple[StoredKind, ...] = (
     StoredKind("identity", ("id",), Identity,
          lambda state: {(state.identity.id,): state.identity} if state.identity else {},
          _put_identity),
-    _numbers("databases", "name", "created", "databases"),
+    _mapping("databases", "name", DatabaseRecord, "databases"),
     _tables("tables", "tables"),
     _tables("dropped_tables", "dropped_tables"),
     _of_tables("earlier_tables", "version", Earlier,
