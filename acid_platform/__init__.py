@@ -16,14 +16,24 @@ if TYPE_CHECKING:
     from acid_platform.handles.table import Table
     from acid_platform.handles.transaction import Transaction
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.layout.constraints import Constraint
     from acid_platform.transactions import ValidTxnList, ValidWriteIdList
 
 __version__ = "0.1.0"
 """The package's version, also without installing it; pyproject.toml reads it from here."""
 
-__all__ = ["Snapshot", "Table", "Transaction", "ValidTxnList", "ValidWriteIdList", "Warehouse"]
+__all__ = [
+    "Constraint",
+    "Snapshot",
+    "Table",
+    "Transaction",
+    "ValidTxnList",
+    "ValidWriteIdList",
+    "Warehouse",
+]
 
 _MODULES = {
+    "Constraint": "layout.constraints",
     "Snapshot": "handles.held_snapshot",
     "Table": "handles.table",
     "Transaction": "handles.transaction",

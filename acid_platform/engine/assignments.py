@@ -59,8 +59,10 @@ def inserted_values(
     columns: Sequence[Column],
     table: str,
     expressions: Iterable[str],
+    defaults: Mapping[str, str],
 ) -> dict[str, str]:
-    """The SQL of the columns that a clause WHEN NOT MATCHED gives, by name in lower case.
+    """The SQL of the columns that a clause WHEN NOT MATCHED gives, by name in lower case, and of
+    the `defaults` of others.
 
     A clause without values takes the columns of the source, by name. The source may have more
     columns: those that one of the statement's `expressions` reads, and those of a change feed. Any
@@ -70,7 +72,7 @@ def inserted_values(
     if clause.values is not None:
         values = _by_column(clause.values, table)
         require_columns(values, columns, table)
-        return values
+        return {**defaults, **values}
     names = {column.name for column in columns}
     own = [name for name in source if name.lower() in names]
     others = [name for name in source if name.lower() not in names]
@@ -82,7 +84,7 @@ def inserted_values(
         for name in others:
             if name.lower() not in read:
                 raise unknown_column(name, table, columns)
-    return {name.lower(): quoted(name) for name in own}
+    return {**defaults, **{name.lower(): quoted(name) for name in own}}
 
 
 def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from acid_platform.errors import SourceRowsAmbiguous, WrongType
+from acid_platform.errors import ConstraintViolated, SourceRowsAmbiguous, WrongType
+
+LONGEST_SHOWN = 100
+"""How many characters of a value the message of a violated constraint shows."""
 
 
 def other_partition(table: str, column: str, value: str, partition: str) -> str:
@@ -17,6 +20,11 @@ def refuse_other_partition(what: str) -> WrongType:
 def refuse_too_long(what: str) -> WrongType:
     """`what`: such as `column c of db.t takes char(3), a value has 5 characters`."""
     return WrongType(f"{what}; cut it with left(value, length), or use a string column")
+
+
+def constraint_violated(what: str) -> ConstraintViolated:
+    """`what`: such as `constraint c of db.t, CHECK (n > 0), is violated by a row with n=-1`."""
+    return ConstraintViolated(f"{what}; the statement wrote nothing")
 
 
 def refuse_timestamp(what: str) -> WrongType:

@@ -1,4 +1,4 @@
-"""Calls that read declarations: databases, tables, views, partitions, constraints."""
+"""Calls that read declarations: databases, tables, views, partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import (
     CallHandler,
     always,
-    always_struct,
     leading,
     limited,
     of_request,
@@ -352,21 +351,6 @@ class CatalogCalls(CallHandler):
 
     partition_name_has_valid_characters = always(True)
     """Every text may be a partition's value: its name escapes what a path can't have (F4)."""
-
-    # --- constraints: there are none ------------------------------------------------------------
-
-    get_primary_keys = always_struct("PrimaryKeysResponse", primaryKeys=[])
-    get_foreign_keys = always_struct("ForeignKeysResponse", foreignKeys=[])
-    get_unique_constraints = always_struct("UniqueConstraintsResponse", uniqueConstraints=[])
-    get_not_null_constraints = always_struct("NotNullConstraintsResponse", notNullConstraints=[])
-    get_default_constraints = always_struct("DefaultConstraintsResponse", defaultConstraints=[])
-    get_check_constraints = always_struct("CheckConstraintsResponse", checkConstraints=[])
-
-    def get_all_table_constraints(self, _request: Any) -> Any:
-        m = load()
-        return m.AllTableConstraintsResponse(
-            allTableConstraints=m.SQLAllTableConstraints([], [], [], [], [], [])
-        )
 
 
 def _require_cleaned(location: str, floor: int) -> None:

@@ -12,9 +12,11 @@ from acid_platform.gateway import shapes
 from acid_platform.gateway.call_handler import LOCATIONS, CallHandler, leading, of_request
 from acid_platform.gateway.catalog_calls import VIEW
 from acid_platform.gateway.codes import USER
+from acid_platform.gateway.constraint_calls import constraints_of
 from acid_platform.gateway.locked_removal import drop, truncate
 from acid_platform.gateway.protocol import load
 from acid_platform.gateway.statistics_calls import COUNTS, keep_counts
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.types import Column, parse_type
 from acid_platform.metastore.operations.other_engines import FinishWrite
 from acid_platform.metastore.operations.tables import (
@@ -122,7 +124,7 @@ class DefinitionCalls(CallHandler):
 
     # --- tables ---------------------------------------------------------------------------------
 
-    def create_table(self, new: Any) -> None:
+    def create_table(self, new: Any, constraints: Sequence[Constraint] = ()) -> None:
         """Raises TableExists, InvalidDefinition, UnsupportedStatement."""
         name = table_name(f"{new.dbName}.{new.tableName}")
         if name.partition(".")[0] not in self._metastore.databases():
@@ -136,6 +138,7 @@ class DefinitionCalls(CallHandler):
             clustering_of(new.sd),
             {**parameters, **format_property(name, new.sd, parameters)},
             comments=comments_of(new),
+            constraints=constraints,
         )
         create(self._metastore, name, declared, self._location(name, new.sd.location))
 
@@ -153,19 +156,8 @@ class DefinitionCalls(CallHandler):
         return where
 
     def create_table_req(self, request: Any) -> None:
-        """Raises UnsupportedStatement for constraints."""
-        kinds = (
-            "primaryKeys",
-            "foreignKeys",
-            "uniqueConstraints",
-            "notNullConstraints",
-            "defaultConstraints",
-            "checkConstraints",
-        )
-        constraints = [kind for kind in kinds if getattr(request, kind)]
-        if constraints:
-            raise UnsupportedStatement(f"{request.table.tableName}: {constraints[0]} can't be kept")
-        self.create_table(request.table)
+        """As `create_table`, with the request's constraints."""
+        self.create_table(request.table, constraints_of(request))
 
     def drop_table(self, database: str, name: str, delete: bool | None) -> None:
         """Drops a table, under the lock that the client may hold, or a view."""

@@ -12,7 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from acid_platform.errors import AcidError, CorruptFile, MalformedName, WriteConflict
+from acid_platform.errors import (
+    AcidError,
+    ConstraintViolated,
+    CorruptFile,
+    MalformedName,
+    WriteConflict,
+)
 from acid_platform.gateway.delete_buckets import distribute
 from acid_platform.gateway.file_checks import require_own_rows, require_plain_text
 from acid_platform.layout.formats import FileFormat, compression, is_insert_only
@@ -29,10 +35,12 @@ from acid_platform.metastore.client.metastore import Metastore
 from acid_platform.metastore.operations.other_engines import GetTouched
 from acid_platform.metastore.operations.transactions import GetTxnOutcome
 from acid_platform.metastore.records import LockRequest, TableRecord, TouchedTable, WriteReport
+from acid_platform.scan.file_pruning import proves
 from acid_platform.storage.durability import sync_published
 from acid_platform.storage.files import Files, asking
 from acid_platform.storage.removal import Ours, remove
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.table_constraints import row_checks
 from acid_platform.tables.table_files import surveyed
 from acid_platform.transactions import RowOperation, TxnState
 from acid_platform.write.empty_file import write_empty_file
@@ -263,8 +271,27 @@ def _normal(record: TableRecord, partition: str | None) -> str | None:
     return normal
 
 
+def _require_constraints(record: TableRecord, directory: str, report: WriteReport) -> None:
+    """Raises ConstraintViolated unless the statistics of each file prove that all its rows fulfil
+    the table's constraints."""
+    own, _ = columns_of_record(record)
+    checks = row_checks(record)
+    for constraint in checks.constraints:
+        for file in report.contents.files:
+            if file.footer is not None and not file.footer.rows:
+                continue
+            if not proves(file.ranges, constraint.condition, own):
+                raise ConstraintViolated(
+                    f"the statistics of {directory}/{file.path} don't prove that its rows fulfil"
+                    f" constraint {constraint.name} of {record.name}, {constraint}: write such rows"
+                    " with this platform, or drop the constraint"
+                )
+
+
 def _check(files: Files, record: TableRecord, where: str, report: WriteReport) -> None:
-    """Raises CorruptFile for a file that readers would refuse or misread."""
+    """Raises CorruptFile for a file that readers would refuse or misread, ConstraintViolated."""
+    if not is_deletes(report.directory):
+        _require_constraints(record, f"{where}/{report.directory}", report)
     if is_insert_only(record.properties):
         if FileFormat.of(record.properties).name in ("text", "json"):
             for file in report.contents.files:

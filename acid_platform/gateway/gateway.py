@@ -11,6 +11,7 @@ from acid_platform.errors import AcidError, NoSuchTable, NotAuthorized
 from acid_platform.gateway.caller import Caller
 from acid_platform.gateway.catalog_calls import CatalogCalls
 from acid_platform.gateway.compaction_calls import CompactionCalls
+from acid_platform.gateway.constraint_calls import ConstraintCalls
 from acid_platform.gateway.definition_calls import DefinitionCalls
 from acid_platform.gateway.needs import DATABASE_FIELDS
 from acid_platform.gateway.partition_calls import PartitionCalls
@@ -55,6 +56,7 @@ errors are MetaException."""
 
 class Gateway(
     CatalogCalls,
+    ConstraintCalls,
     DefinitionCalls,
     PartitionCalls,
     SessionCalls,

@@ -158,17 +158,82 @@ struct EnvironmentContext {
   1: optional map<string, string> properties
 }
 
-struct SQLPrimaryKey {}
+struct SQLPrimaryKey {
+  1: string table_db,
+  2: string table_name,
+  3: string column_name,
+  4: i32 key_seq,
+  5: string pk_name,
+  6: bool enable_cstr,
+  7: bool validate_cstr,
+  8: bool rely_cstr,
+  9: optional string catName
+}
 
-struct SQLForeignKey {}
+struct SQLForeignKey {
+  1: string pktable_db,
+  2: string pktable_name,
+  3: string pkcolumn_name,
+  4: string fktable_db,
+  5: string fktable_name,
+  6: string fkcolumn_name,
+  7: i32 key_seq,
+  8: i32 update_rule,
+  9: i32 delete_rule,
+  10: string fk_name,
+  11: string pk_name,
+  12: bool enable_cstr,
+  13: bool validate_cstr,
+  14: bool rely_cstr,
+  15: optional string catName
+}
 
-struct SQLUniqueConstraint {}
+struct SQLUniqueConstraint {
+  1: string catName,
+  2: string table_db,
+  3: string table_name,
+  4: string column_name,
+  5: i32 key_seq,
+  6: string uk_name,
+  7: bool enable_cstr,
+  8: bool validate_cstr,
+  9: bool rely_cstr
+}
 
-struct SQLNotNullConstraint {}
+struct SQLNotNullConstraint {
+  1: string catName,
+  2: string table_db,
+  3: string table_name,
+  4: string column_name,
+  5: string nn_name,
+  6: bool enable_cstr,
+  7: bool validate_cstr,
+  8: bool rely_cstr
+}
 
-struct SQLDefaultConstraint {}
+struct SQLDefaultConstraint {
+  1: string catName,
+  2: string table_db,
+  3: string table_name,
+  4: string column_name,
+  5: string default_value,
+  6: string dc_name,
+  7: bool enable_cstr,
+  8: bool validate_cstr,
+  9: bool rely_cstr
+}
 
-struct SQLCheckConstraint {}
+struct SQLCheckConstraint {
+  1: string catName,
+  2: string table_db,
+  3: string table_name,
+  4: string column_name,
+  5: string check_expression,
+  6: string dc_name,
+  7: bool enable_cstr,
+  8: bool validate_cstr,
+  9: bool rely_cstr
+}
 
 struct CreateTableRequest {
   1: required Table table,

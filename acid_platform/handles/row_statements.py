@@ -279,7 +279,9 @@ class RollBackRows(RowStatement[int]):
             f"SELECT * FROM {_PAST}", {_PAST: TableRead(scan, columns)}, view.in_force
         )
         written = work.run(
-            record, lambda engine, target: engine.overwrite(rows, target, {}, changed), rows
+            record,
+            lambda engine, target: engine.overwrite(rows, target.without_defaults(), {}, changed),
+            rows,
         )
         count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
         work.count(record.name, overwritten=count)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acid_platform.compaction.states import CompactionKind
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import CompactionRefused, DeclarationChanged, InvalidDefinition
+from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import (
     HideDeletedRows,
@@ -20,6 +22,7 @@ from acid_platform.handles.row_statements import (
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.write_verbs import Writes
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.layout.types import parse_columns
@@ -29,6 +32,8 @@ from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.metastore.table_names import table_name
 from acid_platform.tables.declaration import change_column, check_columns, widened
+from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import LockType
 
@@ -137,7 +142,11 @@ class Table(Reads, Writes):
             with suppress(DeclarationChanged):
                 change = altered(record)
                 self._warehouse.metastore.alter_table(
-                    self._name, columns=change.columns, read=record, comments=change.comments
+                    self._name,
+                    columns=change.columns,
+                    read=record,
+                    comments=change.comments,
+                    constraints=change.constraints,
                 )
                 return
         raise DeclarationChanged(
@@ -145,12 +154,18 @@ class Table(Reads, Writes):
         )
 
     def change_column(
-        self, old: str, column: str, after: str | None = None, comment: str | None = None
+        self,
+        old: str,
+        column: str,
+        after: str | None = None,
+        comment: str | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         """`change_column("id", "id bigint")`: gives a column a wider type, place or comment.
 
         `after`: the column that it follows, empty for the first place. `comment`: None keeps the
-        one that it has, as Hive does, and an empty one removes it. Renaming a column is only
+        one that it has, as Hive does, and an empty one removes it. `constraints`: as of
+        `add_constraint`, while the column keeps its name. Renaming a column is only
         possible while the table has no rows, since files store the names of their columns. So is
         moving it if files match columns by position. Files of deleted rows are hidden first, as
         TRUNCATE does: a name of theirs may be used again for another type. Raises UnknownColumn,
@@ -173,12 +188,64 @@ class Table(Reads, Writes):
             moved = [name for name, _ in columns] != [name for name, _ in record.columns]
             return new.name != old.lower() or (moved and self._by_position(record))
 
+        if constraints:
+            if new.name != old.lower() or misread(self.record):
+                raise InvalidDefinition(
+                    f"{self.name}: a column can't be renamed or moved in one statement with a new"
+                    " constraint; write two"
+                )
+            self._constrain(constraints, changed)
+            return
         if misread(self.record):
             self._run(HideDeletedRows(self._name, why), None)
         with self._alone():
             if misread(self.record) and self._may_hold_rows():
                 raise InvalidDefinition(why)  # others wrote rows meanwhile
             self._alter_columns(changed)
+
+    def add_constraint(self, *constraints: Constraint) -> None:
+        """`add_constraint(Constraint.check("n > 0"))`: adds constraints, or none of them.
+
+        NOT NULL and CHECK: every row of the table is read, while nobody can write it, and has to
+        fulfil them. Raises ConstraintViolated, InvalidDefinition, UnknownColumn,
+        UnsupportedStatement, LockTimeout.
+        """
+        self._constrain(constraints, lambda record: record)
+
+    def _constrain(
+        self, constraints: Sequence[Constraint], changed: Callable[[TableRecord], TableRecord]
+    ) -> None:
+        """Adds the constraints to what `changed` makes of the declaration."""
+
+        def constrained(record: TableRecord) -> TableRecord:
+            altered = changed(record)
+            own, keys = columns_of_record(altered)
+            every = declared_constraints(
+                record.name, own, keys, constraints, present=altered.constraints
+            )
+            return replace(altered, constraints=every)
+
+        require_computable(self._warehouse, constrained(self.record))
+        with self._alone():
+            record = self.record
+            new = constrained(record).constraints[len(record.constraints) :]
+            with self._brief_view() as view:
+                require_fulfilled(view, self._warehouse, record, new)
+            self._alter_columns(constrained)
+
+    def drop_constraint(self, name: str) -> None:
+        """Raises InvalidDefinition if the table has no such constraint."""
+
+        def without(record: TableRecord) -> TableRecord:
+            rest = tuple(one for one in record.constraints if one.name != name.lower())
+            if len(rest) == len(record.constraints):
+                names = ", ".join(one.name for one in rest) or "none"
+                raise InvalidDefinition(
+                    f"{record.name} has no constraint {name.lower()}; it has {names}"
+                )
+            return replace(record, constraints=rest)
+
+        self._alter_columns(without)
 
     def _may_hold_rows(self) -> bool:
         with self._brief_view() as view:

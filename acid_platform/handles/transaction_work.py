@@ -19,6 +19,7 @@ from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
 from acid_platform.tables.row_reports import RowReports
+from acid_platform.tables.table_constraints import row_checks
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement, lock_of
 from acid_platform.write.publishing import WriteTarget, WrittenDirectory
@@ -151,6 +152,7 @@ class TransactionWork:
             self.view.in_force.integer(LOCAL_BYTES),
             distributed(record),
             self.begun.abort,
+            row_checks(record),
         )
 
     def run(

@@ -23,6 +23,7 @@ from acid_platform.handles.leases import Leases
 from acid_platform.handles.table import Table
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.transaction_work import TransactionWork
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.client.metastore import Metastore
@@ -146,6 +147,7 @@ class Warehouse:
         location: str | None = None,
         comments: Mapping[str, str] | None = None,
         comment: str = "",
+        constraints: Sequence[Constraint] = (),
     ) -> Table:
         """`create_table("db.t", "id int, v string", partitioned_by=["month int"])`.
 
@@ -157,6 +159,7 @@ class Warehouse:
         `adopt_table`. Raises InvalidDefinition, UnknownColumn for the comment of no column,
         TableExists.
         """
+        from acid_platform.handles.constraint_checks import require_computable
         from acid_platform.tables.locations import create
 
         full = table_name(name)
@@ -169,7 +172,10 @@ class Warehouse:
             clustered_by,
             with_codec(properties),
             comments=comments,
+            constraints=constraints,
         )
+        if declared.constraints:
+            require_computable(self, declared.record(full, ""))
         record = create(self.metastore, full, declared, location, if_not_exists)
         return Table(self, record.name)
 

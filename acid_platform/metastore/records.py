@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.names import AcidName, BaseName, parse_directory
 from acid_platform.layout.recorded_files import RecordedFiles
 from acid_platform.metastore.codec import BRIEF
@@ -70,6 +71,7 @@ class TableRecord:
     comments: dict[str, str] = field(default_factory=dict)
     """The comments of columns and partition columns that have one; the table's own is its property
     `comment`, as in Hive."""
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def partitioned(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name
@@ -36,6 +37,8 @@ class TableDeclaration:
     """Of columns and partition columns, by their names."""
     comment: str = ""
     """Of the table."""
+    constraints: tuple[Constraint, ...] = ()
+    """Such as `Constraint.not_null("id")`. As the comments, they are declared with a new table."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", table_name(self.name))
@@ -60,7 +63,8 @@ class TableDeclaration:
                 [(column.name, str(column.type)) for column in parse_columns(text)] if text else []
                 for text in (self.columns, ", ".join(self.partitioned_by))
             )
-            metadata["dagster/column_schema"] = _schema(own, keys, self.comments or {})
+            comments = self.comments or {}
+            metadata["dagster/column_schema"] = _schema(own, keys, comments, self.constraints)
         return metadata
 
 
@@ -124,7 +128,7 @@ def table_metadata(record: TableRecord, stats: TableStats) -> dict[str, dg.Metad
         "dagster/uri": dg.MetadataValue.text(record.location),
         "dagster/row_count": dg.MetadataValue.int(stats.rows),
         "dagster/column_schema": dg.MetadataValue.table_schema(
-            _schema(record.columns, record.partition_columns, record.comments)
+            _schema(record.columns, record.partition_columns, record.comments, record.constraints)
         ),
         **stats.metadata(),
     }
@@ -134,9 +138,17 @@ def _schema(
     columns: Sequence[tuple[str, str]],
     partition_columns: Sequence[tuple[str, str]],
     comments: Mapping[str, str],
+    constraints: Sequence[Constraint],
 ) -> dg.TableSchema:
     texts = {name.lower(): text for name, text in comments.items() if text}
-    own = [dg.TableColumn(name, kind, texts.get(name)) for name, kind in columns]
+
+    def limits(column: str) -> dg.TableColumnConstraints:
+        kinds = {one.kind for one in constraints if one.columns == (column,)}
+        return dg.TableColumnConstraints(
+            nullable=ConstraintKind.NOT_NULL not in kinds, unique=ConstraintKind.UNIQUE in kinds
+        )
+
+    own = [dg.TableColumn(name, kind, texts.get(name), limits(name)) for name, kind in columns]
     keys = [
         dg.TableColumn(name, kind, texts.get(name), tags={"partition_column": ""})
         for name, kind in partition_columns

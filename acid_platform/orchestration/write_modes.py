@@ -81,6 +81,7 @@ def ensure_table(warehouse: Warehouse, out: AcidOut, rows: Rows | None = None) -
         if_not_exists=True,
         comments=declared.comments,
         comment=declared.comment,
+        constraints=declared.constraints,
     )
 
 

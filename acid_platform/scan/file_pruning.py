@@ -59,6 +59,59 @@ def pruned(sources: EntitySources, where: str | None, columns: Sequence[Column])
     )
 
 
+def proves(ranges: Mapping[str, ColumnRange], condition: str, columns: Sequence[Column]) -> bool:
+    """Whether the ranges of a file tell that the condition is false for none of its rows.
+
+    `columns` are the table's. Raises InvalidExpression.
+    """
+    kinds = {column.name: column.type.kind for column in columns}
+    return not _may_hold(_negated(parsed(condition).copy()), _Ranges(ranges, kinds))
+
+
+_OPPOSITES: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.LT: exp.GTE,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+    exp.GTE: exp.LT,
+    exp.NEQ: exp.EQ,
+}
+
+
+def _negated(node: exp.Expr) -> exp.Expr:
+    """An expression that is true where this one is false, without NOT where that is possible."""
+    match node:
+        case exp.Paren():
+            return _negated(node.this)
+        case exp.Not() if not isinstance(node.this, exp.Is):
+            return node.this
+        case exp.And():
+            return exp.Or(this=_negated(node.left), expression=_negated(node.right))
+        case exp.Or():
+            return exp.And(this=_negated(node.left), expression=_negated(node.right))
+        case exp.Not():
+            return node.this
+        case exp.EQ():
+            return _other_than(node.left, node.right)
+        case exp.LT() | exp.GT() | exp.LTE() | exp.GTE() | exp.NEQ():
+            return _OPPOSITES[type(node)](this=node.left, expression=node.right)
+        case exp.Between():
+            below = exp.LT(this=node.this.copy(), expression=node.args["low"])
+            above = exp.GT(this=node.this.copy(), expression=node.args["high"])
+            return exp.Or(this=below, expression=above)
+        case exp.In() if node.expressions and not node.args.get("query"):
+            first, *others = (_other_than(node.this, member) for member in node.expressions)
+            for other in others:
+                first = exp.And(this=first, expression=other)
+            return first
+    return exp.Not(this=node)
+
+
+def _other_than(one: exp.Expr, other: exp.Expr) -> exp.Expr:
+    below = exp.LT(this=one.copy(), expression=other.copy())
+    above = exp.GT(this=one.copy(), expression=other.copy())
+    return exp.Or(this=below, expression=above)
+
+
 class _Ranges:
     """The column ranges of one file, and the declared kinds of the columns."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -44,7 +45,7 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
         if defining is None:
             raise InvalidExpression("CREATE VIEW … AS needs a SELECT")
         declaration += " AS SELECT 1"
-    declaration, columns, keys = _without_comments(declaration)
+    declaration, columns, keys = _without_details(declaration)
     tree = parsed(declaration, dialect=HiveSql)
     if not isinstance(tree, exp.Create):
         return None
@@ -54,11 +55,19 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
         return _view(tree, name, defining, columns.comments)
     if tree.kind != "TABLE":
         return None
-    return _table(tree, name, defining, {**columns.comments, **keys.comments})
+    if keys.constraints:
+        raise UnsupportedStatement(
+            f"{name}: {keys.constraints[0]} is about a partition column, which can't have a"
+            " constraint"
+        )
+    if defining is not None and columns.constraints:
+        raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
+    declared = _table(tree, name, defining, {**columns.comments, **keys.comments})
+    return replace(declared, constraints=columns.constraints)
 
 
-def _without_comments(declaration: str) -> tuple[str, ColumnList, ColumnList]:
-    """The text without the comments of columns; the columns, and the partition columns."""
+def _without_details(declaration: str) -> tuple[str, ColumnList, ColumnList]:
+    """The text without comments and constraints; the columns, and the partition columns."""
     parts = Parts.of(declaration)
     kinds = (number for number in range(1, 5) if word(parts.tokens, number) in ("TABLE", "VIEW"))
     place = next(kinds, None)
@@ -76,13 +85,14 @@ def _without_comments(declaration: str) -> tuple[str, ColumnList, ColumnList]:
 
 
 def _taken_list(parts: Parts, edits: list[Edit]) -> ColumnList:
-    """The list in the parentheses that come next, if they do; adds the edit of its comments."""
+    """The list in the parentheses that come next, if they do; adds the edit that takes its comments
+    and constraints out."""
     if not parts.comes("("):
         return ColumnList()
     end = closing(parts.tokens, parts.at)
     start, stop = parts.tokens[parts.at].end + 1, parts.tokens[end].start
     listed = ColumnList.of(parts.text[start:stop])
-    if listed.comments:
+    if listed.comments or listed.constraints:
         edits.append(Edit(start, stop, listed.text))
     parts.at = end + 1
     return listed

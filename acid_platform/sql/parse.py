@@ -11,6 +11,7 @@ from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml
 from acid_platform.sql.commands import Command
 from acid_platform.sql.declarations import parse_create
+from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
 from acid_platform.sql.run_explain import explain
 from acid_platform.sql.run_listings import LISTINGS
@@ -22,7 +23,7 @@ from acid_platform.sql.text import Query, query
 from acid_platform.sql.unsupported import advice_on, refusal
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
-_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DEFINITIONS)
+_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, DEFINITIONS)
 _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,

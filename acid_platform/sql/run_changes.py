@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,9 @@ from acid_platform.sql.statements import (
     When,
     rows_of,
 )
-from acid_platform.sql.text import Expression, Query, query
+from acid_platform.sql.text import Expression, Query, expression, query
 from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.table_constraints import row_checks
 
 if TYPE_CHECKING:
     from acid_platform.engine.reads import Where
@@ -91,10 +92,8 @@ class Changes:
         self, assignments: Sequence[Assignment], statement: Update, record: TableRecord
     ) -> dict[str, str]:
         member = _member(statement, record)
-        return {
-            name: bare(value, member)
-            for name, value in _by_column(assignments, member, "UPDATE").items()
-        }
+        values = _without_word(_by_column(assignments, member, "UPDATE"), record)
+        return {name: bare(value, member) for name, value in values.items()}
 
     def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
         from acid_platform.engine.reads import Condition
@@ -136,12 +135,12 @@ class Changes:
         def clause(when: When) -> MergeClause:
             sides = {source: aliases[1]} if when.verb is MergeAction.INSERT else both
             condition = None if when.condition is None else called(when.condition, sides)
-            values = _by_column(when.assignments, target, "MERGE")
+            values = _without_word(_by_column(when.assignments, target, "MERGE"), record)
             if when.verb is MergeAction.INSERT:
                 inserted = _inserted_by(when, record)
                 if inserted is None:
                     return MergeClause(when.verb, None, condition)
-                values = inserted
+                values = _without_word(inserted, record)
             texts = {name: called(value, sides) for name, value in values.items()}
             return MergeClause(when.verb, texts or None, condition)
 
@@ -214,7 +213,7 @@ def _inserted(
     source = statement.source
     if isinstance(source, ValuesRows):
         kinds = {column.name: column.type.kind for column in (*own, *keys)}
-        source = _values(source, [(name, kinds.get(name, "string")) for name in names], record.name)
+        source = _values(source, [(name, kinds.get(name, "string")) for name in names], record)
     result = run_queries.run(warehouse, catalog, source)
     if len(result.columns) != len(names):
         raise WrongType(
@@ -253,18 +252,35 @@ def _target_columns(
     return fixed, [*names, *(key for key in dynamic if key not in names)]
 
 
-def _values(values: ValuesRows, places: list[tuple[str, str]], table: str) -> Query:
+def _values(values: ValuesRows, places: list[tuple[str, str]], record: TableRecord) -> Query:
     """VALUES as a query; texts for numbers, dates and timestamps are cast, or are an error."""
     rows = []
+    defaults = row_checks(record).defaults
     for row in values.rows:
         if len(row) != len(places):
             raise WrongType(
-                f"INSERT into {table}: a row of VALUES has {len(row)} values, but needs"
+                f"INSERT into {record.name}: a row of VALUES has {len(row)} values, but needs"
                 f" {len(places)}: {', '.join(name for name, _ in places)}"
             )
-        texts = (_cast_text(value, kind) for value, (_, kind) in zip(row, places, strict=True))
+        texts = (
+            _cast_text(_or_default(value, name, defaults), kind)
+            for value, (name, kind) in zip(row, places, strict=True)
+        )
         rows.append(f"({', '.join(texts)})")
     return query(f"SELECT * FROM VALUES {', '.join(rows)} AS v")
+
+
+def _or_default(value: Expression, column: str, defaults: Mapping[str, str]) -> Expression:
+    """The column's default for the word DEFAULT, NULL if it has none; other values as they are."""
+    if not isinstance(value.tree, exp.Column) or value.text.strip().upper() != "DEFAULT":
+        return value
+    return expression(defaults.get(column, "NULL"))
+
+
+def _without_word(values: dict[str, Expression], record: TableRecord) -> dict[str, Expression]:
+    """The values with a default in place of the word DEFAULT."""
+    defaults = row_checks(record).defaults
+    return {name: _or_default(value, name, defaults) for name, value in values.items()}
 
 
 _CAST = ("tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp")

@@ -1,4 +1,4 @@
-"""Running statements that declare databases, tables, views and partitions."""
+"""Running statements that declare tables, views and partitions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from acid_platform.errors import (
     TableExists,
     UnsupportedStatement,
 )
+from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore.operations.tables import (
-    AlterDatabase,
     DeclareView,
     DropView,
     RegisterPartitions,
-    RemoveDatabase,
 )
 from acid_platform.metastore.pasts import AsOf
-from acid_platform.metastore.records import OwnerKind, ViewRecord
+from acid_platform.metastore.records import ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.column_lists import ColumnList
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, TEXT, Commands
+from acid_platform.sql.column_lists import ColumnList, constraint_of
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
@@ -49,84 +48,17 @@ def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
     return session.warehouse.table(catalog.target(table).name)
 
 
-# --- databases ------------------------------------------------------------------------------------
-
-
-@DEFINITIONS(
-    "CREATE DATABASE",
-    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})"
-    rf"(?: comment (?P<comment>{TEXT}))?(?: with dbproperties ?\((?P<properties>.+)\))?",
-)
-def create_database(
-    session: SqlSession,
-    _catalog: Catalog,
-    database: str,
-    if_not_exists: bool = False,
-    comment: str = "",
-    properties: Mapping[str, str] | None = None,
-) -> None:
-    session.warehouse.metastore.create_database(database, if_not_exists, comment, properties)
-
-
-@DEFINITIONS(
-    "ALTER DATABASE SET DBPROPERTIES",
-    rf"alter (?:database|schema) (?P<database>{ONE})"
-    r" set dbproperties ?\((?P<properties>.+)\)",
-)
-def set_database_properties(
-    session: SqlSession, catalog: Catalog, database: str, properties: Mapping[str, str]
-) -> None:
-    """The other properties stay, as in Hive."""
-    catalog.require_database(database)
-    session.warehouse.metastore.call(AlterDatabase(database, properties=dict(properties)))
-
-
-@DEFINITIONS(
-    "ALTER DATABASE SET OWNER",
-    rf"alter (?:database|schema) (?P<database>{ONE})"
-    rf" set owner (?P<owner_kind>user|role) (?P<owner>{LABEL})",
-)
-def set_database_owner(
-    session: SqlSession, catalog: Catalog, database: str, owner_kind: OwnerKind, owner: str
-) -> None:
-    catalog.require_database(database)
-    change = AlterDatabase(database, owner=owner, owner_kind=owner_kind)
-    session.warehouse.metastore.call(change)
-
-
-@DEFINITIONS(
-    "DROP DATABASE",
-    rf"drop (?:database|schema) (?P<if_exists>if exists )?(?P<database>{ONE})"
-    r"(?: (?:restrict|(?P<cascade>cascade)))?",
-)
-def drop_database(
-    session: SqlSession,
-    catalog: Catalog,
-    database: str,
-    if_exists: bool = False,
-    cascade: bool = False,
-) -> None:
-    warehouse, metastore = session.warehouse, session.warehouse.metastore
-    if if_exists and database not in metastore.databases():
-        return
-    catalog.require_database(database)
-    if cascade and database != "default":
-        inside = f"{database}."
-        for view in catalog.views:
-            if view.startswith(inside):
-                metastore.call(DropView(view))
-        for table in warehouse.tables():
-            if table.startswith(inside):
-                metastore.drop_table(table)
-    metastore.call(RemoveDatabase(database))
-
-
 # --- tables ---------------------------------------------------------------------------------------
 
 
 @DEFINITIONS("ALTER TABLE ADD COLUMNS", rf"{ALTER} add columns ?\((?P<columns>.+)\)")
 def add_columns(session: SqlSession, catalog: Catalog, table: str, columns: str) -> None:
     new = ColumnList.of(columns)
+    if new.constraints:
+        raise UnsupportedStatement(
+            f"ADD COLUMNS with {new.constraints[0]} is not supported; add the column, then ALTER"
+            f" TABLE {table} CHANGE COLUMN … with the constraint"
+        )
     _handle(session, catalog, table).add_columns(new.text, new.comments)
 
 
@@ -147,7 +79,24 @@ def change_column(
     new = ColumnList.of(column)
     comment = next(iter(new.comments.values()), None)
     handle = _handle(session, catalog, table)
-    handle.change_column(old, new.text, "" if first else after, comment)
+    constraints = [_in_database(one, catalog) for one in new.constraints]
+    handle.change_column(old, new.text, "" if first else after, comment, constraints)
+
+
+@DEFINITIONS("ALTER TABLE ADD CONSTRAINT", rf"{ALTER} add (?P<constraint>constraint {ONE} .+)")
+def add_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
+    parsed = _in_database(constraint_of(constraint), catalog)
+    _handle(session, catalog, table).add_constraint(parsed)
+
+
+@DEFINITIONS("ALTER TABLE DROP CONSTRAINT", rf"{ALTER} drop constraint (?P<constraint>{ONE})")
+def drop_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
+    _handle(session, catalog, table).drop_constraint(constraint.strip("`"))
+
+
+def _in_database(constraint: Constraint, catalog: Catalog) -> Constraint:
+    """The constraint with the full name of the table that it refers to."""
+    return replace(constraint, parent=constraint.parent and catalog.full(constraint.parent))
 
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
@@ -335,6 +284,7 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         declared.if_not_exists,
         declared.location,
         declared.comments,
+        constraints=[_in_database(one, catalog) for one in declared.constraints],
     )
     return None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import COMMENT, FILE_FORMAT
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
+from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
@@ -330,6 +331,9 @@ def _formatted(warehouse: Warehouse, record: TableRecord) -> list[Described]:
     if record.partitioned:
         count = len(warehouse.metastore.partitions(record.name))
         rows.append(("Num Partitions:", str(count), ""))
+    if record.constraints:
+        rows += _heading("# Constraints")
+        rows += [(one.name, str(one), _options(one).strip()) for one in record.constraints]
     return rows
 
 
@@ -341,14 +345,20 @@ def _stored_as(record: TableRecord) -> str:
 def create_table(record: TableRecord) -> str:
     """The CREATE TABLE statement that declares this table."""
     own, keys = (
-        _listed(columns, record.comments) for columns in (record.columns, record.partition_columns)
+        [_column_line(record, name, kind) for name, kind in columns]
+        for columns in (record.columns, record.partition_columns)
     )
-    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", f"{own})"]
+    own += [
+        f"  CONSTRAINT `{one.name}` {one}{_options(one)}"
+        for one in record.constraints
+        if one.kind not in _OF_COLUMNS
+    ]
+    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", ",\n".join(own) + ")"]
     others = dict(record.properties)
     if comment := others.pop(COMMENT, ""):
         lines.append(f"COMMENT {sql_string(comment)}")
     if keys:
-        lines += ["PARTITIONED BY (", f"{keys})"]
+        lines += ["PARTITIONED BY (", ",\n".join(keys) + ")"]
     if record.bucket_count:
         names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
         lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
@@ -385,8 +395,24 @@ def _quoted_name(full: str) -> str:
     return f"`{database}`.`{name}`"
 
 
-def _listed(pairs: Sequence[tuple[str, str]], comments: Mapping[str, str]) -> str:
-    return ",\n".join(f"  `{name}` {kind}{_commented(comments.get(name))}" for name, kind in pairs)
+_OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
+"""Constraints that CREATE TABLE declares beside their column."""
+
+
+def _column_line(record: TableRecord, name: str, kind: str) -> str:
+    line = f"  `{name}` {kind}"
+    for one in record.constraints:
+        if one.kind in _OF_COLUMNS and one.columns == (name,):
+            declared = f"DEFAULT {one.text}" if one.text else "NOT NULL"
+            line += f" CONSTRAINT `{one.name}` {declared}{_options(one)}"
+    return line + _commented(record.comments.get(name))
+
+
+def _options(constraint: Constraint) -> str:
+    """The words after a constraint that say how far it holds."""
+    if constraint.enabled:
+        return ""
+    return f" DISABLE NOVALIDATE{' RELY' if constraint.rely else ''}"
 
 
 def _commented(comment: str | None) -> str:

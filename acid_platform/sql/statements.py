@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from acid_platform.engine.merge_clauses import MergeAction
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.commands import Command
 from acid_platform.sql.partition_specs import PartitionSpec
@@ -172,6 +173,7 @@ class CreateTable:
     like: str = ""
     comments: Mapping[str, str] = field(default_factory=dict)
     """Of columns and partition columns."""
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

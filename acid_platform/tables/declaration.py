@@ -9,6 +9,7 @@ from acid_platform.base import table_properties
 from acid_platform.base.table_properties import BUCKETING_VERSION, CODEC, LAYOUT
 from acid_platform.errors import InvalidDefinition, UnknownColumn
 from acid_platform.layout.bucketing import refuse_unhashable
+from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.formats import ORC, FileFormat, is_insert_only
 from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.types import (
@@ -22,6 +23,7 @@ from acid_platform.layout.types import (
 )
 from acid_platform.metastore.records import TableRecord
 from acid_platform.predicates.known_columns import require_columns, unknown_column
+from acid_platform.tables.table_constraints import declared_constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class Declaration:
     bucket_columns: tuple[str, ...]
     bucket_count: int
     comments: Mapping[str, str]
+    constraints: tuple[Constraint, ...] = ()
 
     def record(self, name: str, location: str) -> TableRecord:
         """The declaration as the metastore takes it, which gives it an id."""
@@ -52,6 +55,7 @@ class Declaration:
             self.bucket_columns,
             self.bucket_count,
             comments=dict(self.comments),
+            constraints=self.constraints,
         )
 
     @classmethod
@@ -64,12 +68,14 @@ class Declaration:
         properties: Mapping[str, str] | None,
         written_before: bool = False,
         comments: Mapping[str, str] | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> Declaration:
         """A checked declaration.
 
         `written_before`: the table has files, so types that can only be read are allowed too.
         `comments`: of columns and partition columns. Raises InvalidDefinition, UnknownColumn for
-        the comment of no column.
+        the comment or constraint of no column, UnsupportedStatement for a constraint that can't be
+        enforced.
         """
         all_properties = {"transactional": "true", **(properties or {})}
         clustered, buckets = clustered_by or ((), 0)
@@ -87,7 +93,8 @@ class Declaration:
             all_properties.setdefault(BUCKETING_VERSION.name, "2")
             _check_buckets(table, columns, names)
         own_comments = comments_of(table, (*columns, *keys), comments or {})
-        return cls(columns, keys, all_properties, names, buckets, own_comments)
+        checked = declared_constraints(table, columns, keys, constraints)
+        return cls(columns, keys, all_properties, names, buckets, own_comments, checked)
 
 
 def comments_of(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from acid_platform.errors import (
     InvalidDefinition,
@@ -23,6 +23,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout import names
 from acid_platform.layout.bucketing import Bucketing
+from acid_platform.layout.constraints import NO_CHECKS, RowChecks
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.names import BaseName, DeltaName
 from acid_platform.layout.recorded_files import NOTHING, RecordedFiles
@@ -60,6 +61,8 @@ class WriteTarget:
     """Whether Spark brings the rows of a partition together before it writes them."""
     give_up: Callable[[str], object] = lambda _reason: None
     """Aborts the transaction, for a reason."""
+    checks: RowChecks = NO_CHECKS
+    """What the rows have to fulfil, and the values of columns that they leave out."""
 
     def __post_init__(self) -> None:
         if self.statement > MAX_STATEMENT:
@@ -76,6 +79,10 @@ class WriteTarget:
     @property
     def partition_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.partition_columns)
+
+    def without_defaults(self) -> WriteTarget:
+        """The target, where columns that rows leave out become NULL."""
+        return replace(self, checks=replace(self.checks, defaults={}))
 
     def directory(self, deletes: bool = False, overwrite: bool = False) -> str:
         """The name of the statement's delta, of its delete_delta, or of the base that inserted rows

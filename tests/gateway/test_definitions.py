@@ -407,6 +407,61 @@ def test_P34_comments_of_columns_are_kept_both_ways(client: Any, warehouse: Ware
     assert warehouse.table("made.commented").record.comments == {}
 
 
+def test_P34_constraints_are_told_and_footers_prove_them(client: Any, warehouse: Warehouse) -> None:
+    """What no footer proves is refused, and nothing of it is visible."""
+    table = declared("limited")
+    own = {"catName": "hive", "table_db": "made", "table_name": "limited", "enable_cstr": True}
+    request = m.CreateTableRequest(
+        table=table,
+        primaryKeys=[
+            m.SQLPrimaryKey(
+                table_db="made",
+                table_name="limited",
+                column_name="id",
+                key_seq=1,
+                pk_name="pk",
+                enable_cstr=False,
+                rely_cstr=True,
+            )
+        ],
+        notNullConstraints=[m.SQLNotNullConstraint(column_name="id", nn_name="nn", **own)],
+        defaultConstraints=[
+            m.SQLDefaultConstraint(column_name="v", default_value="'x'", dc_name="dv", **own)
+        ],
+        checkConstraints=[
+            m.SQLCheckConstraint(column_name="id", check_expression="id > 0", dc_name="ck", **own)
+        ],
+    )
+    client.create_table_req(request)
+    warehouse.sql("INSERT INTO made.limited (id) VALUES (1)")
+    assert warehouse.table("made.limited").to_arrow().to_pylist() == [{"id": 1, "v": "x"}]
+    of_table = {"catName": "hive", "db_name": "made", "tbl_name": "limited"}
+    asked = m.NotNullConstraintsRequest(**of_table)
+    (one,) = client.get_not_null_constraints(asked).notNullConstraints
+    assert (one.column_name, one.nn_name, one.enable_cstr) == ("id", "nn", True)
+    (one,) = client.get_check_constraints(m.CheckConstraintsRequest(**of_table)).checkConstraints
+    assert (one.check_expression, one.dc_name) == ("id > 0", "ck")
+    (one,) = client.get_default_constraints(
+        m.DefaultConstraintsRequest(**of_table)
+    ).defaultConstraints
+    assert (one.column_name, one.default_value) == ("v", "'x'")
+    (one,) = client.get_primary_keys(m.PrimaryKeysRequest(**of_table)).primaryKeys
+    assert (one.pk_name, one.enable_cstr, one.rely_cstr) == ("pk", False, True)
+    whole = client.get_all_table_constraints(
+        m.AllTableConstraintsRequest(dbName="made", tblName="limited", catName="hive")
+    ).allTableConstraints
+    assert [len(getattr(whole, name)) for name in ("primaryKeys", "checkConstraints")] == [1, 1]
+    trino_insert(client, "made.limited", [(2, "proven"), (3, None)])
+    for row in ((None, "a"), (-1, "b")):
+        with pytest.raises(m.TxnAbortedException, match=r"don't prove .* made\.limited"):
+            trino_insert(client, "made.limited", [(4, "c"), row])
+    assert sorted(warehouse.table("made.limited").to_arrow().column("id").to_pylist()) == [1, 2, 3]
+    warehouse.sql("ALTER TABLE made.limited ADD CONSTRAINT long CHECK (length(v) > 0)")
+    with pytest.raises(m.TxnAbortedException, match="constraint long"):
+        trino_insert(client, "made.limited", [(5, "unproven")])
+    warehouse.sql("INSERT INTO made.limited VALUES (6, 'here')")
+
+
 def test_P34_a_write_into_a_dropped_table_does_not_commit(
     client: Any, warehouse: Warehouse
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acid_platform import (
+    DeclarationChanged,
     InvalidDefinition,
     NoSuchPartition,
     NoSuchTable,
@@ -12,9 +13,9 @@ from acid_platform import (
     TableExists,
 )
 from acid_platform.metastore.codec import encode
-from acid_platform.metastore.records import WriteReport
+from acid_platform.metastore.records import LockRequest, WriteReport
 from tests.contents import counts
-from tests.metastore.world import INSERT, World
+from tests.metastore.world import INSERT, W, World
 
 
 def test_names_are_lower_case_and_default(world: World) -> None:
@@ -89,6 +90,25 @@ def test_comments_of_columns(world: World) -> None:
     with pytest.raises(InvalidDefinition, match="no column 'v' to comment"):
         world.call("alter_table", name="s", comments={"v": "gone"})
     assert world.call("alter_table", name="s", comments={})["table"]["comments"] == {}
+
+
+def test_constraints(world: World) -> None:
+    """A column with a constraint can't go, and open writers have to begin again."""
+    world.insert()
+    check = {"name": "c", "kind": "CHECK", "columns": ["id"], "text": "id > 0"}
+    before = world.begin()
+    world.sees(before)
+    answer = world.call("alter_table", name="t", constraints=[check])
+    assert [one["name"] for one in answer["table"]["constraints"]] == ["c"]
+    with pytest.raises(DeclarationChanged, match="constraints of"):
+        world.lock(before, LockRequest("t", W, INSERT))
+    with pytest.raises(InvalidDefinition, match="constraint c names it"):
+        world.call("alter_table", name="t", columns=[["other", "int"]])
+    for wrong in ([check, check], [{**check, "name": ""}], [{**check, "columns": ["x"]}]):
+        with pytest.raises(InvalidDefinition):
+            world.call("alter_table", name="t", constraints=wrong)
+    answer = world.call("alter_table", name="t", columns=[["id", "bigint"]], constraints=[])
+    assert answer["table"]["constraints"] == []
 
 
 def test_alter_table(world: World) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from acid_platform.layout.types import parse_columns
 from acid_platform.layout.value_ranges import ColumnRange, RangeKind
-from acid_platform.scan.file_pruning import pruned
+from acid_platform.scan.file_pruning import proves, pruned
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
 from acid_platform.storage.files import Files
@@ -146,6 +146,39 @@ def test_P26_what_prunes_and_what_does_not(where: str, kept: bool) -> None:
     columns = parse_columns("i int, n int, s string, st struct<i:int>, j int, x int")
     found = pruned(EntitySources("", (source,), ()), where, columns)
     assert bool(found.inserts) is kept
+
+
+@pytest.mark.parametrize(
+    ("condition", "proven"),
+    [
+        ("i >= 3", True),
+        ("i > 3", False),
+        ("3 <= i", True),
+        ("i IS NOT NULL", True),
+        ("s IS NOT NULL", False),
+        ("n IS NULL", True),
+        ("n > 5", True),  # NULL is no violation
+        ("i BETWEEN 3 AND 5", True),
+        ("i BETWEEN 4 AND 5", False),
+        ("i <> 6", True),
+        ("i <> 4", False),
+        ("i IN (3, 4, 5)", False),
+        ("NOT i < 3", True),
+        ("NOT (i = 4)", False),
+        ("i >= 3 AND s >= 'b'", True),
+        ("i >= 3 AND s < 'z'", False),
+        ("i > 9 OR s >= 'b'", True),
+        ("i > 9 OR length(s) > 1", False),
+        ("i < 9 OR length(s) > 1", True),
+        ("length(s) > 1", False),
+        ("st.i > 1", False),
+        ("x > 1", False),
+    ],
+)
+def test_what_the_ranges_of_a_file_prove(condition: str, proven: bool) -> None:
+    columns = parse_columns("i int, n int, s string, st struct<i:int>, j int, x int")
+    assert proves(RANGES, condition, columns) is proven
+    assert not proves({}, condition, columns)
 
 
 def test_P26_a_column_of_another_type_than_its_file_prunes_nothing() -> None:

@@ -34,7 +34,7 @@ def test_comments_are_shown_and_written_down(warehouse: Warehouse) -> None:
     warehouse.sql(PAGES)
     expected = [
         ("at", "int", "epoch"),
-        ("ip", "string", "it's an IP, or not"),
+        ("ip", "string", "it's an IP, or 'not'"),
         ("dt", "string", "day"),
         ("country", "string", ""),
         ("", "", ""),

@@ -14,6 +14,7 @@ from acid_platform.metastore.records import OwnerKind
 from acid_platform.sql.commands import Command, Commands
 from acid_platform.sql.parse import parse, split
 from acid_platform.sql.partition_specs import PartitionSpec
+from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
@@ -132,7 +133,7 @@ X_SPEC = PartitionSpec({"a": "x)"})
         (
             "CREATE DATABASE d COMMENT 'it''s \\'d\\'' WITH DBPROPERTIES ('a'='b')",
             "CREATE DATABASE",
-            {"database": "d", "comment": "its 'd'", "properties": {"a": "b"}},
+            {"database": "d", "comment": "it's 'd'", "properties": {"a": "b"}},
         ),
         (
             "ALTER SCHEMA d SET DBPROPERTIES ('a'='b', 'c'='d')",
@@ -269,7 +270,9 @@ def test_commands_of_a_table(text: str, action: str, arguments: dict[str, object
     assert command.arguments == {"table": "db.t", **arguments}
 
 
-@pytest.mark.parametrize("commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, DEFINITIONS])
+@pytest.mark.parametrize(
+    "commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, DEFINITIONS]
+)
 def test_the_groups_of_each_pattern_are_the_arguments_of_its_function(commands: Commands) -> None:
     for pattern, name, function in commands.entries:
         _session, _catalog, *parameters = signature(function).parameters.values()
@@ -431,7 +434,7 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         ("CREATE TABLE t (a int) LIKE u", "LIKE with columns or a query"),
         ("CREATE TABLE t LIKE u AS SELECT 1", "LIKE with columns or a query"),
         ("CREATE TRANSACTIONAL VIEW v AS SELECT 1", "CREATE TRANSACTIONAL"),
-        ("CREATE TABLE t (a int NOT NULL)", "column 'a' of t with NOT NULL"),
+        ("CREATE TABLE t (a int) PARTITIONED BY (b int NOT NULL)", "about a partition column"),
         ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a) INTO 2 BUCKETS", "SORTED BY"),
         ("CREATE TABLE t (a int) STORED AS RCFILE", "STORED AS RCFILE"),
         ("UPDATE t SET a = (SELECT max(b) FROM u)", "subquery in UPDATE SET"),

@@ -17,6 +17,7 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import RowPartitions
+from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.reads import Where
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
@@ -44,13 +45,14 @@ def update_rows(
 ) -> list[WrittenDirectory]:
     """Writes and publishes a delete event and an insert event for each matching row.
 
-    Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType too.
+    Raises PartitionColumnUpdate, BucketColumnUpdate, WrongType, ConstraintViolated too.
     """
     expressions = wanted_assignments(assignments, scan, target.buckets, target.table)
     require_writable(target)
     names = [column.name for column in scan.columns]
     rows, keys = _matching(scan, where, names, expressions, target.table)
     values = conform(rows, scan.columns, target.table, in_files=scan.columns)
+    require_checked(values, scan.columns, target.checks)
 
     def write(files: EventFiles) -> None:
         files.delete(keys, np.ones(len(keys), bool))

@@ -27,6 +27,7 @@ from acid_platform.engine.local.event_files import (
     require_writable,
 )
 from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.row_checks import require_checked
 from acid_platform.engine.local.stored_values import assigned, conform
 from acid_platform.engine.local.translation.duckdb_types import identifier
 from acid_platform.engine.local.translation.scope import NameScope
@@ -216,6 +217,7 @@ class LocalMerge:
                     self.own,
                     self.target.table,
                     expressions_of(self.on, self.clauses),
+                    self.target.checks.defaults,
                 )
                 source = unmatched.take(from_numpy(mine))
                 copied = self._copied(source) if clause.values is None else {}
@@ -291,6 +293,8 @@ class LocalMerge:
         fresh_places = places_of(fresh, self.target.partition_columns)
         names = [column.name for column in self.scan.columns]
         fresh = fresh.select(names)
+        for changed_values in (fresh, values):
+            require_checked(changed_values, self.scan.columns, self.target.checks)
         # Spark sorts the rows of a task by their old keys, with NULL first.
         rows = pa.concat_tables([fresh, values])
         places = fresh_places.followed_by(old.places)

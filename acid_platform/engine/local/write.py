@@ -11,6 +11,7 @@ from acid_platform.engine.interface import Fixed
 from acid_platform.engine.local import running
 from acid_platform.engine.local.event_files import EventFiles, publish_events, require_writable
 from acid_platform.engine.local.partition_texts import places_of
+from acid_platform.engine.local.row_checks import require_checked, with_defaults
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, column_names, local_table
@@ -30,12 +31,14 @@ def write_rows(
     """Writes and publishes the rows; `overwrite` writes bases, and one for each of `empty`.
 
     Of a Result, at most the target's `most_bytes` are held.
-    Raises UnknownColumn, WrongType, PublicationFailed, TxnAborted, NeedsSpark.
+    Raises UnknownColumn, WrongType, ConstraintViolated, PublicationFailed, TxnAborted, NeedsSpark.
     """
     require_writable(target)
 
     def conformed(part: pa.Table) -> pa.Table:
-        return conform(part, target.all_columns, target.table, fixed, target.columns)
+        part = with_defaults(part, target.columns, target.checks)
+        stored = conform(part, target.all_columns, target.table, fixed, target.columns)
+        return require_checked(stored, target.columns, target.checks)
 
     if isinstance(rows, Result):
         column_names(rows)

@@ -56,7 +56,8 @@ class SparkEngine:
         return write_statement(stored, target, overwrite=True, empty_partitions=empty)[0]
 
     def _stored(self, rows: Rows, target: WriteTarget, fixed: Fixed) -> StatementRows:
-        frame = conform(self.spark, rows, target.all_columns, target.table, fixed)
+        defaults = target.checks.defaults
+        frame = conform(self.spark, rows, target.all_columns, target.table, fixed, defaults)
         computed = isinstance(rows, Result) or is_spark_frame(rows)
         return insert_rows(frame, target, few=not computed)  # those of this process are few
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from acid_platform import errors
 from acid_platform.base.object_store import hadoop_fault, without_connector
 from acid_platform.engine.refusals import (
+    constraint_violated,
     refuse_early_day,
     refuse_other_partition,
     refuse_timestamp,
@@ -76,8 +77,10 @@ WIDE_ROWS = "[WIDE_ROWS]"
 
 OTHER_PARTITION, TOO_LONG, TEXT_LOST = "[OTHER_PARTITION]", "[TOO_LONG]", "[TEXT_VALUE_LOST]"
 NOT_IN_ORC, BEYOND_ORC = "[NOT_IN_ORC]", "[BEYOND_ORC]"
+VIOLATED = "[CONSTRAINT_VIOLATED]"
 """Start the message of a job that found a row of another partition than it writes, a text too long
-for its CHAR or VARCHAR column or unfit for a text file, and a time or a day that ORC can't store.
+for its CHAR or VARCHAR column or unfit for a text file, a time or a day that ORC can't store, and a
+row that violates a constraint.
 """
 
 
@@ -85,11 +88,12 @@ def _refuse_lost_text(message: str) -> WrongType:
     return WrongType(f"{message}; store the table as json, orc or parquet")
 
 
-_REFUSALS: dict[str, tuple[str, Callable[[str], WrongType]]] = {
+_REFUSALS: dict[str, tuple[str, Callable[[str], AcidError]]] = {
     TEXT_LOST: (r"([^\n]*)", _refuse_lost_text),
     OTHER_PARTITION: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", refuse_other_partition),
     TOO_LONG: (r"(column \S+ of \S+ takes \S+ a value has \d+ characters)", refuse_too_long),
     NOT_IN_ORC: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
+    VIOLATED: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", constraint_violated),
     BEYOND_ORC: (r"(column \S+ has [\d-]+)", refuse_early_day),
 }
 """By the mark of a message: what it says, as a pattern, and the error."""

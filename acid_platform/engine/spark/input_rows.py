@@ -33,8 +33,10 @@ def conform(
     columns: Sequence[TableColumn],
     table: str,
     fixed: Mapping[str, str | None] | None = None,
+    defaults: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """`rows` with exactly the table's columns and types; missing columns become NULL.
+    """`rows` with exactly the table's columns and types; missing columns become NULL, or what
+    `defaults` has of SQL for them.
 
     `columns` are the table's columns and partition columns. `fixed` gives values of partition
     columns; rows may leave them out, but a different value raises WrongType when it is written.
@@ -59,6 +61,8 @@ def conform(
             require_assignable(field.dataType, column, table)
             own = cast_text(quoted(field.name), field.dataType, column.type)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
+        elif defaults and column.name in defaults:
+            value = defaults[column.name]
         selection.append(f"{value} AS {quoted(column.name)}")
     same = [f"{quoted(name)} AS {quoted(name)}" for name in names]
     if selection != same or list(fields) != list(names):

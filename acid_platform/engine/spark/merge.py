@@ -205,7 +205,10 @@ class SparkMerge:
         columns = (*self.scan.columns, *self.scan.partition_columns)
         texts = expressions_of(self.on, self.clauses)
         assigned = [
-            inserted_values(one, names, columns, self.target.table, texts) for one in clauses
+            inserted_values(
+                one, names, columns, self.target.table, texts, self.target.checks.defaults
+            )
+            for one in clauses
         ]
         unmatched = rows.alias(self.source_alias)
         inserted = [computed(unmatched, one, columns, self.target.table) for one in assigned]

@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
+from acid_platform.engine.refusals import LONGEST_SHOWN
 from acid_platform.engine.spark.acid_columns import BUCKET, KEYS
-from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, raise_as_ours
+from acid_platform.engine.spark.failures import BEYOND_ORC, NOT_IN_ORC, VIOLATED, raise_as_ours
 from acid_platform.engine.spark.few_calls import expression, selected, sorted_within
 from acid_platform.engine.spark.plain_files import write_by_spark
 from acid_platform.engine.spark.spark_types import changed_parts
@@ -39,7 +40,7 @@ from acid_platform.write.publishing import (
     WrittenDirectory,
     staging,
 )
-from acid_platform.write.task_files import Received, RowKind, StagedFile
+from acid_platform.write.task_files import INSERTS, Received, RowKind, StagedFile
 
 BITS = "__bits"
 """The column of rows of the kind EACH that says which events they become."""
@@ -113,11 +114,14 @@ def arranged(
     names = [quoted(name) for name in target.partition_names]
     keys = [] if kind is RowKind.INSERT else list(KEYS)
     bits = [BITS] if kind is RowKind.EACH else []
+    unchecked = list(values)
     written = [column.name for column in target.columns] if values else []
     if values and (target.plain is None or target.plain.name == "orc"):
         values = [
             _storable(value, column) for value, column in zip(values, target.columns, strict=True)
         ]
+    if values:
+        values = _checked(values, unchecked, target, kind)
     if names or list(values) != list(map(quoted, written)):
         texts = [
             f"coalesce(nullif(CAST({name} AS string), ''), '{DEFAULT_PARTITION}') AS {name}"
@@ -129,6 +133,38 @@ def arranged(
         frame = frame.repartitionById(writers, expression(frame.sparkSession, BUCKET_NUMBER))
     columns = [*target.partition_names, *keys, *bits, *written]
     return StatementRows(frame, kind, columns, [*names, *keys, *order], bool(order))
+
+
+def _checked(
+    values: Sequence[str], unchecked: Sequence[str], target: WriteTarget, kind: RowKind
+) -> Sequence[str]:
+    """SQL of the values; a row that violates a constraint fails the job (VIOLATED).
+
+    The frame has the table's columns by their names; `unchecked` are these names. Rows that are
+    only deleted are not checked.
+    """
+    names = [column.name for column in target.columns]
+    if not target.checks.constraints:
+        return values
+    assert list(unchecked) == list(map(quoted, names)), "constraints are about the stored values"
+    failing: dict[str, list[str]] = {}
+    for constraint in target.checks.constraints:
+        shown = [
+            f"{sql_string(f'{name}=')}, left(coalesce(CAST({quoted(name)} AS string), 'NULL'),"
+            f" {LONGEST_SHOWN})"
+            for name in constraint.columns
+        ]
+        start = sql_string(f"{VIOLATED} {target.checks.violation(constraint)} with ")
+        message = f"concat({start}, {', {}, '.format(sql_string(', ')).join(shown)})"
+        violated = f"NOT coalesce(({constraint.condition}\n), true)"
+        if kind is RowKind.EACH:
+            violated = f"({BITS} & {INSERTS}) <> 0 AND {violated}"
+        case = f"WHEN {violated} THEN raise_error({message})"
+        failing.setdefault(constraint.columns[0], []).append(case)
+    return [
+        f"CASE {' '.join(failing[name])} ELSE {value} END" if name in failing else value
+        for name, value in zip(names, values, strict=True)
+    ]
 
 
 _FIRST, _END = "TIMESTAMP '1969-12-31 23:59:59.001'", "TIMESTAMP '1970-01-01 00:00:00'"

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Self, TypeVar
 
 from acid_platform.base.config import Settings
+from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore.client.heartbeats import Heartbeats
 from acid_platform.metastore.client.link import Link
 from acid_platform.metastore.client.open_transaction import CompactionTransaction, OpenTransaction
@@ -223,9 +224,10 @@ class Metastore:
         rename: str | None = None,
         read: TableRecord | None = None,
         comments: Mapping[str, str] | None = None,
+        constraints: Sequence[Constraint] | None = None,
     ) -> TableRecord:
-        """Changes columns, properties (merged; None removes one), the name, or the comments of all
-        columns; the location stays.
+        """Changes columns, properties (merged; None removes one), the name, the comments of all
+        columns, or all constraints; the location stays.
 
         `read` is the declaration that the change is based on: DeclarationChanged is raised if it
         has changed (P28). Also raises NoSuchTable, TableExists, InvalidDefinition.
@@ -237,6 +239,7 @@ class Metastore:
             rename,
             None if read is None else (read.table_id, read.version),
             None if comments is None else dict(comments),
+            None if constraints is None else tuple(constraints),
         )
         return self.call(change)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from acid_platform.layout.constraints import Constraint
 from acid_platform.metastore.codec import BRIEF
 from acid_platform.metastore.operations.base import MetastoreOperation, Unrecorded
 from acid_platform.metastore.records import (
@@ -113,7 +114,7 @@ class AdoptTable(MetastoreOperation[TableRecord], op="adopt_table", answers="tab
 class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="table"):
     """Alters a table. What is None stays; a property of None is removed. `read`: the table id and
     version that the change is based on (P28). `comments`: those of all columns that have one; None
-    keeps them for the columns that keep their names."""
+    keeps them for the columns that keep their names. `constraints`: all of them."""
 
     name: str
     columns: tuple[tuple[str, str], ...] | None = None
@@ -121,6 +122,7 @@ class AlterTable(MetastoreOperation[TableRecord], op="alter_table", answers="tab
     rename: str | None = None
     read: tuple[int, int] | None = None
     comments: dict[str, str] | None = None
+    constraints: tuple[Constraint, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

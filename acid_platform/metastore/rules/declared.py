@@ -114,6 +114,8 @@ def unchanged(state: State, txn: Txn, name: str, columns: bool = True) -> TableS
         raise DeclarationChanged(f"{record.name} was renamed to {table.record.name} {since}")
     if columns and table.record.columns[: len(record.columns)] != record.columns:
         raise DeclarationChanged(f"the columns of {record.name} were changed {since}")
+    if columns and table.record.constraints != record.constraints:
+        raise DeclarationChanged(f"the constraints of {record.name} were changed {since}")
     return table
 
 

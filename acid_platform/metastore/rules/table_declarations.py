@@ -62,6 +62,7 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     _check_declaration(turn.state, name, record)
     table_properties.check(name, record.properties)
     _check_comments(record)
+    _check_constraints(record)
     _check_cleaning(turn, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -178,6 +179,23 @@ def _check_comments(record: TableRecord) -> None:
     refuse_half_texts(f"{record.name}: the comment of a column", record.comments)
 
 
+def _check_constraints(record: TableRecord) -> None:
+    """Raises InvalidDefinition for a constraint on a column that is gone, and two of one name."""
+    columns = dict((*record.columns, *record.partition_columns))
+    names = [constraint.name for constraint in record.constraints]
+    if len({*names}) < len(names) or "" in names:
+        raise InvalidDefinition(f"{record.name}: each constraint needs a name of its own")
+    for constraint in record.constraints:
+        for column in constraint.columns:
+            if column not in columns:
+                raise InvalidDefinition(
+                    f"{record.name}: column {column!r} can't go, since constraint"
+                    f" {constraint.name} names it; ALTER TABLE … DROP CONSTRAINT first"
+                )
+        texts = {"name": constraint.name, "text": constraint.text}
+        refuse_half_texts(f"{record.name}: a constraint", texts)
+
+
 @handles(AlterTable)
 def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
     """Raises NoSuchTable, TableExists, InvalidDefinition, DeclarationChanged."""
@@ -207,6 +225,9 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         merged = {**record.properties, **operation.properties}
         present = {key: value for key, value in merged.items() if value is not None}
         record = replace(record, properties=present)
+    if operation.constraints is not None:
+        record = replace(record, constraints=operation.constraints)
+    _check_constraints(record)
     turn.record(TableAltered(record))
     return turn.state.tables[record.table_id].record
 

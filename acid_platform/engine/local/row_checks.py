@@ -1,0 +1,99 @@
+"""Constraints of a table: the rows that a statement writes, and the values of columns left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from acid_platform.engine.local.partition_texts import text_of
+from acid_platform.engine.refusals import LONGEST_SHOWN, constraint_violated
+from acid_platform.errors import NeedsSpark
+from acid_platform.layout.constraints import Constraint, ConstraintKind, RowChecks
+from acid_platform.layout.types import Column
+
+_ROWS = "acid_rows"
+"""The name of the rows in DuckDB."""
+
+
+def require_checked(rows: pa.Table, columns: Sequence[Column], checks: RowChecks) -> pa.Table:
+    """The rows, which have these columns, if they fulfil the constraints.
+
+    Raises ConstraintViolated, which shows a row; InvalidExpression, NeedsSpark.
+    """
+    for constraint in checks.constraints:
+        if not rows.num_rows:
+            break
+        place = _violating(rows, columns, constraint)
+        if place is not None:
+            kinds = {column.name: column for column in columns}
+            values = ", ".join(
+                f"{name}={_shown(rows.column(name)[place].as_py(), kinds[name])}"
+                for name in constraint.columns
+            )
+            raise constraint_violated(f"{checks.violation(constraint)} with {values}")
+    return rows
+
+
+def _violating(rows: pa.Table, columns: Sequence[Column], constraint: Constraint) -> int | None:
+    """The number of a row that violates the constraint; None without one."""
+    if constraint.kind is ConstraintKind.NOT_NULL:
+        values = rows.column(constraint.columns[0])
+        return int(pc.index(pc.is_null(values), True).as_py()) if values.null_count else None
+    from acid_platform.engine.local.computation import (  # DuckDB takes long
+        POSITION,
+        compute,
+        condition_sql,
+        numbered,
+    )
+    from acid_platform.engine.local.translation.scope import NameScope
+
+    own = [column for column in columns if column.name in constraint.columns]
+    condition = condition_sql(constraint.condition, NameScope.of({_ROWS: own}))
+    named = numbered(rows.select([column.name for column in own]))
+    sql = (
+        f"SELECT {POSITION} FROM {_ROWS} WHERE NOT coalesce(({condition}), true)"
+        f" ORDER BY {POSITION} LIMIT 1"
+    )
+    violating = compute(sql, {_ROWS: named})
+    return int(violating.column(0)[0].as_py()) if violating.num_rows else None
+
+
+def _shown(value: Any, column: Column) -> str:
+    if value is None:
+        return "NULL"
+    try:
+        text = text_of(value, column.type) or ""
+    except NeedsSpark:
+        text = str(value)
+    return text[:LONGEST_SHOWN]
+
+
+def _default_values(checks: RowChecks, columns: Sequence[Column]) -> dict[str, pa.Scalar]:
+    """The value of each of these columns that has a default, in the column's type.
+
+    Raises WrongType, NeedsSpark.
+    """
+    with_default = [column for column in columns if column.name in checks.defaults]
+    if not with_default:
+        return {}
+    from acid_platform.engine.local.computation import compute, in_declared_type, value_sql
+    from acid_platform.engine.local.translation.scope import NameScope
+
+    values = {}
+    for column in with_default:
+        text = checks.defaults[column.name]
+        computed = compute(f"SELECT {value_sql(text, column, NameScope.of({}), checks.table)}", {})
+        values[column.name] = in_declared_type(computed.column(0), column)[0]
+    return values
+
+
+def with_defaults(rows: pa.Table, columns: Sequence[Column], checks: RowChecks) -> pa.Table:
+    """The rows, and the defaults of those of the columns that they leave out."""
+    present = {name.lower() for name in rows.column_names}
+    absent = [column for column in columns if column.name not in present]
+    for name, value in _default_values(checks, absent).items():
+        rows = rows.append_column(name, pa.chunked_array([pa.repeat(value, rows.num_rows)]))
+    return rows

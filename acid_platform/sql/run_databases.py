@@ -1,0 +1,85 @@
+"""Running statements about databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from acid_platform.metastore.operations.tables import AlterDatabase, DropView, RemoveDatabase
+from acid_platform.metastore.records import OwnerKind
+from acid_platform.sql.commands import LABEL, ONE, TEXT, Commands
+
+if TYPE_CHECKING:
+    from acid_platform.sql.catalog import Catalog
+    from acid_platform.sql.sql_session import SqlSession
+
+DATABASES = Commands(alone=True)
+
+
+@DATABASES(
+    "CREATE DATABASE",
+    rf"create (?:database|schema) (?P<if_not_exists>if not exists )?(?P<database>{ONE})"
+    rf"(?: comment (?P<comment>{TEXT}))?(?: with dbproperties ?\((?P<properties>.+)\))?",
+)
+def create_database(
+    session: SqlSession,
+    _catalog: Catalog,
+    database: str,
+    if_not_exists: bool = False,
+    comment: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    session.warehouse.metastore.create_database(database, if_not_exists, comment, properties)
+
+
+@DATABASES(
+    "ALTER DATABASE SET DBPROPERTIES",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    r" set dbproperties ?\((?P<properties>.+)\)",
+)
+def set_database_properties(
+    session: SqlSession, catalog: Catalog, database: str, properties: Mapping[str, str]
+) -> None:
+    """The other properties stay, as in Hive."""
+    catalog.require_database(database)
+    session.warehouse.metastore.call(AlterDatabase(database, properties=dict(properties)))
+
+
+@DATABASES(
+    "ALTER DATABASE SET OWNER",
+    rf"alter (?:database|schema) (?P<database>{ONE})"
+    rf" set owner (?P<owner_kind>user|role) (?P<owner>{LABEL})",
+)
+def set_database_owner(
+    session: SqlSession, catalog: Catalog, database: str, owner_kind: OwnerKind, owner: str
+) -> None:
+    catalog.require_database(database)
+    change = AlterDatabase(database, owner=owner, owner_kind=owner_kind)
+    session.warehouse.metastore.call(change)
+
+
+@DATABASES(
+    "DROP DATABASE",
+    rf"drop (?:database|schema) (?P<if_exists>if exists )?(?P<database>{ONE})"
+    r"(?: (?:restrict|(?P<cascade>cascade)))?",
+)
+def drop_database(
+    session: SqlSession,
+    catalog: Catalog,
+    database: str,
+    if_exists: bool = False,
+    cascade: bool = False,
+) -> None:
+    warehouse, metastore = session.warehouse, session.warehouse.metastore
+    if if_exists and database not in metastore.databases():
+        return
+    catalog.require_database(database)
+    if cascade and database != "default":
+        inside = f"{database}."
+        for view in catalog.views:
+            if view.startswith(inside):
+                metastore.call(DropView(view))
+        for table in warehouse.tables():
+            if table.startswith(inside):
+                metastore.drop_table(table)
+    metastore.call(RemoveDatabase(database))

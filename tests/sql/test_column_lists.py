@@ -1,0 +1,150 @@
+"""Lists of columns with comments and constraints. Pure."""
+
+from __future__ import annotations
+
+import pytest
+
+from acid_platform import InvalidDefinition, InvalidExpression, UnsupportedStatement
+from acid_platform.errors import AcidError, UnknownColumn
+from acid_platform.layout.constraints import Constraint, ConstraintKind
+from acid_platform.layout.types import parse_columns
+from acid_platform.sql.column_lists import ColumnList, constraint_of
+from acid_platform.tables.table_constraints import declared_constraints
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "comments", "constraints"),
+    [
+        ("a int", "a int", {}, []),
+        (
+            "a map<string,array<int>> COMMENT 'x, y', `b c` decimal(7,2)",
+            "a map<string,array<int>>, `b c` decimal(7,2)",
+            {"a": "x, y"},
+            [],
+        ),
+        (
+            "comment string comment 'c', check int",
+            "comment string, check int",
+            {"comment": "c"},
+            [],
+        ),
+        (
+            "a int NOT NULL ENABLE NOVALIDATE RELY COMMENT 'key' DEFAULT -1",
+            "a int",
+            {"a": "key"},
+            ["NOT NULL (`a`)", "DEFAULT -1"],
+        ),
+        (
+            "a int CONSTRAINT c CHECK (a < 3 AND (a > 1)) UNIQUE NOT ENFORCED RELY,"
+            " CHECK (a <> 2), CONSTRAINT p PRIMARY KEY (a, b) DISABLE NOVALIDATE",
+            "a int",
+            {},
+            [
+                "CHECK (a < 3 AND (a > 1))",
+                "UNIQUE (`a`)",
+                "CHECK (a <> 2)",
+                "PRIMARY KEY (`a`, `b`)",
+            ],
+        ),
+        (
+            "a int REFERENCES u (x) DISABLE, FOREIGN KEY (a) REFERENCES d.u(x) DISABLE NOVALIDATE",
+            "a int",
+            {},
+            [
+                "FOREIGN KEY (`a`) REFERENCES `u` (`x`)",
+                "FOREIGN KEY (`a`) REFERENCES `d`.`u` (`x`)",
+            ],
+        ),
+        ("d date DEFAULT CAST('2024-01-01' AS date)", "d date", {}, None),
+    ],
+)
+def test_what_stands_beside_a_column(
+    text: str, columns: str, comments: dict[str, str], constraints: list[str] | None
+) -> None:
+    listed = ColumnList.of(text)
+    assert (listed.text, listed.comments) == (columns, comments)
+    if constraints is not None:
+        assert [str(one) for one in listed.constraints] == constraints
+
+
+def test_words_that_say_how_far_a_constraint_holds() -> None:
+    unique = constraint_of("CONSTRAINT U UNIQUE (a, `B c`) DISABLE NOVALIDATE RELY")
+    expected = Constraint("u", ConstraintKind.UNIQUE, ("a", "b c"), enabled=False, rely=True)
+    assert unique == expected
+    assert constraint_of("CHECK (a > 0) NOT ENFORCED").of_rows is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a int COMMENT x",
+        "a int FOO COMMENT 'x'",
+        "a int CHECK a > 0",
+        "a int, PRIMARY KEY a",
+        "a int, CHECK (a > 0) b",
+        "a int NOT",
+        "a int CONSTRAINT",
+    ],
+)
+def test_lists_that_are_no_sql(text: str) -> None:
+    with pytest.raises((InvalidExpression, InvalidDefinition)):
+        parse_columns(ColumnList.of(text).text)
+
+
+COLUMNS = parse_columns("a int, b string, c char(3), s struct<x:int>, d date, n decimal(5,2)")
+KEYS = parse_columns("p int")
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("CHECK (rand() > a)", InvalidDefinition, "differ from one time to another"),
+        ("CHECK (d < current_date)", InvalidDefinition, "differ from one time to another"),
+        ("CHECK (a > (SELECT 1))", InvalidDefinition, "one row alone"),
+        ("CHECK (sum(a) > 1)", InvalidDefinition, "one row alone"),
+        ("CHECK (1 > 0)", InvalidDefinition, "names no column"),
+        ("CHECK (z > 1)", UnknownColumn, "no column 'z'"),
+        ("CHECK (t.a > 1)", UnknownColumn, "without its table"),
+        ("CHECK (c = 'x')", UnsupportedStatement, "declare it as varchar or string"),
+        ("CHECK (p > 1)", UnsupportedStatement, "p is a partition column"),
+        ("CHECK (p > a)", UnsupportedStatement, "p is a partition column"),
+        ("NOT NULL (p)", UnsupportedStatement, "p is a partition column"),
+        ("NOT NULL (z)", UnknownColumn, "no column 'z'"),
+        ("PRIMARY KEY (a)", UnsupportedStatement, "add DISABLE NOVALIDATE"),
+        ("UNIQUE (a) ENABLE", UnsupportedStatement, "add DISABLE NOVALIDATE"),
+        ("CONSTRAINT there UNIQUE (a) DISABLE", InvalidDefinition, "a constraint there already"),
+        ("NOT NULL (a)", InvalidDefinition, "drop that first"),
+        ("PRIMARY KEY (z) DISABLE", UnknownColumn, "no column 'z'"),
+    ],
+)
+def test_constraints_that_cant_be_kept(text: str, error: type[AcidError], message: str) -> None:
+    present = (Constraint("there", ConstraintKind.NOT_NULL, ("a",)),)
+    with pytest.raises(error, match=message):
+        declared_constraints("db.t", COLUMNS, KEYS, [constraint_of(text)], present)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("a", "upper('x')"), ("a", "b"), ("a", "rand()"), ("s", "1"), ("c", "'abcd'")],
+)
+def test_values_that_are_no_default(column: str, text: str) -> None:
+    with pytest.raises((InvalidDefinition, UnsupportedStatement)):
+        declared_constraints("db.t", COLUMNS, (), [Constraint.default(column, text)])
+
+
+def test_constraints_get_names() -> None:
+    constraints = [
+        Constraint.not_null("A"),
+        Constraint.check("a > 0 AND b > 'x'"),
+        Constraint.check("a > 1 AND b > 'y'"),
+        Constraint.check("s.x > 1", "Mine"),
+        Constraint.default("d", "CURRENT_DATE"),
+    ]
+    named = declared_constraints("db.t", COLUMNS, KEYS, constraints)
+    assert [(one.name, one.columns) for one in named] == [
+        ("t_a_not_null", ("a",)),
+        ("t_a_b_check", ("a", "b")),
+        ("t_a_b_check_2", ("a", "b")),
+        ("mine", ("s",)),
+        ("t_d_default", ("d",)),
+    ]

@@ -1,0 +1,275 @@
+"""NOT NULL, CHECK and DEFAULT hold for every write, in both engines; keys are only declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pandas as pd
+import pytest
+
+from acid_platform import (
+    Constraint,
+    ConstraintViolated,
+    DeclarationChanged,
+    InvalidDefinition,
+    UnknownColumn,
+    Warehouse,
+)
+from acid_platform.engine.results import Result
+from acid_platform.handles.table import Table
+from tests.conftest import temporary_warehouse
+
+PERSON = """CREATE TABLE {name} (id int CONSTRAINT has_id NOT NULL, name string DEFAULT 'nobody',
+ age int CONSTRAINT age_known CHECK (age >= 0), since date DEFAULT '2024-01-02',
+ PRIMARY KEY (id) DISABLE NOVALIDATE RELY)"""
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    with temporary_warehouse(
+        tmp_path_factory.mktemp("kept") / "wh", spark, request.param
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture
+def person(warehouse: Warehouse) -> Table:
+    name = f"person_{next(_numbers)}"
+    warehouse.sql(PERSON.format(name=name))
+    warehouse.sql(f"INSERT INTO {name} VALUES (1, 'ann', 30, NULL), (2, DEFAULT, NULL, DEFAULT)")
+    return warehouse.table(name)
+
+
+def rows(warehouse: Warehouse, table: Table, columns: str = "id, name, age") -> list[object]:
+    answer = warehouse.sql(f"SELECT {columns} FROM {table.name} ORDER BY id")
+    assert isinstance(answer, Result)
+    return [tuple(row) for row in answer.collect()]
+
+
+BEFORE = [(1, "ann", 30), (2, "nobody", None)]
+
+
+def test_columns_that_are_left_out_get_their_default(warehouse: Warehouse, person: Table) -> None:
+    assert [str(row[-1]) for row in rows(warehouse, person, "id, since")] == ["None", "2024-01-02"]
+    name = person.name
+    warehouse.sql(f"INSERT INTO {name} (id) VALUES (3)")
+    warehouse.sql(f"INSERT INTO {name} (age, id) SELECT 5, 4")
+    person.insert([{"id": 5}])
+    person.insert(pd.DataFrame({"ID": [6], "NAME": ["given"]}))
+    person.insert([{"id": 7, "name": None}])
+    warehouse.sql(f"UPDATE {name} SET name = DEFAULT, age = DEFAULT WHERE id = 1")
+    warehouse.sql(
+        f"MERGE INTO {name} t USING (SELECT 8 AS id UNION ALL SELECT 2) s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET name = 'was ' || t.name"
+        " WHEN NOT MATCHED THEN INSERT (id, age) VALUES (s.id, DEFAULT)"
+    )
+    warehouse.sql(
+        f"MERGE INTO {name} t USING (SELECT 9 AS id) s ON t.id = s.id"
+        " WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(warehouse, person) == [
+        (1, "nobody", None),
+        (2, "was nobody", None),
+        (3, "nobody", None),
+        (4, "nobody", 5),
+        (5, "nobody", None),
+        (6, "given", None),
+        (7, None, None),
+        (8, "nobody", None),
+        (9, "nobody", None),
+    ]
+
+
+REFUSED = [
+    ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (NULL, 'x', 1, NULL)", "has_id", "id=NULL"),
+    ("INSERT INTO {t} VALUES (9, 'x', 1, NULL), (4, 'x', -1, NULL)", "age_known", "age=-1"),
+    ("INSERT INTO {t} (name) VALUES ('no id')", "has_id", "id=NULL"),
+    ("INSERT INTO {t} SELECT CAST(NULL AS int), 'x', 1, NULL", "has_id", "id=NULL"),
+    ("INSERT OVERWRITE TABLE {t} SELECT 1, 'x', -7, NULL", "age_known", "age=-7"),
+    ("UPDATE {t} SET age = -1 WHERE id = 2", "age_known", "age=-1"),
+    ("UPDATE {t} SET age = age - 31", "age_known", "age=-1"),
+    ("UPDATE {t} SET id = DEFAULT", "has_id", "id=NULL"),
+    (
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET age = -5",
+        "age_known",
+        "age=-5",
+    ),
+    (
+        "MERGE INTO {t} t USING (SELECT 7 AS id) s ON t.id = s.id"
+        " WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (age) VALUES (s.id)",
+        "has_id",
+        "id=NULL",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "constraint", "value"), REFUSED)
+def test_a_statement_that_violates_a_constraint_writes_nothing(
+    warehouse: Warehouse, person: Table, text: str, constraint: str, value: str
+) -> None:
+    before = warehouse.metastore.history(person.name)
+    with pytest.raises(ConstraintViolated) as refused:
+        warehouse.sql(text.format(t=person.name))
+    message = str(refused.value)
+    assert f"constraint {constraint} of {person.name}" in message and f"with {value};" in message
+    assert rows(warehouse, person) == BEFORE
+    assert warehouse.metastore.history(person.name) == before
+
+
+VERBS: list[Callable[[Table], object]] = [
+    lambda table: table.insert([{"id": 3, "age": -1}]),
+    lambda table: table.insert(pd.DataFrame({"id": [None], "age": [1]}, dtype="Int64")),
+    lambda table: table.overwrite([{"name": "x"}]),
+    lambda table: table.update({"age": "-1"}, "id = 1"),
+]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_verbs_of_python_are_held_to_it(warehouse: Warehouse, person: Table, number: int) -> None:
+    with pytest.raises(ConstraintViolated, match=f"of {person.name}"):
+        VERBS[number](person)
+    assert rows(warehouse, person) == BEFORE
+
+
+def test_deletes_and_matched_deletes_are_no_new_rows(warehouse: Warehouse, person: Table) -> None:
+    warehouse.sql(
+        f"MERGE INTO {person.name} t USING (SELECT 1 AS id) s ON t.id = s.id"
+        " WHEN MATCHED THEN DELETE"
+    )
+    warehouse.sql(f"DELETE FROM {person.name} WHERE age IS NULL")
+    assert rows(warehouse, person) == []
+
+
+def test_a_transaction_goes_on_without_the_statement(warehouse: Warehouse, person: Table) -> None:
+    with warehouse.transaction() as txn:
+        table = txn.table(person.name)
+        table.insert([{"id": 3}])
+        with pytest.raises(ConstraintViolated):
+            table.insert([{"id": None}])
+    assert [row[0] for row in rows(warehouse, person, "id")] == [1, 2, 3]
+
+
+def test_a_constraint_is_added_only_if_all_rows_fulfil_it(
+    warehouse: Warehouse, person: Table
+) -> None:
+    name = person.name
+    with pytest.raises(ConstraintViolated, match=r"old, CHECK \(age > 30\).*there, with age=30"):
+        warehouse.sql(f"ALTER TABLE {name} ADD CONSTRAINT old CHECK (age > 30)")
+    with pytest.raises(ConstraintViolated, match="age=NULL"):
+        warehouse.sql(f"ALTER TABLE {name} CHANGE COLUMN age age int NOT NULL")
+    warehouse.sql(f"ALTER TABLE {name} ADD CONSTRAINT low CHECK (id < 10 OR name = 'big')")
+    warehouse.sql(
+        f"ALTER TABLE {name} CHANGE name name string CONSTRAINT named NOT NULL COMMENT 'n'"
+    )
+    assert person.record.comments == {"name": "n"}
+    for text in ("(11, 'small', 1, NULL)", "(3, NULL, 1, NULL)"):
+        with pytest.raises(ConstraintViolated):
+            warehouse.sql(f"INSERT INTO {name} VALUES {text}")
+    warehouse.sql(f"INSERT INTO {name} VALUES (11, 'big', 1, NULL)")
+    warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT NAMED")
+    warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT low")
+    warehouse.sql(f"INSERT INTO {name} VALUES (12, NULL, 1, NULL)")
+    with pytest.raises(InvalidDefinition, match="no constraint low; it has"):
+        warehouse.sql(f"ALTER TABLE {name} DROP CONSTRAINT low")
+    with pytest.raises(InvalidDefinition, match="constraint has_id names it"):
+        warehouse.sql(f"TRUNCATE TABLE {name}; ALTER TABLE {name} CHANGE id key int")
+
+
+def test_a_writer_from_before_a_constraint_begins_again(
+    warehouse: Warehouse, person: Table
+) -> None:
+    txn = warehouse.transaction()
+    table = txn.table(person.name)
+    assert table.count() == 2
+    person.add_constraint(Constraint.check("id < 10"))
+    with pytest.raises(DeclarationChanged, match="constraints of"):
+        table.insert([{"id": 11}])
+    txn.abort()
+    assert rows(warehouse, person) == BEFORE
+
+
+def test_a_rollback_to_rows_without_a_column_gives_them_no_default(
+    warehouse: Warehouse, person: Table
+) -> None:
+    person.add_columns("more string")
+    warehouse.sql(f"ALTER TABLE {person.name} CHANGE more more string DEFAULT 'new'")
+    warehouse.sql(f"INSERT INTO {person.name} (id) VALUES (3)")
+    person.rollback_to(1)
+    assert rows(warehouse, person, "id, more") == [(1, None), (2, None)]
+
+
+def test_insert_only_tables_and_partitions(warehouse: Warehouse) -> None:
+    name = f"lines_{next(_numbers)}"
+    warehouse.sql(
+        f"CREATE TABLE {name} (id int NOT NULL, line string DEFAULT '-') PARTITIONED BY (p int)"
+        " TBLPROPERTIES ('transactional_properties'='insert_only')"
+    )
+    warehouse.sql(f"INSERT INTO {name} PARTITION (p=1) (id) VALUES (1)")
+    warehouse.sql(f"INSERT INTO {name} VALUES (2, DEFAULT, 2)")
+    with pytest.raises(ConstraintViolated):
+        warehouse.sql(f"INSERT INTO {name} PARTITION (p) SELECT NULL, 'x', 3")
+    table = warehouse.table(name)
+    assert rows(warehouse, table, "id, line, p") == [(1, "-", 1), (2, "-", 2)]
+    assert table.partitions() == ["p=1", "p=2"]
+
+
+def test_show_create_table_declares_the_same(warehouse: Warehouse, person: Table) -> None:
+    warehouse.sql(
+        f"ALTER TABLE {person.name} ADD CONSTRAINT fk FOREIGN KEY (age) REFERENCES other(x)"
+        " DISABLE NOVALIDATE"
+    )
+    record = person.record
+    created = "\n".join(warehouse.sql(f"SHOW CREATE TABLE {person.name}")["createtab_stmt"])
+    again = created.replace(record.location, f"{record.location}_again")
+    again = again.replace(person.name.replace(".", "`.`"), "again")
+    warehouse.sql("DROP TABLE IF EXISTS again")
+    warehouse.sql(again)
+    other = warehouse.table("again").record
+    assert {*other.constraints} == {*record.constraints}
+    described = warehouse.sql(f"DESCRIBE FORMATTED {person.name}").to_dict("records")
+    assert {"col_name": "age_known", "data_type": "CHECK (age >= 0)", "comment": ""} in described
+    warehouse.sql("DROP TABLE again")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE bad (a int CHECK (a))",
+        "CREATE TABLE bad (a int DEFAULT 1.5)",
+        "CREATE TABLE bad (a int DEFAULT 'x')",
+        "CREATE TABLE bad (a tinyint DEFAULT 1000)",
+        "CREATE TABLE bad (a decimal(5,2) DEFAULT 1.234)",
+        "CREATE TABLE bad (a varchar(2) DEFAULT 'abc')",
+    ],
+)
+def test_constraints_that_no_row_could_fulfil_are_refused(warehouse: Warehouse, text: str) -> None:
+    with pytest.raises((InvalidDefinition, UnknownColumn)):
+        warehouse.sql(text)
+    assert "default.bad" not in warehouse.tables()
+
+
+def test_constraints_from_python(warehouse: Warehouse) -> None:
+    table = warehouse.create_table(
+        f"py_{next(_numbers)}",
+        "id int, n decimal(5,2), c char(3)",
+        constraints=[
+            Constraint.not_null("ID"),
+            Constraint.check("n > 0 AND id <> 7", "n_large"),
+            Constraint.default("n", "1.5"),
+            Constraint.default("c", "'x'"),
+        ],
+    )
+    table.insert([{"id": 1}, {"id": 2}])
+    assert [tuple(map(str, row)) for row in rows(warehouse, table, "id, n, c")] == [
+        ("1", "1.50", "x  "),
+        ("2", "1.50", "x  "),
+    ]
+    with pytest.raises(ConstraintViolated, match=r"n_large.*n=1\.50, id=7"):
+        table.insert([{"id": 7}])
