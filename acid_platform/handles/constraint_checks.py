@@ -59,7 +59,14 @@ def require_computable(warehouse: Warehouse, record: TableRecord) -> None:
 
 def _question_of_default(column: Column, constraint: Constraint) -> str:
     value = default_sql(column, constraint.text)
-    if column.type.kind in ("float", "double"):  # which hold the nearest number
+    from sqlglot import exp
+
+    from acid_platform.predicates.analysis import parse
+
+    literal = parse(constraint.text)
+    is_text = isinstance(literal, exp.Literal) and literal.is_string
+    if is_text or column.type.kind in ("float", "double"):
+        # A text that is no value of the type fails; a fraction becomes the nearest number.
         return f"SELECT coalesce({value} = {value}, true) AS fits"
     return f"SELECT coalesce({value} = ({constraint.text}\n), true) AS fits"
 

@@ -34,11 +34,11 @@ class TableDeclaration:
     partitioned_by: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None
     comments: Mapping[str, str] | None = None
-    """Of columns and partition columns, by their names."""
+    """The comments of columns and partition columns, by their names. As the comment of the table
+    and the constraints, they are declared when the table is made."""
     comment: str = ""
-    """Of the table."""
     constraints: tuple[Constraint, ...] = ()
-    """Such as `Constraint.not_null("id")`. As the comments, they are declared with a new table."""
+    """Such as `Constraint.not_null("id")`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", table_name(self.name))

@@ -172,7 +172,7 @@ class CreateTable:
     query: Query | None = None
     like: str = ""
     comments: Mapping[str, str] = field(default_factory=dict)
-    """Of columns and partition columns."""
+    """The comments of columns and partition columns, by their names."""
     constraints: tuple[Constraint, ...] = ()
 
 

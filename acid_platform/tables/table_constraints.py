@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from sqlglot import exp
-
 from acid_platform.errors import (
     InvalidDefinition,
     InvalidExpression,
@@ -18,13 +16,10 @@ from acid_platform.layout.sql_text import canonical
 from acid_platform.layout.types import CHAR_TYPES, LOCAL_ZONE, Column, HiveType
 from acid_platform.metastore.records import TableRecord
 from acid_platform.metastore.table_names import table_name
-from acid_platform.predicates.analysis import parse
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.tables.record_layout import columns_of_record
 
 _ONE_OF_A_KIND = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
-_VALUES = (exp.Literal, exp.Boolean, exp.Null, exp.CurrentDate, exp.CurrentTimestamp)
-"""What a DEFAULT may be, and a CAST or the negative of it."""
 
 
 def declared_constraints(
@@ -107,6 +102,10 @@ def _checked_condition(
 
     The condition has to mean the same for one row alone, at any time and in both engines.
     """
+    from sqlglot import exp
+
+    from acid_platform.predicates.analysis import parse
+
     tree = parse(constraint.text)
     if tree.find(exp.Query, exp.Star, exp.Window, exp.AggFunc, exp.Lambda, exp.Placeholder):
         raise InvalidDefinition(f"{what}: a CHECK is about the columns of one row alone")
@@ -146,6 +145,10 @@ _VARYING = {
 
 def _default(what: str, column: Column, text: str) -> str:
     """The text of a default. Raises InvalidDefinition unless it is one value for every row."""
+    from sqlglot import exp
+
+    from acid_platform.predicates.analysis import parse
+
     try:
         tree = parse(text)
     except InvalidExpression as error:
@@ -153,7 +156,9 @@ def _default(what: str, column: Column, text: str) -> str:
     value = tree
     while isinstance(value, exp.Neg | exp.Paren | exp.Cast):
         value = value.this
-    if not isinstance(value, _VALUES):
+    if not isinstance(
+        value, exp.Literal | exp.Boolean | exp.Null | exp.CurrentDate | exp.CurrentTimestamp
+    ):
         raise InvalidDefinition(
             f"{what}: a DEFAULT is a literal, a CAST of one, CURRENT_DATE or CURRENT_TIMESTAMP"
         )

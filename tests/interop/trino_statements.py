@@ -46,7 +46,6 @@ REFUSED = (
     "TRUNCATE TABLE plain",
     "TRUNCATE TABLE parquet_minor",
     "DELETE FROM parquet_minor",
-    "COMMENT ON COLUMN plain.s IS 'told'",
     "CREATE TABLE copied WITH (transactional = true) AS SELECT * FROM plain",
     "INSERT INTO text_minor VALUES (700, 'compressed', 1.5)",
     "INSERT INTO json_minor VALUES (700, 'o', 1.5)",
@@ -61,6 +60,7 @@ DEFINITIONS = (
     "ANALYZE made.one",
     "SHOW STATS FOR made.one",
     "COMMENT ON TABLE made.one IS 'told'",
+    "COMMENT ON COLUMN made.one.id IS 'told'",
     "ALTER TABLE made.one RENAME TO made.other",
     "SELECT * FROM made.other",
     "CREATE TABLE made.parts (id integer, v varchar, p integer) WITH (transactional = true,"
