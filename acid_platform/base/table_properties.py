@@ -78,7 +78,8 @@ TRANSACTIONAL = TableProperty(
 )
 TRANSACTIONAL_KIND = TableProperty(
     _words("transactional_properties", "default", "default", "insert_only"),
-    "`default`: full CRUD; `insert_only`: rows are only added or overwritten (F5)",
+    "`default`: full CRUD; `insert_only`: rows are only added or overwritten (F5); `ALTER TABLE …"
+    " CONVERT TO ACID` writes the rows again, with row ids",
     "every write and read",
     fixed=True,
 )

@@ -141,7 +141,7 @@ def _finished(compaction: Compaction, records: Records) -> Iterator[WrittenDirec
             continue
         if not infos:
             codec = compaction.plan.settings.compression
-            contents = write_empty_file(files, where, compaction.columns, codec, compaction.plain)
+            contents = write_empty_file(files, where, compaction.written, codec, compaction.plain)
         files.write(f"{where}/{names.VERSION_FILE}", names.VERSION)
         if compaction.plan.settings.layout is Layout.HIVE3:
             files.write(
@@ -176,7 +176,13 @@ def _open_outputs(
     entity, events = open_merged(
         compaction.files, directory, compaction.plan.write_ids, apply_deletes=False
     )
-    return replace(compaction.inputs, location=compaction.staging, entities=(entity,)), events
+    columns = compaction.written
+    return (
+        replace(
+            compaction.inputs, location=compaction.staging, columns=columns, entities=(entity,)
+        ),
+        events,
+    )
 
 
 def rewritten(task: Rewrite) -> Rewritten:

@@ -50,6 +50,8 @@ class Compaction:
     partition: str = ""
     job: str = ""
     """What Spark's UI shows for the compaction's jobs."""
+    names: tuple[tuple[str, str], ...] = ()
+    """For each column of the output, its name in the inputs and its own; empty: all stay."""
 
     @property
     def files(self) -> Files:
@@ -57,12 +59,28 @@ class Compaction:
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Those of the inputs."""
         return self.inputs.columns
+
+    @property
+    def written(self) -> tuple[Column, ...]:
+        """Those of the output."""
+        return _written(self.columns, self.names)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The name in the inputs of each column of the output."""
+        return tuple(old for old, _ in self.names) or tuple(each.name for each in self.columns)
 
     @property
     def plain(self) -> FileFormat | None:
         """The file format of an insert-only table; None for full ACID."""
         return self.inputs.format if self.plan.inputs.insert_only else None
+
+
+def _written(columns: tuple[Column, ...], names: tuple[tuple[str, str], ...]) -> tuple[Column, ...]:
+    types = {column.name: column.type for column in columns}
+    return tuple(Column(new, types[old]) for old, new in names) if names else columns
 
 
 def select_compactable(
@@ -81,9 +99,15 @@ def select_compactable(
 
 
 def open_compaction(
-    plan: CompactionPlan, table: TableLayout, partition: str = "", job: str = ""
+    plan: CompactionPlan,
+    table: TableLayout,
+    partition: str = "",
+    job: str = "",
+    names: tuple[tuple[str, str], ...] = (),
 ) -> Compaction:
     """Opens footers, side files and delete files of the inputs. Writes nothing.
+
+    `names`: see Compaction.
 
     Raises CorruptFile, also if a file is gone, and CompactionRefused for types that would not stay
     as they are stored, and for the layout hive3 in an object store.
@@ -101,8 +125,8 @@ def open_compaction(
     inputs = Scan(
         table.files, plan.location, table.columns, (), (entity,), plan.write_ids, table.format
     )
-    rewrites = () if table.insert_only else _rewrites(plan, inputs, staging)
-    return Compaction(plan, inputs, events, staging, rewrites, partition, job)
+    rewrites = () if table.insert_only else _rewrites(plan, inputs, staging, names)
+    return Compaction(plan, inputs, events, staging, rewrites, partition, job, names)
 
 
 def open_merged(
@@ -130,7 +154,9 @@ def _staging(plan: CompactionPlan, files: Files) -> str:
     return plan.location
 
 
-def _rewrites(plan: CompactionPlan, inputs: Scan, staging: str) -> tuple[Rewrite, ...]:
+def _rewrites(
+    plan: CompactionPlan, inputs: Scan, staging: str, names: tuple[tuple[str, str], ...]
+) -> tuple[Rewrite, ...]:
     """A merge task for each output file, with its path below `staging`."""
     sources = inputs.entities[0].sources
     minor = plan.kind is CompactionKind.MINOR
@@ -158,13 +184,15 @@ def _rewrites(plan: CompactionPlan, inputs: Scan, staging: str) -> tuple[Rewrite
             merged,
             deletes,
             f"{staging}/{directory}/{BucketFile(number)}",
-            inputs.columns,
+            _written(inputs.columns, names),
             plan.write_ids.high_watermark,
             plan.write_ids.aborted,
             plan.settings.compression,
             delete_events=directory == plan.output_delete_delta,
             minor=minor,
             most_inputs=plan.settings.most_inputs,
+            before=tuple(column.name for column in inputs.columns) if names else (),
+            sources=tuple(old for old, _ in names),
         )
 
     tasks = []

@@ -63,6 +63,11 @@ class Rewrite:
     timestamps: str = "ns"
     """Unit of timestamps in memory; `us`, Spark's own, if an input has years after 2262."""
 
+    before: tuple[str, ...] = ()
+    """All columns of the table while the inputs were written; empty: `columns`."""
+    sources: tuple[str, ...] = ()
+    """Which of `before` each of `columns` is; empty: the one of its name."""
+
     @property
     def decoding(self) -> Decoding:
         return Decoding(self.delete_events, self.timestamps)
@@ -75,31 +80,34 @@ class Rewrite:
 def _conform(
     batch: pa.RecordBatch, target: pa.Schema, rewrite: Rewrite, path: str
 ) -> pa.RecordBatch:
-    """The batch with the table's current columns, matched by name; missing columns are NULL."""
+    """The batch with the columns of the output; each is found by its name in the input, and NULL if
+    it is missing there."""
     ids = [batch.column(i).cast(target.field(i).type) for i in range(5)]
     if rewrite.delete_events:
         return pa.RecordBatch.from_arrays([*ids, pa.nulls(batch.num_rows)], schema=target)
     row_type, row = target.field(5).type, batch.column(5)
     names = [row.type.field(i).name for i in range(row.type.num_fields)]
+    written = tuple(column.name for column in rewrite.columns)
     present = {
         name: i
         for i, name in enumerate(
-            (column.name for column in rewrite.columns)
+            (rewrite.before or written)
             if is_positional(names)
             else (name.lower() for name in names)
         )
         if i < len(names)
     }
+    sources = rewrite.sources or written
     children = [
         pa.nulls(batch.num_rows, declared.type)
-        if column.name not in present
+        if source not in present
         else conform(
-            pc.struct_field(row, [present[column.name]]),
+            pc.struct_field(row, [present[source]]),
             column.type,
-            f"{path}, column {column.name}",
+            f"{path}, column {source}",
             rewrite.timestamps,
         )
-        for column, declared in zip(rewrite.columns, row_type, strict=True)
+        for column, source, declared in zip(rewrite.columns, sources, row_type, strict=True)
     ]
     struct = pa.StructArray.from_arrays(children, fields=list(row_type))
     return pa.RecordBatch.from_arrays([*ids, struct], schema=target)
@@ -144,11 +152,16 @@ def written_values(rewrite: Rewrite) -> Profile:
 
 def _values_in(files: Files, rewrite: Rewrite) -> Profile:
     sums = ValueSums([column.name for column in rewrite.columns])
-    target = acid_schema(rewrite.columns, rewrite.timestamps)
+    target, rewrite = acid_schema(rewrite.columns, rewrite.timestamps), _as_written(rewrite)
     if files.system.get_file_info(rewrite.output).type is FileType.File:
         for batch in event_batches(files, _written(rewrite.output), rewrite.decoding):
             sums.add(_conform(batch, target, rewrite, rewrite.output).column(5))
     return sums.profile()
+
+
+def _as_written(rewrite: Rewrite) -> Rewrite:
+    """The rewrite for files that it has written itself."""
+    return replace(rewrite, before=(), sources=())
 
 
 def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
@@ -172,7 +185,7 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
                     f"{stage.path} has other values than the files merged into it; the inputs were"
                     " kept: run the compaction again, and report it if it fails again"
                 )
-        return _rewrite(files, replace(rewrite, inputs=tuple(stages)))
+        return _rewrite(files, replace(_as_written(rewrite), inputs=tuple(stages)))
     finally:
         for stage in stages:
             files.delete_file(stage.path)

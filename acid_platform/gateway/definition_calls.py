@@ -188,8 +188,8 @@ class DefinitionCalls(CallHandler):
         if gone and any(one.directories for one in self._metastore.entities(record.name)):
             raise UnsupportedStatement(
                 f"{record.name}: its files find {gone[0]} by its name, and every reader would read"
-                " NULL under another one; rename it by ALTER TABLE … CHANGE of this platform, which"
-                " hides the files of deleted rows, or CREATE VIEW with the new name"
+                " NULL under another one; rename or drop it by ALTER TABLE … RENAME COLUMN or DROP"
+                " COLUMN of this platform, which writes the files again, or CREATE VIEW"
             )
 
     def truncate_table(self, database: str, name: str, partitions: Sequence[str] | None) -> None:

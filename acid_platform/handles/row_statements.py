@@ -21,7 +21,6 @@ from acid_platform.engine.reads import Condition, TableRead, Where
 from acid_platform.engine.rows import Rows, column_names
 from acid_platform.errors import (
     CompactionRefused,
-    InvalidDefinition,
     InvalidExpression,
     NoSuchPartition,
     UnsupportedStatement,
@@ -29,10 +28,10 @@ from acid_platform.errors import (
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values
-from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column
+from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type
 from acid_platform.predicates.known_columns import require_columns, require_names
-from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.table_layout import select_entities
+from acid_platform.tables.declaration import wider
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
@@ -225,24 +224,6 @@ class TruncateRows(RowStatement[None]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HideDeletedRows(RowStatement[None]):
-    """Empties a table without rows, so that no reader opens the files of its deleted ones.
-
-    A commit that the snapshot misses makes it begin again, as every overwrite (P30). Raises
-    InvalidDefinition, which says `why`, if the table has rows.
-    """
-
-    why: str
-
-    def run(self, work: TransactionWork, record: TableRecord) -> None:
-        scan = _scan(work, record, None)
-        if ArrowScan(scan, ()).count():
-            raise InvalidDefinition(self.why)
-        if scan.may_hold_rows:
-            TruncateRows(self.table).run(work, record)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class RollBackRows(RowStatement[int]):
     """Writes.rollback_to: overwrites the partitions that differ from then.
 
@@ -256,6 +237,7 @@ class RollBackRows(RowStatement[int]):
         require_writable(record)
         view = work.view
         request = view.request(record.name, as_of=self.as_of)
+        _require_types(request.table, record)
         own, keys = columns_of_record(record)
         then = [column.name for part in columns_of_record(request.table) for column in part]
         require_columns(then, (*own, *keys), record.name)
@@ -273,7 +255,7 @@ class RollBackRows(RowStatement[int]):
         scan = replace(
             scan, entities=tuple(each for each in scan.entities if each.partition in changed)
         )
-        _refuse_finer(scan)
+        refuse_finer_rows(scan, "a rollback would")
         columns = tuple(column.name for column in (*own, *keys) if column.name in then)
         rows = work.warehouse.engines.select(
             f"SELECT * FROM {_PAST}", {_PAST: TableRead(scan, columns)}, view.in_force
@@ -286,6 +268,18 @@ class RollBackRows(RowStatement[int]):
         count = work.report(record, RowOperation.UPDATE, written, overwrite=True)
         work.count(record.name, overwritten=count)
         return count
+
+
+def _require_types(then: TableRecord, now: TableRecord) -> None:
+    """Raises UnsupportedStatement for a column that meanwhile became another one of its name."""
+    types = dict(now.columns)
+    for name, kind in then.columns:
+        old, new = parse_type(kind), parse_type(types.get(name, kind))
+        if old != new and not wider(old, new):
+            raise UnsupportedStatement(
+                f"{now.name} had the column {name} {kind} then, and {name} is {types[name]} now;"
+                " read the rows of then, and insert them"
+            )
 
 
 def require_writable(record: TableRecord) -> None:
@@ -320,7 +314,8 @@ def _refuse_insert_only(record: TableRecord, statement: str) -> None:
     if is_insert_only(record.properties):
         raise UnsupportedStatement(
             f"{statement} needs rows with row ids, and {record.name} is insert-only:"
-            " overwrite its partitions, or make a table without transactional_properties"
+            f" overwrite its partitions, or ALTER TABLE {record.name} CONVERT TO ACID, which writes"
+            " all rows again"
         )
 
 
@@ -330,8 +325,9 @@ def _scan(work: TransactionWork, record: TableRecord, where: Where) -> Scan:
     return scan
 
 
-def _refuse_finer(scan: Scan) -> None:
-    """Raises UnsupportedStatement for timestamps that copying would truncate (P17)."""
+def refuse_finer_rows(scan: Scan, copying: str) -> None:
+    """Raises UnsupportedStatement for timestamps that copying would truncate (P17); `copying`: who
+    would, such as `a rollback would`."""
     kinds = (kind.kind for column in scan.columns for kind in column.type.walk())
     if not any(kind in TIMESTAMPS for kind in kinds):
         return
@@ -341,6 +337,6 @@ def _refuse_finer(scan: Scan) -> None:
                 refuse_finer(scan.files, source.path, scan.format, source.length)
             except CompactionRefused as error:
                 raise UnsupportedStatement(
-                    f"{source.path} holds timestamps with nanoseconds, which a rollback would"
-                    " truncate to microseconds; copy the rows with Hive"
+                    f"{source.path} holds timestamps with nanoseconds, which {copying} truncate to"
+                    " microseconds; copy the rows with Hive"
                 ) from error

@@ -13,25 +13,22 @@ from acid_platform.engine.rows import Rows
 from acid_platform.errors import CompactionRefused, DeclarationChanged, InvalidDefinition
 from acid_platform.handles.constraint_checks import require_computable, require_fulfilled
 from acid_platform.handles.read_verbs import Reads
-from acid_platform.handles.row_statements import (
-    HideDeletedRows,
-    InsertRows,
-    Partition,
-    RowStatement,
-)
+from acid_platform.handles.row_statements import InsertRows, Partition, RowStatement
 from acid_platform.handles.snapshot_view import SnapshotView
 from acid_platform.handles.transaction import Transaction, autocommit
 from acid_platform.handles.write_verbs import Writes
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.formats import FileFormat
 from acid_platform.layout.partition_names import partition_name, partition_values
-from acid_platform.layout.types import parse_columns
 from acid_platform.metastore.operations.compaction import RequestErasure
 from acid_platform.metastore.operations.history import PlaceTag, RemoveTag
+from acid_platform.metastore.operations.tables import GetViews
 from acid_platform.metastore.pasts import AsOf, SnapshotName, Tag
 from acid_platform.metastore.records import LockRequest, TableRecord
 from acid_platform.metastore.table_names import table_name
-from acid_platform.tables.declaration import change_column, check_columns, widened
+from acid_platform.metastore.view_columns import refuse_names_of_views
+from acid_platform.tables import column_changes
+from acid_platform.tables.column_changes import Changing
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.tables.table_constraints import declared_constraints
 from acid_platform.transactions import RowOperation
@@ -133,7 +130,8 @@ class Table(Reads, Writes):
         `comments`: of the new columns, by their names. Raises UnknownColumn for a column that
         exists already and for the comment of none of these, InvalidDefinition.
         """
-        self._alter_columns(lambda record: widened(record, columns, comments))
+        adding = column_changes.added(columns, comments)
+        self._alter_columns(lambda record: adding(record).after)
 
     def _alter_columns(self, altered: Callable[[TableRecord], TableRecord]) -> None:
         """Computes the columns again if others altered the table in the meantime (P28)."""
@@ -160,48 +158,80 @@ class Table(Reads, Writes):
         after: str | None = None,
         comment: str | None = None,
         constraints: Sequence[Constraint] = (),
-    ) -> None:
-        """`change_column("id", "id bigint")`: gives a column a wider type, place or comment.
+    ) -> int:
+        """`change_column("id", "key bigint")`: another name, wider type, place or comment.
 
         `after`: the column that it follows, empty for the first place. `comment`: None keeps the
         one that it has, as Hive does, and an empty one removes it. `constraints`: as of
-        `add_constraint`, while the column keeps its name. Renaming a column is only
-        possible while the table has no rows, since files store the names of their columns. So is
-        moving it if files match columns by position. Files of deleted rows are hidden first, as
-        TRUNCATE does: a name of theirs may be used again for another type. Raises UnknownColumn,
-        InvalidDefinition, LockTimeout.
+        `add_constraint`, where no file has to be written again. See `change_columns`.
         """
-        (new,) = parse_columns(column)
-        check_columns(self.name, [new])
-        why = (
-            f"{self.name} has rows, and their files find {old} by its name or position: every"
-            " reader, Hive too, would read NULL or another column; CREATE VIEW with the new name,"
-            " or CREATE TABLE … AS SELECT"
+        changing = column_changes.changed(old, column, after, comment)
+        if not constraints:
+            return self.change_columns(changing)
+        if self._needs_files(changing):
+            raise InvalidDefinition(
+                f"{self.name}: a column can't be renamed or moved in one statement with a new"
+                " constraint; write two"
+            )
+        self._constrain(constraints, lambda record: changing(record).after)
+        return 0
+
+    def rename_column(self, old: str, new: str) -> int:
+        """See `change_columns`."""
+        return self.change_columns(column_changes.altered(old, new))
+
+    def drop_columns(self, *names: str) -> int:
+        """Drops columns with their values, which older snapshots keep. See `change_columns`."""
+        return self.change_columns(column_changes.dropped(names))
+
+    def replace_columns(self, columns: str, comments: Mapping[str, str] | None = None) -> int:
+        """Makes these the columns: others are dropped, and new ones are NULL. See
+        `change_columns`."""
+        return self.change_columns(column_changes.replaced(columns, comments))
+
+    def change_columns(self, changing: Changing) -> int:
+        """Changes columns; returns the number of rows that were written again for that.
+
+        Files store the names of their columns, and text files their order. Where these change, all
+        files are written again under an EXCLUSIVE lock: rows keep their row ids, consumers of
+        changes see none, and older snapshots have the columns and files of then. Every other change
+        writes no file. Raises UnknownColumn, InvalidDefinition, LockTimeout, DeclarationChanged,
+        and as a compaction: CompactionRefused, CompactionFailed, NeedsSpark, CorruptFile.
+        """
+        from acid_platform.handles.column_rewrite import RewriteColumns, rewriting_lock
+
+        name = self._name
+        if not self._needs_files(changing):
+            with self._alone():
+                if not self._needs_files(changing):
+                    self._alter_columns(lambda record: changing(record).after)
+                    return 0
+        return autocommit(
+            self._warehouse,
+            name,
+            lambda txn: txn.run(RewriteColumns(name, changing)),
+            [rewriting_lock(name)],
         )
 
-        def changed(record: TableRecord) -> TableRecord:
-            return change_column(record, old.lower(), new, after and after.lower(), comment)
-
-        def misread(record: TableRecord) -> bool:
-            """Whether files of before would be read wrongly."""
-            columns = changed(record).columns
-            moved = [name for name, _ in columns] != [name for name, _ in record.columns]
-            return new.name != old.lower() or (moved and self._by_position(record))
-
-        if constraints:
-            if new.name != old.lower() or misread(self.record):
-                raise InvalidDefinition(
-                    f"{self.name}: a column can't be renamed or moved in one statement with a new"
-                    " constraint; write two"
-                )
-            self._constrain(constraints, changed)
-            return
-        if misread(self.record):
-            self._run(HideDeletedRows(self._name, why), None)
-        with self._alone():
-            if misread(self.record) and self._may_hold_rows():
-                raise InvalidDefinition(why)  # others wrote rows meanwhile
-            self._alter_columns(changed)
+    def explain_columns(self, changing: Changing) -> list[str]:
+        """What `change_columns` would lock and write again. Raises what it raises at first."""
+        lines = [f"lock {self._name}: {LockType.EXCLUSIVE.name}"]
+        if not self._needs_files(changing):
+            return [*lines, "  only the declaration changes: no file is written"]
+        directories = [
+            directory
+            for entity in self._warehouse.metastore.entities(self._name)
+            for directory in entity.directories
+            if not directory.obsolete
+        ]
+        files = sum(directory.files for directory in directories)
+        size = sum(directory.bytes for directory in directories)
+        return [
+            *lines,
+            f"  every file is read and written again, with its row ids: {files} files, {size:,}"
+            " bytes",
+            "  the old files stay as long as the history, and open readers, need them",
+        ]
 
     def add_constraint(self, *constraints: Constraint) -> None:
         """`add_constraint(Constraint.check("n > 0"))`: adds constraints, or none of them.
@@ -247,9 +277,12 @@ class Table(Reads, Writes):
 
         self._alter_columns(without)
 
-    def _may_hold_rows(self) -> bool:
-        with self._brief_view() as view:
-            return view.scan(view.request(self._name)).may_hold_rows
+    def _needs_files(self, changing: Changing) -> bool:
+        """Whether files of before would be read wrongly."""
+        change = changing(self.record)
+        views = self._warehouse.metastore.call(GetViews())
+        refuse_names_of_views(views, change.before, change.after.columns)
+        return change.renames or (change.moves and self._by_position(change.before))
 
     def _by_position(self, record: TableRecord) -> bool:
         """Whether files may match columns by position, as Hive's original files do."""
@@ -271,6 +304,42 @@ class Table(Reads, Writes):
         """Keeps others from reading and writing the table. Raises LockTimeout."""
         lock = LockRequest(self._name, LockType.EXCLUSIVE, RowOperation.SELECT)
         return self._warehouse.metastore.begin(locks=[lock])
+
+    def convert_to_acid(self, *, engine: str | None = None) -> int:
+        """Makes an insert-only table one with full ACID: all rows are written again into ORC files
+        with row ids, under an EXCLUSIVE lock, in one commit with the declaration.
+
+        Older snapshots keep the old files; changes show none. Returns the number of rows. Raises
+        InvalidDefinition for a table that has full ACID, UnsupportedStatement, LockTimeout.
+        """
+        from acid_platform.handles.acid_conversion import ConvertToAcid
+        from acid_platform.handles.column_rewrite import rewriting_lock
+
+        name = self._name
+        with self._warehouse.using(engine):
+            return autocommit(
+                self._warehouse,
+                name,
+                lambda txn: txn.run(ConvertToAcid(name)),
+                [rewriting_lock(name)],
+            )
+
+    def rename_partition(self, old: Mapping[str, Any] | str, new: Mapping[str, Any] | str) -> int:
+        """Gives the rows of a partition other values of the partition columns; returns how many.
+
+        They are copied into the new partition, and the old one is emptied, in one commit; then the
+        old one is dropped. Changes show deletes and inserts, and older snapshots the old partition.
+        If others write into it meanwhile, it stays with their rows. Raises NoSuchPartition,
+        TableExists if the new partition is there, LockTimeout, UnsupportedStatement.
+        """
+        from acid_platform.handles.partition_moves import move_partition
+
+        names = self.partitions()
+        before, after = (
+            partition_name(partition_values(one, self.partition_columns, self.name, names))
+            for one in (old, new)
+        )
+        return move_partition(self._warehouse, self._name, before, after)
 
     def drop_partition(self, partition: Mapping[str, Any] | str) -> None:
         """Drops a partition for new snapshots; files stay while older ones need them (P22)."""

@@ -200,16 +200,19 @@ class TransactionTable(Reads, Writes):
 
 
 def autocommit(
-    warehouse: Warehouse, table: str, statement: Callable[[Transaction], _Result]
+    warehouse: Warehouse,
+    table: str,
+    statement: Callable[[Transaction], _Result],
+    locks: Sequence[LockRequest] = (),
 ) -> _Result:
     """Runs a statement that writes `table` as a transaction; repeats it if its snapshot is outdated
     (T40).
 
     From the second attempt on it gets its locks before its snapshot, so the snapshot misses no
     commit that the locks prevent: an overwrite succeeds although others insert all the time (P30).
-    Raises LockTimeout if another writer committed during each attempt.
+    `locks`: with which the first attempt begins. Raises LockTimeout if another writer committed
+    during each attempt.
     """
-    locks: Sequence[LockRequest] = ()
     for attempt in count(1):
         txn = warehouse.transaction(restart_if_stale=True, locks=locks)
         try:

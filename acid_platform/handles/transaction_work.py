@@ -14,7 +14,12 @@ from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConf
 from acid_platform.handles.snapshot_view import TransactionView
 from acid_platform.layout.formats import compression
 from acid_platform.metastore.pasts import SinkBatch
-from acid_platform.metastore.records import LockRequest, TableRecord, WriteReport
+from acid_platform.metastore.records import (
+    LockRequest,
+    RewrittenTable,
+    TableRecord,
+    WriteReport,
+)
 from acid_platform.scan.table_layout import TableLayout
 from acid_platform.tables.declaration import widened
 from acid_platform.tables.record_layout import distributed
@@ -68,6 +73,7 @@ class TransactionWork:
         self.sinks: list[SinkBatch] = []
         """The batches of streaming queries that it writes (P42)."""
         self._added_columns: dict[str, list[tuple[str, str]]] = {}
+        self._rewritten: list[RewrittenTable] = []
         self._restart_if_stale = restart_if_stale
         self.locks = list(held)
         """The locks that it has requested."""
@@ -89,6 +95,14 @@ class TransactionWork:
         new = wide.columns[len(record.columns) :]
         self._added_columns.setdefault(record.name, []).extend(new)
         self.view.declare(wide)
+
+    def redeclare(self, before: TableRecord, after: TableRecord) -> None:
+        """The commit declares the table so, for the files that were reported, which are all."""
+        self._rewritten.append(
+            RewrittenTable(
+                before.name, before.version, after.columns, after.comments, dict(after.properties)
+            )
+        )
 
     def lock(self, record: TableRecord, statement: Statement, partition: str | None = None) -> None:
         """Requests the lock of a statement.
@@ -126,6 +140,7 @@ class TransactionWork:
                 self._changed.reports(),
                 tuple(self.view.cursors.values()),
                 self.sinks,
+                self._rewritten,
             )
         except WriteConflict as conflict:
             if self._restart_if_stale and self._overwritten:
@@ -198,8 +213,8 @@ class TransactionWork:
         """Adds what a statement published to the commit, with the engine of `run`.
 
         Returns the inserted rows. `unmatched`: it is a MERGE that inserted rows. `wrote`: who wrote
-        and why, if it was not `run`. `shares`: of the inserts that wrote it together (P44). Raises
-        OverwriteThenWrite, CorruptFile.
+        and why, if it was not `run`. `shares`: of the inserts that wrote it together (P44).
+        Raises OverwriteThenWrite, CorruptFile.
         """
         chosen, self._chosen = self._chosen, None
         engine, reason = (chosen.engine.name, chosen.reason) if chosen else wrote

@@ -35,13 +35,19 @@ class TableCommit:
     """A commit that may have changed what a table shows (P36).
 
     `write_id` 0: a compaction, or with `txn_id` 0 a change of the declaration. `at`: milliseconds
-    UTC, never before the time of an earlier commit.
+    UTC, never before the time of an earlier commit. `rewrite`: it wrote every file again, for
+    other columns or another format, and changed no row.
     """
 
     moment: int
     write_id: int
     txn_id: int
     at: int
+    rewrite: bool = field(default=False, metadata=BRIEF)
+
+    @property
+    def changes_rows(self) -> bool:
+        return self.write_id > 0 and not self.rewrite
 
 
 def before_commits(

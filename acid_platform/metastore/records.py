@@ -72,6 +72,8 @@ class TableRecord:
     """The comments of columns and partition columns that have one; the table's own is its property
     `comment`, as in Hive."""
     constraints: tuple[Constraint, ...] = ()
+    rewritten: int = field(default=0, metadata=BRIEF)
+    """The write id that last wrote all files again: older files have other columns or formats."""
 
     @property
     def partitioned(self) -> bool:
@@ -168,6 +170,21 @@ class WriteReport:
     @property
     def files(self) -> int:
         return len(self.contents.files)
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenTable:
+    """What a table is from a commit on, which has written all its files again.
+
+    `version`: of the declaration with which it has read them. `comments`: of all columns that have
+    one.
+    """
+
+    table: str
+    version: int
+    columns: tuple[tuple[str, str], ...]
+    comments: dict[str, str]
+    properties: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,13 +61,6 @@ class Scan:
         """The size of the insert files that the scan opens, before column pruning."""
         return sum(source.size for entity in self.entities for source in entity.sources.inserts)
 
-    @property
-    def may_hold_rows(self) -> bool:
-        """Whether it opens a file that may hold rows, all of which may be deleted."""
-        return any(
-            source.rows != 0 for entity in self.entities for source in entity.sources.inserts
-        )
-
     def without_empty_files(self) -> Scan:
         """The scan without files that are known to have no rows, such as those of TRUNCATE, whose
         columns may have been of other types."""

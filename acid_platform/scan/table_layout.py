@@ -43,6 +43,9 @@ class TableLayout:
     """Whether files are in the table's own format, without ACID columns."""
     format: FileFormat = ORC
     buckets: Bucketing | None = None
+    rewritten: int = 0
+    """Files with lower write ids have other columns, or another format; no snapshot of now sees
+    them."""
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """The values of a partition's columns, in order.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
@@ -37,6 +37,7 @@ ALTER = rf"alter table {TABLE}"
 LIKE = r"(?: (?:like )?'(?P<like>[^']*)')?"
 SPEC = r"(?P<spec>partition ?\(.+?\))"
 SPECS = r"(?P<specs>partition ?\(.+\))"
+NAMES = rf"{ONE}(?: ?, ?{ONE})*"
 LABEL = r"(?:`[^`]+`|'[^']+'|\w+)"
 """The name of a tag or an owner."""
 TEXT = r"'(?:[^'\\]|\\.)*'"
@@ -61,7 +62,7 @@ def _properties(text: str) -> dict[str, str]:
     return values
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _texts(text: str) -> tuple[str, ...]:
     """Parses `'a', 'b'`. Raises InvalidExpression."""
     parts = arguments(text)
     for part in parts:
@@ -71,18 +72,20 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 _CONVERTERS: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("table", "database", "to", "old", "after", "field"), _unquoted),
+    **dict.fromkeys(("table", "database", "to", "old", "new", "after", "field"), _unquoted),
+    "names": lambda text: tuple(map(_unquoted, re.findall(ONE, text))),
     **dict.fromkeys(("tag", "label", "owner"), _label),
     "comment": lambda text: tokens_of(text)[0].text,
     **dict.fromkeys(("if_exists", "if_not_exists", "cascade", "first", "wait", "extended"), bool),
     **dict.fromkeys(("version", "days"), int),
     "ids": lambda text: tuple(map(int, re.findall(r"\d+", text))),
     "kind": lambda text: CompactionKind(text.lower()),
-    "names": _names,
+    "keys": _texts,
     "owner_kind": lambda text: OwnerKind(text.upper()),
     "properties": _properties,
-    "spec": PartitionSpec.of,
+    **dict.fromkeys(("spec", "new_spec"), PartitionSpec.of),
     "specs": partition_specs,
+    "compared_specs": lambda text: partition_specs(text, comparing=True),
     "time": timestamp,
     "value": str.strip,
 }
@@ -97,6 +100,8 @@ class Command:
     function: Callable[..., Outcome | None] = field(repr=False)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     alone: bool = False
+    explain: Callable[..., Outcome] | None = field(default=None, repr=False)
+    """Called with the same arguments, it tells what the function would do."""
 
     def run(self, session: SqlSession, catalog: Catalog) -> Outcome:
         return self.function(session, catalog, **self.arguments) or Done(self.name)
@@ -110,32 +115,35 @@ class Commands:
 
     def __init__(self, alone: bool = False) -> None:
         self._alone = alone
-        self.entries: list[tuple[re.Pattern[str], str, Callable[..., Outcome | None]]] = []
+        self.entries: list[tuple[re.Pattern[str], Command]] = []
 
-    def __call__(self, name: str, pattern: str) -> Callable[[_Function], _Function]:
+    def __call__(
+        self, name: str, pattern: str, explain: Callable[..., Outcome] | None = None
+    ) -> Callable[[_Function], _Function]:
         """Enters the decorated function under the name for messages and its pattern."""
 
         def enter(function: _Function) -> _Function:
-            self.entries.append((re.compile(pattern, re.IGNORECASE), name, function))
+            command = Command(name, function, {}, self._alone, explain)
+            self.entries.append((re.compile(pattern, re.IGNORECASE), command))
             return function
 
         return enter
 
     @property
     def names(self) -> Iterator[str]:
-        return (name for _, name, _ in self.entries)
+        return (command.name for _, command in self.entries)
 
     def parse(self, plain: str) -> Command | None:
         """The command in a text without comments; None if it is none of this table.
 
         Raises InvalidExpression for a part that can't be parsed.
         """
-        for pattern, name, function in self.entries:
+        for pattern, command in self.entries:
             if match := pattern.fullmatch(plain):
                 values = {
                     group: _CONVERTERS.get(group, str)(text)
                     for group, text in match.groupdict().items()
                     if text is not None
                 }
-                return Command(name, function, values, self._alone)
+                return replace(command, arguments=values)
         return None

@@ -11,11 +11,13 @@ from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml
 from acid_platform.sql.commands import Command
 from acid_platform.sql.declarations import parse_create
+from acid_platform.sql.run_columns import COLUMNS
 from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
 from acid_platform.sql.run_explain import explain
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.run_partitions import PARTITIONS
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS
 from acid_platform.sql.statements import Change, CreateTable, CreateView, Statement
@@ -23,7 +25,7 @@ from acid_platform.sql.text import Query, query
 from acid_platform.sql.unsupported import advice_on, refusal
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
-_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, DEFINITIONS)
+_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, COLUMNS, PARTITIONS, DEFINITIONS)
 _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,
@@ -128,8 +130,11 @@ def _create(written: ScriptStatement) -> Command:
 
 def _explain(written: ScriptStatement) -> Command:
     inner = parse(_EXPLAIN.sub("", written.text, count=1))
+    if isinstance(inner, Command) and inner.explain is not None:
+        return Command("EXPLAIN", inner.explain, inner.arguments)
     if not isinstance(inner, Query | Change):
         raise UnsupportedStatement(
-            "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE"
+            "EXPLAIN takes a SELECT, INSERT, UPDATE, DELETE, MERGE or TRUNCATE, and ALTER TABLE"
+            " for columns"
         )
     return Command("EXPLAIN", explain, {"statement": inner})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -18,6 +19,7 @@ from acid_platform.layout.partition_names import (
 )
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.text import parsed
+from acid_platform.storage.arrow_types import partition_value
 from acid_platform.tables.record_layout import columns_of_record
 
 if TYPE_CHECKING:
@@ -25,12 +27,35 @@ if TYPE_CHECKING:
     from acid_platform.metastore.records import TableRecord
 
 
+_COMPARISONS: dict[type[exp.Expr], tuple[str, Callable[[Any, Any], bool]]] = {
+    exp.NEQ: ("<>", operator.ne),
+    exp.LT: ("<", operator.lt),
+    exp.LTE: ("<=", operator.le),
+    exp.GT: (">", operator.gt),
+    exp.GTE: (">=", operator.ge),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`ds < '2024-01-01'`: the value of a partition column, compared with a literal."""
+
+    column: str
+    sign: str
+    literal: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.sign} {self.literal}"
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """`(year=2013, month)`: columns with fixed values, as text, and columns set by the rows."""
+    """`(year=2013, month)`: columns with fixed values, as text, and columns without a value, which
+    the rows of an INSERT set, and which elsewhere may have any; `compared`: in DROP PARTITION."""
 
     fixed: Mapping[str, str | None] = field(default_factory=dict)
     dynamic: tuple[str, ...] = ()
+    compared: tuple[Compared, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> PartitionSpec:
@@ -38,11 +63,14 @@ class PartitionSpec:
         return partition_specs(text)[0]
 
 
-def partition_specs(text: str) -> tuple[PartitionSpec, ...]:
-    """Parses `PARTITION (a=1) PARTITION (a=2)`, also with commas. Raises InvalidExpression."""
+def partition_specs(text: str, comparing: bool = False) -> tuple[PartitionSpec, ...]:
+    """Parses `PARTITION (a=1) PARTITION (a=2)`, also with commas; `comparing`: with `a<2` too.
+
+    Raises InvalidExpression.
+    """
     inner = re.split(r"\)[ ,]*partition ?\(", text.strip()[:-1], flags=re.IGNORECASE)
     first = inner[0].partition("(")[2]
-    return tuple(_spec(arguments(spec)) for spec in (first, *inner[1:]))
+    return tuple(_spec(arguments(spec), comparing) for spec in (first, *inner[1:]))
 
 
 def arguments(text: str) -> list[exp.Expr]:
@@ -50,25 +78,36 @@ def arguments(text: str) -> list[exp.Expr]:
     return list(parsed(f"list({text})", dialect=HiveSql).expressions)
 
 
-def _spec(parts: list[exp.Expr]) -> PartitionSpec:
-    """The spec of parts that are `key=literal` or `key`. Raises InvalidExpression."""
+def _spec(parts: list[exp.Expr], comparing: bool) -> PartitionSpec:
+    """The spec of parts that are `key=literal`, `key`, or with `comparing` `key<literal`.
+
+    Raises InvalidExpression.
+    """
     fixed: dict[str, str | None] = {}
     dynamic: list[str] = []
+    compared: list[Compared] = []
     for part in parts:
         if isinstance(part, exp.EQ) and isinstance(part.this, exp.Column):
-            if dynamic:
-                raise InvalidExpression(
-                    f"PARTITION: {part.sql('hive')} comes after {dynamic[-1]}; write fixed values"
-                    " first"
-                )
-            fixed[part.this.name.lower()] = _value(part.expression)
+            name = part.this.name.lower()
+            if name in fixed:
+                raise InvalidExpression(f"PARTITION: {name} has two values")
+            fixed[name] = _value(part.expression)
         elif isinstance(part, exp.Column | exp.Identifier):
             dynamic.append(part.name.lower())
+        elif comparing and type(part) in _COMPARISONS and isinstance(part.this, exp.Column):
+            literal = _value(part.expression)
+            if literal is None:
+                raise InvalidExpression(
+                    f"PARTITION: {part.sql('hive')!r} is true for no partition; write column=NULL"
+                )
+            sign, _ = _COMPARISONS[type(part)]
+            compared.append(Compared(part.this.name.lower(), sign, literal))
         else:
             raise InvalidExpression(
                 f"PARTITION: {part.sql('hive')!r} is neither column=value nor a column"
+                + (" that is compared with a literal" if comparing else "")
             )
-    return PartitionSpec(fixed, tuple(dynamic))
+    return PartitionSpec(fixed, tuple(dynamic), tuple(compared))
 
 
 def _value(node: exp.Expr) -> str | None:
@@ -102,7 +141,7 @@ def fixed_values(spec: PartitionSpec, record: TableRecord) -> dict[str, str | No
     """
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
-    for name in (*spec.fixed, *spec.dynamic):
+    for name in (*spec.fixed, *spec.dynamic, *(each.column for each in spec.compared)):
         if name not in names:
             others = f"its partition columns are {', '.join(names)}" if names else "not partitioned"
             raise NoSuchPartition(f"{record.name} has no partition column {name!r}; {others}")
@@ -129,9 +168,11 @@ def matching(partitions: Iterable[str], record: TableRecord, spec: PartitionSpec
     """
     matches = sorted(filter(fits(record, spec), partitions))
     if not matches:
+        fixed = fixed_values(spec, record)
+        searched = [*filter(None, [partition_name(fixed)]), *map(str, spec.compared)]
         raise NoSuchPartition(
-            f"{record.name} has no partition {partition_name(fixed_values(spec, record))}; SHOW"
-            f" PARTITIONS {record.name} lists them"
+            f"{record.name} has no partition {', '.join(searched)}; SHOW PARTITIONS"
+            f" {record.name} lists them"
         )
     return matches
 
@@ -142,7 +183,7 @@ def fits(record: TableRecord, spec: PartitionSpec) -> Callable[[str], bool]:
     Raises NoSuchPartition for a column that does not partition the table, and InvalidExpression
     for one without a value: it would stand for all partitions.
     """
-    if spec.dynamic or not spec.fixed:
+    if spec.dynamic or not (spec.fixed or spec.compared):
         column = spec.dynamic[0] if spec.dynamic else "column"
         raise InvalidExpression(
             f"PARTITION ({', '.join(spec.dynamic)}) of {record.name} needs values: write"
@@ -151,6 +192,10 @@ def fits(record: TableRecord, spec: PartitionSpec) -> Callable[[str], bool]:
     fixed = fixed_values(spec, record)
     _, keys = columns_of_record(record)
     names = [key.name for key in keys]
+    comparisons = [
+        _comparison(each, next(key for key in keys if key.name == each.column), record.name)
+        for each in spec.compared
+    ]
 
     def is_match(partition: str) -> bool:
         values = dict(zip(names, parse_partition(partition, names) or (), strict=False))
@@ -158,9 +203,26 @@ def fits(record: TableRecord, spec: PartitionSpec) -> Callable[[str], bool]:
             _same(values.get(key.name), fixed[key.name], key, record.name)
             for key in keys
             if key.name in fixed
-        )
+        ) and all(compare(values) for compare in comparisons)
 
     return is_match
+
+
+def _comparison(
+    compared: Compared, key: Column, table: str
+) -> Callable[[Mapping[str, str | None]], bool]:
+    """Whether the values of a partition pass; a NULL, or no value of the type, never does.
+
+    Raises NoSuchPartition if the literal is not a value of the column's type.
+    """
+    literal = partition_value(as_written(compared.literal, key, table), key.type)
+    (compare,) = (test for sign, test in _COMPARISONS.values() if sign == compared.sign)
+
+    def passes(values: Mapping[str, str | None]) -> bool:
+        value = partition_value(values.get(key.name), key.type)
+        return value is not None and literal is not None and compare(value, literal)
+
+    return passes
 
 
 def _same(text: str | None, value: str | None, key: Column, table: str) -> bool:

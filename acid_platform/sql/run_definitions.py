@@ -1,34 +1,31 @@
-"""Running statements that declare tables, views and partitions."""
+"""Running statements that declare tables and views."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from acid_platform.base.table_properties import CODEC, LAYOUT, registered
 from acid_platform.errors import (
     InvalidDefinition,
-    NoSuchPartition,
     NoSuchTable,
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.layout.constraints import Constraint
+from acid_platform.layout.formats import TRANSACTIONAL_KIND, is_insert_only
 from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,
-    RegisterPartitions,
 )
 from acid_platform.metastore.pasts import AsOf
 from acid_platform.metastore.records import ViewRecord
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.column_lists import ColumnList, constraint_of
-from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, SPECS, TABLE, Commands
-from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
+from acid_platform.sql.column_lists import constraint_of
+from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, Commands
+from acid_platform.sql.run_columns import in_database
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
 from acid_platform.sql.views import columns_read, named, self_contained, tables_read
@@ -51,52 +48,15 @@ def _handle(session: SqlSession, catalog: Catalog, table: str) -> Table:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-@DEFINITIONS("ALTER TABLE ADD COLUMNS", rf"{ALTER} add columns ?\((?P<columns>.+)\)")
-def add_columns(session: SqlSession, catalog: Catalog, table: str, columns: str) -> None:
-    new = ColumnList.of(columns)
-    if new.constraints:
-        raise UnsupportedStatement(
-            f"ADD COLUMNS with {new.constraints[0]} is not supported; add the column, then ALTER"
-            f" TABLE {table} CHANGE COLUMN … with the constraint"
-        )
-    _handle(session, catalog, table).add_columns(new.text, new.comments)
-
-
-@DEFINITIONS(
-    "ALTER TABLE CHANGE",
-    rf"{ALTER} change (?:column )?(?P<old>{ONE}) (?P<column>{ONE} .+?)"
-    rf"(?: (?:(?P<first>first)|after (?P<after>{ONE})))?",
-)
-def change_column(
-    session: SqlSession,
-    catalog: Catalog,
-    table: str,
-    old: str,
-    column: str,
-    first: bool = False,
-    after: str | None = None,
-) -> None:
-    new = ColumnList.of(column)
-    comment = next(iter(new.comments.values()), None)
-    handle = _handle(session, catalog, table)
-    constraints = [_in_database(one, catalog) for one in new.constraints]
-    handle.change_column(old, new.text, "" if first else after, comment, constraints)
-
-
 @DEFINITIONS("ALTER TABLE ADD CONSTRAINT", rf"{ALTER} add (?P<constraint>constraint {ONE} .+)")
 def add_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
-    parsed = _in_database(constraint_of(constraint), catalog)
+    parsed = in_database(constraint_of(constraint), catalog)
     _handle(session, catalog, table).add_constraint(parsed)
 
 
 @DEFINITIONS("ALTER TABLE DROP CONSTRAINT", rf"{ALTER} drop constraint (?P<constraint>{ONE})")
 def drop_constraint(session: SqlSession, catalog: Catalog, table: str, constraint: str) -> None:
     _handle(session, catalog, table).drop_constraint(constraint.strip("`"))
-
-
-def _in_database(constraint: Constraint, catalog: Catalog) -> Constraint:
-    """The constraint with the full name of the table that it refers to."""
-    return replace(constraint, parent=constraint.parent and catalog.full(constraint.parent))
 
 
 @DEFINITIONS("ALTER TABLE RENAME", rf"{ALTER} rename to (?P<to>{NAME})")
@@ -108,29 +68,43 @@ def rename_table(session: SqlSession, catalog: Catalog, table: str, to: str) -> 
 def set_properties(
     session: SqlSession, catalog: Catalog, table: str, properties: Mapping[str, str]
 ) -> None:
-    session.warehouse.metastore.alter_table(catalog.target(table).name, properties=properties)
+    """With `transactional_properties=default` an insert-only table is converted first."""
+    record = catalog.target(table)
+    kind = properties.get(TRANSACTIONAL_KIND.name, "")
+    if kind.lower() == "default" and is_insert_only(record.properties):
+        convert_to_acid(session, catalog, table)
+        rest = {name: properties[name] for name in properties if name != TRANSACTIONAL_KIND.name}
+        if not rest:
+            return
+        properties = rest
+    session.warehouse.metastore.alter_table(record.name, properties=properties)
+
+
+@DEFINITIONS("ALTER TABLE CONVERT TO ACID", rf"{ALTER} convert to acid")
+def convert_to_acid(session: SqlSession, catalog: Catalog, table: str) -> None:
+    _handle(session, catalog, table).convert_to_acid()
 
 
 @DEFINITIONS(
     "ALTER TABLE UNSET TBLPROPERTIES",
-    rf"{ALTER} unset tblproperties(?: (?P<if_exists>if exists))? ?\((?P<names>.+)\)",
+    rf"{ALTER} unset tblproperties(?: (?P<if_exists>if exists))? ?\((?P<keys>.+)\)",
 )
 def unset_properties(
     session: SqlSession,
     catalog: Catalog,
     table: str,
-    names: Sequence[str],
+    keys: Sequence[str],
     if_exists: bool = False,
 ) -> None:
     """Raises InvalidDefinition for a property that the table does not have."""
     record = catalog.target(table)
-    missing = [name for name in names if name not in record.properties]
+    missing = [key for key in keys if key not in record.properties]
     if missing and not if_exists:
         raise InvalidDefinition(
             f"{record.name} has no property {missing[0]!r}; SHOW TBLPROPERTIES {record.name} lists"
             " them, or use IF EXISTS"
         )
-    session.warehouse.metastore.alter_table(record.name, properties=dict.fromkeys(names))
+    session.warehouse.metastore.alter_table(record.name, properties=dict.fromkeys(keys))
 
 
 @DEFINITIONS("DROP TABLE", rf"drop table (?P<if_exists>if exists )?{TABLE}(?: purge)?")
@@ -151,51 +125,6 @@ def drop_view(session: SqlSession, catalog: Catalog, table: str, if_exists: bool
         raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
     elif not if_exists:
         raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
-
-
-# --- partitions -----------------------------------------------------------------------------------
-
-
-@DEFINITIONS("ALTER TABLE ADD PARTITION", rf"{ALTER} add (?P<if_not_exists>if not exists )?{SPECS}")
-def add_partitions(
-    session: SqlSession,
-    catalog: Catalog,
-    table: str,
-    specs: Sequence[PartitionSpec],
-    if_not_exists: bool = False,
-) -> None:
-    record, metastore = catalog.target(table), session.warehouse.metastore
-    names = [whole_name(spec, record) for spec in specs]
-    if not if_not_exists:
-        existing = sorted(set(names) & set(metastore.partitions(record.name)))
-        if existing:
-            raise TableExists(
-                f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
-            )
-    metastore.call(RegisterPartitions(record.name, tuple(names)))
-
-
-@DEFINITIONS(
-    "ALTER TABLE DROP PARTITION", rf"{ALTER} drop (?P<if_exists>if exists )?{SPECS}(?: purge)?"
-)
-def drop_partitions(
-    session: SqlSession,
-    catalog: Catalog,
-    table: str,
-    specs: Sequence[PartitionSpec],
-    if_exists: bool = False,
-) -> None:
-    """A spec may omit columns and then stands for all partitions that match."""
-    record, metastore = catalog.target(table), session.warehouse.metastore
-    names: dict[str, None] = {}
-    for spec in specs:
-        try:
-            names |= dict.fromkeys(matching(metastore.partitions(record.name), record, spec))
-        except NoSuchPartition:
-            if not if_exists:
-                raise
-    for name in names:
-        metastore.drop_partition(record.name, name)
 
 
 # --- the past -------------------------------------------------------------------------------------
@@ -284,7 +213,7 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         declared.if_not_exists,
         declared.location,
         declared.comments,
-        constraints=[_in_database(one, catalog) for one in declared.constraints],
+        constraints=[in_database(one, catalog) for one in declared.constraints],
     )
     return None
 

@@ -71,6 +71,7 @@ def _layout(
         is_insert_only(record.properties),
         FileFormat.of(record.properties),
         bucketing(record),
+        record.rewritten,
     )
 
 

@@ -5,13 +5,12 @@ The files of the deleted rows still hold the old column. No reader may open them
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from acid_platform import AcidError, InvalidDefinition, Table, Warehouse
+from acid_platform import AcidError, Table, Warehouse
 from tests.conftest import temporary_warehouse
 
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -96,31 +95,3 @@ def test_a_rollback_over_a_name_used_again_loses_nothing(warehouse: Warehouse) -
         table.rollback_to("then")
     assert table.to_arrow().to_pylist() == before
     assert table.to_arrow(as_of="then").to_pylist() == [{"id": 1, "a": "text"}]
-
-
-def test_a_table_with_rows_keeps_its_names_also_beside_a_writer(warehouse: Warehouse) -> None:
-    table = warehouse.create_table("db.beside", "id int, a string")
-    table.insert([{"id": 1, "a": "x"}])
-    with pytest.raises(InvalidDefinition, match="has rows"):
-        table.change_column("a", "b string")
-    ended: list[str] = []
-
-    def write() -> None:
-        for number in range(5):
-            try:
-                table.insert([{"id": number, "a": "mine"}])
-                ended.append("row")
-            except AcidError as error:  # the column is gone
-                ended.append(type(error).__name__)
-
-    table.delete()
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        table.change_column("a", "b string")
-    except InvalidDefinition:
-        assert "a" in [column.name for column in table.columns]
-    writer.join()
-    assert table.count() == ended.count("row")
-    name = table.columns[1].name
-    assert {row[name] for row in table.to_arrow().to_pylist()} <= {"mine"}

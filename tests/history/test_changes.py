@@ -422,7 +422,7 @@ def test_P39_what_is_no_change_of_a_row(warehouse: Warehouse) -> None:
     table.truncate()
     table.change_column("v", "w string")
     warehouse.sql("INSERT INTO renamed VALUES (2, 'y')")
-    with pytest.raises(InvalidDefinition, match=r"were changed at 20.* had v: ask for"):
+    with pytest.raises(InvalidDefinition, match=r"were changed at 20.* ask for"):
         table.changes_arrow(0)
     assert kinds(table.changes_arrow(0, 2)) == {("insert", 1): 1, ("delete", 1): 1}
     assert kinds(table.changes_arrow(2)) == {("insert", 2): 1}

@@ -13,11 +13,12 @@ from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.metastore.records import OwnerKind
 from acid_platform.sql.commands import Command, Commands
 from acid_platform.sql.parse import parse, split
-from acid_platform.sql.partition_specs import PartitionSpec
+from acid_platform.sql.partition_specs import Compared, PartitionSpec
 from acid_platform.sql.run_databases import DATABASES
 from acid_platform.sql.run_definitions import DEFINITIONS
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
+from acid_platform.sql.run_partitions import PARTITIONS
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS, matches
 from acid_platform.sql.statements import (
@@ -206,7 +207,22 @@ def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
             "CHANGE",
             {"old": "a", "column": "a bigint", "first": True},
         ),
+        ("ADD COLUMN a int", "ADD COLUMNS", {"column": "a int"}),
+        ("ADD COLUMN (a decimal(7,2))", "ADD COLUMNS", {"listed": "a decimal(7,2)"}),
+        ("RENAME COLUMN a TO `B c`", "RENAME COLUMN", {"old": "a", "new": "b c"}),
+        ("drop column A", "DROP COLUMN", {"old": "a"}),
+        ("DROP COLUMNS (a, `b c`)", "DROP COLUMN", {"names": ("a", "b c")}),
+        (
+            "REPLACE COLUMNS (a int, b string COMMENT 'x') CASCADE",
+            "REPLACE COLUMNS",
+            {"columns": "a int, b string COMMENT 'x'"},
+        ),
+        ("ALTER COLUMN a TYPE bigint", "ALTER COLUMN", {"old": "a", "type": "bigint"}),
+        ("ALTER COLUMN a COMMENT 'x'", "ALTER COLUMN", {"old": "a", "comment": "x"}),
+        ("alter a first", "ALTER COLUMN", {"old": "a", "first": True}),
+        ("ALTER COLUMN a AFTER b", "ALTER COLUMN", {"old": "a", "after": "b"}),
         ("RENAME TO db.u", "RENAME", {"to": "db.u"}),
+        ("CONVERT TO ACID", "CONVERT TO ACID", {}),
         (
             "ADD IF NOT EXISTS PARTITION (a=1, b='x,)') PARTITION (a=-2, b=NULL)",
             "ADD PARTITION",
@@ -221,7 +237,34 @@ def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
         (
             "DROP PARTITION (d=DATE '2013-01-01'), PARTITION (d='__HIVE_DEFAULT_PARTITION__')",
             "DROP PARTITION",
-            {"specs": (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None}))},
+            {"compared_specs": (PartitionSpec({"d": "2013-01-01"}), PartitionSpec({"d": None}))},
+        ),
+        (
+            "DROP IF EXISTS PARTITION (d<'2024-01-01', h >= -3, e=1), PARTITION (d != 'x') PURGE",
+            "DROP PARTITION",
+            {
+                "if_exists": True,
+                "compared_specs": (
+                    PartitionSpec(
+                        {"e": "1"},
+                        compared=(Compared("d", "<", "2024-01-01"), Compared("h", ">=", "-3")),
+                    ),
+                    PartitionSpec(compared=(Compared("d", "<>", "x"),)),
+                ),
+            },
+        ),
+        (
+            "PARTITION (d='a', h=1) RENAME TO PARTITION (d='a', h=2)",
+            "RENAME PARTITION",
+            {
+                "spec": PartitionSpec({"d": "a", "h": "1"}),
+                "new_spec": PartitionSpec({"d": "a", "h": "2"}),
+            },
+        ),
+        (
+            "PARTITION (d, h=1) COMPACT 'major'",
+            "COMPACT",
+            {"spec": PartitionSpec({"h": "1"}, ("d",)), "kind": CompactionKind.MAJOR},
         ),
         (
             "SET TBLPROPERTIES ('a'='b;c', 'd'='e=f')",
@@ -250,7 +293,7 @@ def test_commands(text: str, name: str, arguments: dict[str, object]) -> None:
         (
             "UNSET TBLPROPERTIES IF EXISTS ('a', 'b')",
             "UNSET TBLPROPERTIES",
-            {"names": ("a", "b"), "if_exists": True},
+            {"keys": ("a", "b"), "if_exists": True},
         ),
         (
             "partition (m=3) compact 'minor' and wait",
@@ -271,10 +314,11 @@ def test_commands_of_a_table(text: str, action: str, arguments: dict[str, object
 
 
 @pytest.mark.parametrize(
-    "commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, DEFINITIONS]
+    "commands", [SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, PARTITIONS, DEFINITIONS]
 )
 def test_the_groups_of_each_pattern_are_the_arguments_of_its_function(commands: Commands) -> None:
-    for pattern, name, function in commands.entries:
+    for pattern, command in commands.entries:
+        name, function = command.name, command.function
         _session, _catalog, *parameters = signature(function).parameters.values()
         needed = {each.name for each in parameters if each.default is Parameter.empty}
         assert needed <= set(pattern.groupindex) <= {each.name for each in parameters}, name
@@ -469,7 +513,11 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
             "MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED THEN INSERT (b, B) VALUES (1, 2)",
             "column 'b' twice",
         ),
-        ("ALTER TABLE t DROP PARTITION (a > 3)", "neither column=value nor a column"),
+        ("ALTER TABLE t ADD PARTITION (a > 3)", "neither column=value nor a column"),
+        ("ALTER TABLE t DROP PARTITION (a > b)", "'b' is not a literal"),
+        ("ALTER TABLE t DROP PARTITION (a + 1 > 2)", "that is compared with a literal"),
+        ("ALTER TABLE t DROP PARTITION (a < NULL)", "is true for no partition"),
+        ("ALTER TABLE t DROP PARTITION (a = 1, a = 2)", "a has two values"),
         ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),
         ("ALTER TABLE t DROP PARTITION (a='')", "an empty text is stored as NULL"),
         ("TRUNCATE TABLE t PARTITION (a='')", "an empty text is stored as NULL"),

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+import pyarrow as pa
+
 from acid_platform.compaction.execution import Records, rewritten
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_sums import row_id_checksum
@@ -17,7 +19,7 @@ from acid_platform.compaction.value_sums import ValueSums
 from acid_platform.engine.local.event_files import finished, plain_writer
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
-from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS
+from acid_platform.layout.types import LOCAL_ZONE, TIMESTAMPS, Column
 from acid_platform.orc import WRITTEN_CODECS, has_ancient
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
@@ -62,16 +64,21 @@ class LocalCompaction:
         return {task.output: file for task, file in zip(tasks, files, strict=True) if file}
 
     def profiles(self, outputs: Scan) -> tuple[Profile, Profile]:
+        written = tuple(column.name for column in self.compaction.written)
         with ThreadPoolExecutor(2) as pool:
-            expected, actual = pool.map(self._profile, (self.compaction.inputs, outputs))
+            expected, actual = pool.map(
+                self._profile,
+                (self.compaction.inputs, outputs),
+                (self.compaction.sources, written),
+            )
         return expected, actual
 
-    def _profile(self, scan: Scan) -> Profile:
-        """Rows, row ids and values; the rows of an insert-only table have no row ids."""
-        columns = tuple(column.name for column in scan.columns)
+    def _profile(self, scan: Scan, columns: tuple[str, ...]) -> Profile:
+        """Rows, row ids, and the values of `columns` under the names of the output; the rows of an
+        insert-only table have no row ids."""
         row_id = self.compaction.plain is None
         rows = row_ids = 0
-        values = ValueSums(columns)
+        values = ValueSums([column.name for column in self.compaction.written])
         for batch in ArrowScan(scan, columns, row_id=row_id, as_stored=True).batches():
             values.add(batch.select(list(range(len(columns)))).to_struct_array())
             rows += batch.num_rows
@@ -114,8 +121,7 @@ def copy_files(compaction: Compaction) -> None:
     (output,) = compaction.plan.outputs
     (entity,) = inputs.entities
     sources = entity.sources.inserts
-    columns, codec = compaction.columns, compaction.plan.settings.compression
-    names = tuple(column.name for column in columns)
+    columns, codec = compaction.written, compaction.plan.settings.compression
     if any(kind.kind in TIMESTAMPS for column in columns for kind in column.type.walk()):
         for source in sources:
             refuse_finer(files, source.path, stored)
@@ -125,12 +131,20 @@ def copy_files(compaction: Compaction) -> None:
         part = replace(entity, sources=replace(entity.sources, inserts=group))
         try:
             with finished(writer):
-                for batch in ArrowScan(replace(inputs, entities=(part,)), names).batches():
+                scan = ArrowScan(replace(inputs, entities=(part,)), compaction.sources)
+                for batch in scan.batches():
                     if any(map(has_ancient, batch.columns)):
                         raise NeedsSpark(f"{compaction.plan.location}: days before 15 October 1582")
-                    writer.write(batch)
+                    writer.write(_named(batch, columns))
         except UnsupportedLayout as error:
             raise NeedsSpark(str(error)) from error
+
+
+def _named(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """The batch under the names of these columns."""
+    fields = zip(batch.schema, columns, strict=True)
+    schema = pa.schema([field.with_name(column.name) for field, column in fields])
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _groups(sources: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:

@@ -85,9 +85,13 @@ class SparkCompaction:
         (output,) = plan.outputs
         rows = scan_rows(self._spark, compaction.inputs, None)
         count = -(-plan.input_bytes // PLAIN_FILE_BYTES)
-        column_names = [column.name for column in compaction.columns]
+        column_names = [column.name for column in compaction.written]
         # A scan reads a CHAR without its blanks, and files hold them.
-        stored_rows = to_be_stored(rows.select(*column_names), compaction.columns, plan.location)
+        stored_rows = to_be_stored(
+            selected(rows, _renaming(compaction.sources, compaction.written)),
+            compaction.written,
+            plan.location,
+        )
         written = f"{compaction.staging}/{temporary_name(plan.txn_id, 'out')}"
         records = {}
         with _removed_after(files, [written]), raise_as_ours():
@@ -101,7 +105,7 @@ class SparkCompaction:
             )
             paths = parts(files, written)
             location = files.uri(plan.location)
-            entries = completed(self._spark, location, paths, stored, compaction.columns)
+            entries = completed(self._spark, location, paths, stored, compaction.written)
             for number, (path, entry) in enumerate(zip(paths, entries, strict=True)):
                 placed = f"{compaction.staging}/{output}/{plain_name(number)}"
                 files.place(path, placed, entry.size)
@@ -112,9 +116,11 @@ class SparkCompaction:
         """The values of a table with full ACID are those that the merge tasks read, and those that
         other tasks read back from the output files."""
         spark, compaction = self._spark, self.compaction
-        expected = _profile(spark, compaction.inputs, self._read)
+        columns = compaction.written
+        expected = _profile(spark, compaction.inputs, self._read, compaction.sources, columns)
         stored = None if self._read is None else _written(spark, compaction.rewrites)
-        return expected, _profile(spark, outputs, stored)
+        names = [column.name for column in columns]
+        return expected, _profile(spark, outputs, stored, names, columns)
 
 
 @contextmanager
@@ -175,18 +181,32 @@ def _refuse_finer(spark: SparkSession, compaction: Compaction, stored: FileForma
     in_tasks(spark, len(paths), look)
 
 
-def _profile(spark: SparkSession, scan: Scan, values: Profile | None = None) -> Profile:
-    """Rows and row ids as the ordinary scan finds them.
+def _renaming(sources: Sequence[str], columns: Sequence[Column]) -> list[str]:
+    """Expressions for the columns, each of which the frame has under the name of its source."""
+    pairs = zip(sources, columns, strict=True)
+    return [f"{quoted(source)} AS {quoted(column.name)}" for source, column in pairs]
+
+
+def _profile(
+    spark: SparkSession,
+    scan: Scan,
+    values: Profile | None,
+    sources: Sequence[str],
+    columns: Sequence[Column],
+) -> Profile:
+    """Rows and row ids as the ordinary scan finds them, and the values of its columns `sources` as
+    those of `columns`.
 
     `values` has the sums of the columns if Arrow has computed them while it decoded the files: the
     scan then reads only row keys, which takes half the time. None: the scan computes them.
     """
-    rows = scan_rows(spark, scan, None if values is None else ())
-    counted = _profile_of_rows(rows, scan.columns if values is None else ())
     if values is None:
-        return counted
+        rows = scan_rows(spark, scan, None)
+        return _profile_of_rows(selected(rows, [*_renaming(sources, columns), *KEYS]), columns)
     return replace(
-        counted, column_checksums=values.column_checksums, null_counts=values.null_counts
+        _profile_of_rows(scan_rows(spark, scan, ()), ()),
+        column_checksums=values.column_checksums,
+        null_counts=values.null_counts,
     )
 
 

@@ -41,6 +41,7 @@ from acid_platform.metastore.records import (
     PartitionRecord,
     PastTable,
     RecordedDirectory,
+    RewrittenTable,
     RowReport,
     TableChanges,
     TableRecord,
@@ -272,6 +273,7 @@ class OpenTransaction:
         changed: Sequence[RowReport] = (),
         cursors: Sequence[CursorMove] = (),
         sinks: Sequence[SinkBatch] = (),
+        rewritten: Sequence[RewrittenTable] = (),
     ) -> None:
         """Commits, or raises WriteConflict, TxnAborted, OutcomeUnknown (T10, T31, P2, P6, P30).
 
@@ -280,13 +282,20 @@ class OpenTransaction:
         WriteConflict if another run of their consumer has moved them (P39). `sinks` are the batches
         of streaming queries that it writes; raises BatchCommitted or StreamRefused (P42).
         `columns` are added to their tables at the same moment; DeclarationChanged is raised if
-        others added them with another type (P28). A refused commit ends the transaction, whatever
+        others added them with another type (P28), or altered a table of `rewritten`, which gets
+        this declaration. A refused commit ends the transaction, whatever
         the error: it is aborted and holds no lock. Only MetastoreUnavailable and
         MetastoreWriteFailed leave it open, since nothing was decided: commit again, or abort.
         """
         added = {name: tuple(new) for name, new in (columns or {}).items()}
         commit = CommitTxn(
-            self.id, tuple(writes), added, tuple(changed), tuple(cursors), tuple(sinks)
+            self.id,
+            tuple(writes),
+            added,
+            tuple(changed),
+            tuple(cursors),
+            tuple(sinks),
+            tuple(rewritten),
         )
         try:
             self._metastore.call(commit)

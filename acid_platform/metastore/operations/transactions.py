@@ -13,6 +13,7 @@ from acid_platform.metastore.records import (
     LockState,
     PartitionRecord,
     RecordedDirectory,
+    RewrittenTable,
     RowReport,
     TableRecord,
     WriteReport,
@@ -216,7 +217,7 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     The answer is the highest transaction id at the commit (T30). `changed`: the updated and deleted
     rows, where the transaction knows them (P38). `cursors`: how far it has read the changes of
     tables for their consumers (P39). `sinks`: the batches of streaming queries that it
-    writes (P42).
+    writes (P42). `rewritten`: the tables all of whose files it has written again.
     """
 
     txn: int
@@ -225,6 +226,7 @@ class CommitTxn(MetastoreOperation[int], op="commit", answers="commit_id"):
     changed: tuple[RowReport, ...] = ()
     cursors: tuple[CursorMove, ...] = ()
     sinks: tuple[SinkBatch, ...] = ()
+    rewritten: tuple[RewrittenTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
     if since is not None and (since.consumer is None or cursor is not None):
         before = replace(resolve(turn, table, since), onward=True)
         _require_kept(state, table, before, after, since, operation.until)
+        before = _after_rewrites(state, table, before, after)
         _require_columns(table, before, after)
     pin = before or replace(after, onward=True)
     if pin not in txn.pins:
@@ -97,16 +98,13 @@ def _require_kept(
 
 
 def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
-    """Raises InvalidDefinition if changed rows had a column that the last declaration lacks.
-
-    Columns are only renamed or moved while the table has no rows.
-    """
+    """Raises InvalidDefinition if changed rows had a column that the last declaration lacks."""
     last = record_at(table, after)
     names = [column for column, _ in last.columns]
     for earlier in table.earlier:
         record = earlier.record
         if record.version > after.moment or not any(
-            commit.write_id and before.moment < commit.moment < min(earlier.until, after.moment)
+            commit.changes_rows and before.moment < commit.moment < min(earlier.until, after.moment)
             for commit in table.commits
         ):
             continue
@@ -120,6 +118,27 @@ def _require_columns(table: TableState, before: Pin, after: Pin) -> None:
                 f" had {', '.join(gone or former)}: ask for the changes until then, and since then,"
                 " apart"
             )
+
+
+def _after_rewrites(state: State, table: TableState, before: Pin, after: Pin) -> Pin:
+    """The snapshot right after the files of `before` last got other columns: it has the same rows.
+
+    A row that is deleted later is then read with the columns of `after`. Raises InvalidDefinition
+    if rows changed in between, since their files have the columns of then.
+    """
+    between = [commit for commit in table.commits if before.moment < commit.moment <= after.moment]
+    last = max((place for place, commit in enumerate(between) if commit.rewrite), default=None)
+    if last is None:
+        return before
+    earlier = [commit for commit in between[:last] if commit.changes_rows]
+    if earlier:
+        raise InvalidDefinition(
+            f"the columns or the format of {table.record.name} were changed at"
+            f" {utc_text(between[last].at)}, and changes of before are in files of then: ask for"
+            f" the changes until write id {earlier[-1].write_id}, and since write id"
+            f" {between[last].write_id}, apart"
+        )
+    return replace(kept_history.pin_at(state, table, between[last].moment), onward=True)
 
 
 def _commits(table: TableState, before: Pin | None, after: Pin) -> tuple[TableCommit, ...]:
@@ -198,7 +217,7 @@ def listed(turn: Turn, operation: GetCursors) -> list[CursorRow]:
             missed = [
                 commit.moment
                 for commit in state.tables[table_id].commits
-                if commit.write_id and commit.moment > cursor.moment
+                if commit.changes_rows and commit.moment > cursor.moment
             ]
             last = max(missed, default=0)
             rows.append(CursorRow(state.name_of(table_id), cursor, len(missed), last))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from acid_platform.base import table_properties
 from acid_platform.errors import (
     AcidError,
     DeclarationChanged,
@@ -26,7 +27,9 @@ from acid_platform.metastore.records import (
     PLATFORM,
     HistoryRow,
     RecordedDirectory,
+    RewrittenTable,
     RowReport,
+    TableRecord,
     WriteReport,
 )
 from acid_platform.metastore.rules import change_feed, locking, stream_sinks, write_set
@@ -35,9 +38,16 @@ from acid_platform.metastore.rules.drops import drop
 from acid_platform.metastore.rules.endings import Aborted, Committed, Placed
 from acid_platform.metastore.rules.events import Event
 from acid_platform.metastore.rules.state import Component, Entity, State, Txn
-from acid_platform.metastore.rules.table_declarations import TableAltered, normal_partition
+from acid_platform.metastore.rules.table_declarations import (
+    TableAltered,
+    check_columns,
+    check_comments,
+    check_constraints,
+    normal_partition,
+)
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.rules.txns import require_open
+from acid_platform.metastore.view_columns import refuse_names_of_views
 from acid_platform.transactions import RowOperation, TxnState, TxnType
 from acid_platform.transactions.conflicts import WriteSetRow
 from acid_platform.transactions.row_sets import RowSet
@@ -64,15 +74,19 @@ def commit(turn: Turn, operation: CommitTxn) -> int:
         wider = [
             widened(turn.state, txn, name, columns) for name, columns in operation.columns.items()
         ]
+        rewritten = [_rewritten(turn.state, txn, one) for one in operation.rewritten]
         cursors = change_feed.moved(turn.state, txn, operation.cursors)
         sinks = stream_sinks.advanced(turn, txn, operation.sinks)
         conflict = write_set.conflict(turn.state, txn, components, changed)
         if conflict is not None:
             raise WriteConflict(write_set.describe(turn.state, *conflict))
-        for record in wider:
+        for record in (*wider, *rewritten):
             if record is not None:
+                before = turn.state.tables[record.table_id].record
+                refuse_names_of_views(turn.state.views.values(), before, record.columns)
                 turn.record(TableAltered(record))
-        return finish(turn, txn, components, reported, changed, cursors, sinks)
+        rewrote = tuple(record.table_id for record in rewritten)
+        return finish(turn, txn, components, reported, changed, cursors, sinks, rewrote)
     except AcidError as refused:
         prefix = "write conflict on " if isinstance(refused, WriteConflict) else ""
         end(turn, txn.txn_id, f"{prefix}{refused}")
@@ -103,6 +117,7 @@ def finish(
     changed: write_set.Changed | None = None,
     cursors: tuple[Cursor, ...] = (),
     sinks: tuple[Sink, ...] = (),
+    rewrote: tuple[int, ...] = (),
 ) -> int:
     """Records the commit of an open transaction whose conflicts were checked; returns its id."""
     commit_id = turn.state.last_txn
@@ -130,7 +145,7 @@ def finish(
         for row in _history_rows(turn, txn, table_id, partition, report)
     )
     leave_waits(turn, txn.txn_id, TxnAborted(f"transaction {txn.txn_id} was committed just now"))
-    turn.record(Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks))
+    turn.record(Committed(txn.txn_id, commit_id, changes, placed, written, cursors, sinks, rewrote))
     return commit_id
 
 
@@ -218,6 +233,30 @@ def _changed(state: State, txn: Txn, reports: Sequence[RowReport]) -> write_set.
         if write_set.by_row(state, table_id) and report.operation is not RowOperation.OVERWRITE:
             changed[table_id, partition, report.operation] = report.rows.checked()
     return changed
+
+
+def _rewritten(state: State, txn: Txn, rewritten: RewrittenTable) -> TableRecord:
+    """The declaration that fits the files which the transaction has written again.
+
+    Raises DeclarationChanged if others altered the table meanwhile, InvalidDefinition.
+    """
+    record = unchanged(state, txn, rewritten.table).record
+    if record.version != rewritten.version:
+        raise DeclarationChanged(
+            f"{record.name} was altered while transaction {txn.txn_id} wrote its files again"
+        )
+    record = replace(
+        record,
+        columns=rewritten.columns,
+        comments=rewritten.comments,
+        properties=rewritten.properties,
+        rewritten=state.tables[record.table_id].by_txn[txn.txn_id],
+    )
+    check_columns(record.name, record)
+    check_comments(record)
+    check_constraints(record)
+    table_properties.check(record.name, record.properties)
+    return record
 
 
 def _within_memory(turn: Turn, changed: write_set.Changed) -> write_set.Changed:

@@ -34,6 +34,8 @@ class Committed(Event, kind="commit"):
     written: tuple[HistoryRow, ...]
     cursors: tuple[Cursor, ...] = field(default=(), metadata=BRIEF)
     sinks: tuple[Sink, ...] = field(default=(), metadata=BRIEF)
+    rewrote: tuple[int, ...] = field(default=(), metadata=BRIEF)
+    """The tables all of whose files were written again, with the same rows."""
 
     def apply(self, state: State, at: int) -> None:
         txn_id = self.txn
@@ -59,7 +61,8 @@ class Committed(Event, kind="commit"):
         for table_id in wrote:
             if table_id in state.tables:
                 table = state.tables[table_id]
-                kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id)
+                rewrite = table_id in self.rewrote
+                kept_history.note(state, table, moment, at, table.by_txn[txn_id], txn_id, rewrite)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,17 @@ def begin(table: TableState, moment: int, at: int, write_id: int) -> None:
 
 
 def note(
-    state: State, table: TableState, moment: int, at: int, write_id: int = 0, txn: int = 0
+    state: State,
+    table: TableState,
+    moment: int,
+    at: int,
+    write_id: int = 0,
+    txn: int = 0,
+    rewrite: bool = False,
 ) -> None:
-    """Adds a commit; `write_id` 0: a compaction, or with `txn` 0 a change of the declaration."""
+    """Adds a commit, see TableCommit."""
     before = table.commits[-1].at if table.commits else table.since_at
-    table.commits.append(TableCommit(moment, write_id, txn, max(at, before)))
+    table.commits.append(TableCommit(moment, write_id, txn, max(at, before), rewrite))
     if len(table.commits) > MOST_WITHOUT_RETENTION and not retention(state, table):
         last = table.commits[-MOST_WITHOUT_RETENTION].moment
         advance(table, min(last, _onward(state, table, last)))

@@ -32,6 +32,7 @@ from acid_platform.metastore.rules.state import Earlier, Entity, State, TableSta
 from acid_platform.metastore.rules.timers import patience
 from acid_platform.metastore.rules.turn import Turn, handles
 from acid_platform.metastore.table_names import table_name
+from acid_platform.metastore.view_columns import refuse_names_of_views
 
 # --- decisions --------------------------------------------------------------------------------
 
@@ -61,8 +62,8 @@ def _create(turn: Turn, record: TableRecord, floor: int) -> TableRecord:
     _refuse_view(turn.state, name)
     _check_declaration(turn.state, name, record)
     table_properties.check(name, record.properties)
-    _check_comments(record)
-    _check_constraints(record)
+    check_comments(record)
+    check_constraints(record)
     _check_cleaning(turn, record.location)
     record = replace(
         record, table_id=turn.state.next_table, name=name, created=turn.now, floor=floor
@@ -111,7 +112,7 @@ def _check_declaration(state: State, name: str, record: TableRecord) -> None:
     if not short or "." in short or not record.location:
         raise InvalidDefinition(f"{name!r} needs a name of the form db.table and a location")
     refuse_path_trouble("the name of a table", short)
-    columns = _check_columns(name, record)
+    columns = check_columns(name, record)
     unknown = [column for column in record.bucket_columns if column.lower() not in columns]
     if unknown or bool(record.bucket_columns) != (record.bucket_count > 0):
         raise InvalidDefinition(
@@ -158,7 +159,8 @@ def being_cleaned(state: State, entity: Entity) -> bool:
     return started is not None and state.timers.now - started < patience(state, started)
 
 
-def _check_columns(name: str, record: TableRecord) -> list[str]:
+def check_columns(name: str, record: TableRecord) -> list[str]:
+    """The names of all columns, in lower case. Raises InvalidDefinition."""
     columns = [name.lower() for name, _ in (*record.columns, *record.partition_columns)]
     if not record.columns or len(set(map(folded, columns))) < len(columns):
         raise InvalidDefinition(f"{name} needs columns, each with a name of its own: {columns}")
@@ -167,7 +169,7 @@ def _check_columns(name: str, record: TableRecord) -> list[str]:
     return columns
 
 
-def _check_comments(record: TableRecord) -> None:
+def check_comments(record: TableRecord) -> None:
     """Raises InvalidDefinition for the comment of no column, and a text that can't be stored."""
     columns = dict((*record.columns, *record.partition_columns))
     for name in record.comments:
@@ -179,7 +181,7 @@ def _check_comments(record: TableRecord) -> None:
     refuse_half_texts(f"{record.name}: the comment of a column", record.comments)
 
 
-def _check_constraints(record: TableRecord) -> None:
+def check_constraints(record: TableRecord) -> None:
     """Raises InvalidDefinition for a constraint on a column that is gone, and two of one name."""
     columns = dict((*record.columns, *record.partition_columns))
     names = [constraint.name for constraint in record.constraints]
@@ -213,13 +215,14 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         refuse_path_trouble("the name of a table", name.partition(".")[2])
         record = replace(record, name=name)
     if operation.columns is not None:
+        refuse_names_of_views(turn.state.views.values(), record, operation.columns)
         record = replace(record, columns=operation.columns)
-        names = _check_columns(record.name, record)
+        names = check_columns(record.name, record)
         comments = {name: text for name, text in record.comments.items() if name in names}
         record = replace(record, comments=comments)
     if operation.comments is not None:
         record = replace(record, comments=operation.comments)
-        _check_comments(record)
+        check_comments(record)
     if operation.properties is not None:
         table_properties.check_change(record.name, record.properties, operation.properties)
         merged = {**record.properties, **operation.properties}
@@ -227,7 +230,7 @@ def alter_table(turn: Turn, operation: AlterTable) -> TableRecord:
         record = replace(record, properties=present)
     if operation.constraints is not None:
         record = replace(record, constraints=operation.constraints)
-    _check_constraints(record)
+    check_constraints(record)
     turn.record(TableAltered(record))
     return turn.state.tables[record.table_id].record
 

@@ -1,0 +1,106 @@
+"""Running statements that add, rename and drop partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from acid_platform.errors import (
+    InvalidExpression,
+    NoSuchPartition,
+    TableExists,
+    UnsupportedStatement,
+)
+from acid_platform.metastore.operations.tables import RegisterPartitions
+from acid_platform.sql.catalog import Catalog
+from acid_platform.sql.commands import ALTER, Commands
+from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
+
+if TYPE_CHECKING:
+    from acid_platform.sql.sql_session import SqlSession
+
+
+PARTITIONS = Commands(alone=True)
+
+
+@PARTITIONS(
+    "ALTER TABLE ADD PARTITION",
+    rf"{ALTER} add (?P<if_not_exists>if not exists )?(?P<specs>partition ?\(.+?\))"
+    r"(?P<elsewhere> ?location .+)?",
+)
+def add_partitions(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    specs: Sequence[PartitionSpec],
+    if_not_exists: bool = False,
+    elsewhere: str = "",
+) -> None:
+    """Raises UnsupportedStatement for a LOCATION."""
+    record, metastore = catalog.target(table), session.warehouse.metastore
+    if elsewhere:
+        raise UnsupportedStatement(
+            f"ADD PARTITION … LOCATION: the partitions of {record.name} are below its directory;"
+            " make the other directory a table by `acid adopt`, and INSERT its rows"
+        )
+    names = [whole_name(spec, record) for spec in specs]
+    if not if_not_exists:
+        existing = sorted(set(names) & set(metastore.partitions(record.name)))
+        if existing:
+            raise TableExists(
+                f"{record.name} already has partition {existing[0]}; use ADD IF NOT EXISTS"
+            )
+    metastore.call(RegisterPartitions(record.name, tuple(names)))
+
+
+@PARTITIONS(
+    "ALTER TABLE RENAME PARTITION",
+    rf"{ALTER} (?P<spec>partition ?\(.+\)) rename to (?P<new_spec>partition ?\(.+\))",
+)
+def rename_partition(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    spec: PartitionSpec,
+    new_spec: PartitionSpec,
+) -> None:
+    record = catalog.target(table)
+    whole_name(spec, record)
+    old, *others = matching(session.warehouse.metastore.partitions(record.name), record, spec)
+    if others:
+        raise NoSuchPartition(
+            f"{record.name} has {old} and {', '.join(others)}, which mean the same; INSERT the rows"
+            " of one into the other, and drop it"
+        )
+    session.warehouse.table(record.name).rename_partition(old, whole_name(new_spec, record))
+
+
+@PARTITIONS(
+    "ALTER TABLE DROP PARTITION",
+    rf"{ALTER} drop (?P<if_exists>if exists )?(?P<compared_specs>partition ?\(.+\))(?: purge)?",
+)
+def drop_partitions(
+    session: SqlSession,
+    catalog: Catalog,
+    table: str,
+    compared_specs: Sequence[PartitionSpec],
+    if_exists: bool = False,
+) -> None:
+    """A spec stands for all partitions that match it; it may omit columns, and compare.
+
+    Raises InvalidExpression for a column without a value, NoSuchPartition.
+    """
+    record, metastore = catalog.target(table), session.warehouse.metastore
+    for column in (name for spec in compared_specs for name in spec.dynamic):
+        raise InvalidExpression(
+            f"DROP PARTITION needs a value of {column}, such as {column}='…' or {column}<'…'"
+        )
+    names: dict[str, None] = {}
+    for spec in compared_specs:
+        try:
+            names |= dict.fromkeys(matching(metastore.partitions(record.name), record, spec))
+        except NoSuchPartition:
+            if not if_exists:
+                raise
+    for name in names:
+        metastore.drop_partition(record.name, name)

@@ -1,0 +1,292 @@
+"""Columns of tables with rows get other names, are dropped and replaced, with either engine.
+
+Files name their columns: they are written again, and rows keep their row ids. No reader of then or
+of now may find NULL in the place of a value.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from acid_platform import (
+    AcidError,
+    CorruptFile,
+    InvalidDefinition,
+    Table,
+    UnknownColumn,
+    UnsupportedStatement,
+    Warehouse,
+)
+from acid_platform.metastore.client.open_transaction import OpenTransaction
+from acid_platform.metastore.operations.tables import GetLastWriteId
+from acid_platform.services import cleaner
+from acid_platform.tables.column_changes import Changing, altered
+from tests.conftest import temporary_warehouse
+
+KEPT = {"acid.history.retention": "1h"}
+INSERT_ONLY = {**KEPT, "transactional_properties": "insert_only"}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"properties": KEPT},
+    "hive3": {"properties": {**KEPT, "acid.layout": "hive3"}},
+    "partitioned": {"properties": KEPT, "partitioned_by": ["p int"]},
+    "bucketed": {"properties": KEPT, "clustered_by": (["id"], 2)},
+    "insert_only": {"properties": INSERT_ONLY},
+    "parquet": {"properties": {**INSERT_ONLY, "acid.format": "parquet"}},
+}
+ROWS = [{"id": id, "v": f"v{id}", "s": {"x": id, "y": None}} for id in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    path = tmp_path_factory.mktemp("columns")
+    with temporary_warehouse(path, spark, request.param) as opened:
+        yield opened
+
+
+def created(warehouse: Warehouse, name: str, kind: str = "plain") -> Table:
+    """A table with three rows in two inserts."""
+    columns = "id int, v string, s struct<x:int,y:string>"
+    table = warehouse.create_table(f"db.{name}", columns, **KINDS[kind])
+    for rows in (ROWS[:2], ROWS[2:]):
+        table.insert(
+            [{**row, "p": row["id"] % 2} if kind == "partitioned" else row for row in rows]
+        )
+    return table
+
+
+def rows_of(table: Table, columns: list[str], **past: Any) -> list[tuple[Any, ...]]:
+    rows = table.to_arrow(columns, **past).to_pylist()
+    return sorted(tuple(row[name] for name in columns) for row in rows)
+
+
+def row_ids(warehouse: Warehouse, table: Table) -> list[tuple[Any, ...]]:
+    text = "row__id.writeid, row__id.bucketid, row__id.rowid"
+    return sorted(warehouse.sql(f"SELECT id, {text} FROM {table.name}").collect())
+
+
+def last_write_id(warehouse: Warehouse, table: Table) -> int:
+    return warehouse.metastore.call(GetLastWriteId(table.record.table_id))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_P36_a_renamed_column_keeps_its_values_and_its_past(
+    warehouse: Warehouse, kind: str
+) -> None:
+    table = created(warehouse, f"renamed_{kind}", kind)
+    full = kind not in ("insert_only", "parquet")
+    if full:
+        table.update({"v": "'new'"}, "id = 1")
+        table.delete("id = 3")
+    table.tag("then")
+    expected = [(1, "new"), (2, "v2")] if full else [(1, "v1"), (2, "v2"), (3, "v3")]
+    before = row_ids(warehouse, table) if full else None
+    warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN v TO word")
+    assert [column.name for column in table.columns][:3] == ["id", "word", "s"]
+    assert rows_of(table, ["id", "word"]) == expected
+    found = warehouse.sql(f"SELECT id, word, s.x FROM {table.name} WHERE word = 'v2'")
+    assert found.collect() == [(2, "v2", 2)]
+    if full:
+        assert row_ids(warehouse, table) == before
+        assert table.update({"word": "'newer'"}, "word = 'new'") == 1
+        if kind != "hive3":  # its compactions end the history
+            table.compact("major")
+        assert rows_of(table, ["id", "word"]) == [(1, "newer"), (2, "v2")]
+    assert rows_of(table, ["id", "v"], as_of="then") == expected
+    cleaner.run(warehouse.metastore)
+    assert rows_of(table, ["id", "v"], as_of="then") == expected
+    with pytest.raises(UnknownColumn):
+        table.to_arrow(["v"])
+    with pytest.raises(UnknownColumn, match="v"):
+        table.rollback_to("then")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropped_name_is_used_again_for_another_type(warehouse: Warehouse, kind: str) -> None:
+    table = created(warehouse, f"dropped_{kind}", kind)
+    table.tag("then")
+    warehouse.sql(f"ALTER TABLE {table.name} DROP COLUMN v")
+    warehouse.sql(f"ALTER TABLE {table.name} ADD COLUMN v array<int>")
+    assert rows_of(table, ["id", "v"]) == [(1, None), (2, None), (3, None)]
+    place = {"p": 1} if kind == "partitioned" else {}
+    table.insert([{"id": 4, "s": None, "v": [7], **place}])
+    assert rows_of(table, ["id", "v"])[3] == (4, [7])
+    assert rows_of(table, ["id", "v"], as_of="then") == [(1, "v1"), (2, "v2"), (3, "v3")]
+    with pytest.raises(UnsupportedStatement, match="had the column v string then"):
+        table.rollback_to("then")
+
+
+def test_replaced_columns_keep_the_values_of_those_that_stay(warehouse: Warehouse) -> None:
+    table = created(warehouse, "replaced")
+    warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (note date, s struct<x:int,y:string>,"
+                  " id bigint)")  # fmt: skip
+    assert [str(column) for column in table.columns] == [
+        "note date",
+        "s struct<x:int,y:string>",
+        "id bigint",
+    ]
+    assert [(row["note"], row["s"]["x"], row["id"]) for row in table.to_arrow().to_pylist()] == [
+        (None, id, id) for id in (1, 2, 3)
+    ]
+    with pytest.raises(InvalidDefinition, match="has rows, and none of its columns would stay"):
+        warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (a int)")
+    with pytest.raises(InvalidDefinition, match="can't become"):
+        warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (id int)")
+    table.delete()
+    warehouse.sql(f"ALTER TABLE {table.name} REPLACE COLUMNS (id string)")
+    warehouse.sql(f"INSERT INTO {table.name} VALUES ('x')")
+    assert table.to_arrow().to_pylist() == [{"id": "x"}]
+
+
+def test_a_rename_that_widens_and_a_place(warehouse: Warehouse) -> None:
+    table = created(warehouse, "changed")
+    warehouse.sql(f"ALTER TABLE {table.name} CHANGE COLUMN id key bigint COMMENT 'k' AFTER v")
+    assert [str(column) for column in table.columns][:2] == ["v string", "key bigint"]
+    assert table.record.comments == {"key": "k"}
+    table.insert([{"v": "big", "key": 1 << 40, "s": None}])
+    assert rows_of(table, ["key", "v"]) == [(1, "v1"), (2, "v2"), (3, "v3"), (1 << 40, "big")]
+    for text in ("ALTER COLUMN key FIRST", "ALTER COLUMN key COMMENT 'id'"):
+        warehouse.sql(f"ALTER TABLE {table.name} {text}")
+    assert table.columns[0].name == "key"
+    assert table.record.comments == {"key": "id"}
+    with pytest.raises(InvalidDefinition, match="can't become int"):
+        warehouse.sql(f"ALTER TABLE {table.name} ALTER COLUMN key TYPE int")
+    with pytest.raises(InvalidDefinition, match="has a column 'v' already"):
+        warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN key TO v")
+    with pytest.raises(UnknownColumn, match="did you mean key"):
+        warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN kei TO k")
+
+
+def test_text_files_know_columns_by_their_place(warehouse: Warehouse) -> None:
+    properties = {"transactional_properties": "insert_only", "acid.format": "csv"}
+    table = warehouse.create_table("db.places", "id int, v string", properties=properties)
+    with pytest.raises(InvalidDefinition, match="put new columns last"):
+        table.replace_columns("w int, id int")
+
+
+def test_P39_consumers_of_changes_see_no_change(warehouse: Warehouse) -> None:
+    table = created(warehouse, "feed")
+    caught_up = last_write_id(warehouse, table)
+    warehouse.sql(f"ALTER TABLE {table.name} RENAME COLUMN v TO w")
+    warehouse.sql(f"ALTER TABLE {table.name} DROP COLUMN s")
+    renamed = last_write_id(warehouse, table)
+    assert table.changes_arrow(caught_up).read_all().num_rows == 0
+    table.update({"w": "'x'"}, "id = 1")
+    table.delete("id = 2")
+    changes = table.changes_arrow(caught_up).read_all().to_pylist()
+    assert sorted((row["_change_type"], row["id"], row["w"]) for row in changes) == [
+        ("delete", 2, "v2"),
+        ("update_postimage", 1, "x"),
+        ("update_preimage", 1, "v1"),
+    ]
+    with pytest.raises(InvalidDefinition, match=f"until write id {caught_up}, and since write id"):
+        table.changes_arrow(0)
+    then = table.changes_arrow(0, caught_up).read_all().to_pylist()
+    assert sorted((row["id"], row["v"]) for row in then) == [(1, "v1"), (2, "v2"), (3, "v3")]
+    assert table.changes_arrow(renamed).read_all().num_rows == 3
+
+
+def test_a_view_never_reads_another_column_of_the_same_name(warehouse: Warehouse) -> None:
+    table = created(warehouse, "viewed")
+    warehouse.sql(f"CREATE VIEW db.over_viewed AS SELECT id, v FROM {table.name}")
+    table.rename_column("v", "w")
+    with pytest.raises(UnknownColumn, match=r"view db\.over_viewed reads column 'v'"):
+        warehouse.sql("SELECT * FROM db.over_viewed")
+    for text in ("ADD COLUMN v string", "RENAME COLUMN w TO v"):
+        with pytest.raises(InvalidDefinition, match="no longer has; drop the view"):
+            warehouse.sql(f"ALTER TABLE {table.name} {text}")
+    warehouse.sql(f"CREATE OR REPLACE VIEW db.over_viewed AS SELECT id, w FROM {table.name}")
+    assert len(warehouse.sql("SELECT * FROM db.over_viewed").collect()) == 3
+    table.rename_column("w", "v")
+
+
+def test_nothing_has_changed_if_the_commit_fails(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = created(warehouse, "crashed", "partitioned")
+    with monkeypatch.context() as patched:
+
+        def refused(*_: object, **__: object) -> None:
+            raise InvalidDefinition("refused")
+
+        patched.setattr(OpenTransaction, "commit", refused)
+        with pytest.raises(InvalidDefinition, match="refused"):
+            table.rename_column("v", "w")
+    assert rows_of(table, ["id", "v"]) == [(1, "v1"), (2, "v2"), (3, "v3")]
+    cleaner.run(warehouse.metastore)
+    table.rename_column("v", "w")
+    table.insert([{"id": 4, "w": "v4", "s": None, "p": 5}])
+    assert rows_of(table, ["id", "w"]) == [(1, "v1"), (2, "v2"), (3, "v3"), (4, "v4")]
+
+
+def second_renamed(new: str) -> Changing:
+    return lambda record: altered(record.columns[1][0], new)(record)
+
+
+def test_rows_that_others_write_at_the_same_time_are_not_lost(warehouse: Warehouse) -> None:
+    table = created(warehouse, "beside")
+    written: list[int] = []
+
+    def write() -> None:
+        for id in range(10, 16):
+            name = table.columns[1].name
+            try:
+                table.insert([{"id": id, name: "mine", "s": None}])
+                written.append(id)
+            except AcidError:  # the column is gone
+                pass
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for name in ("w", "x"):
+        table.change_columns(second_renamed(name))
+    writer.join()
+    assert [id for id, _ in rows_of(table, ["id", "x"])] == [1, 2, 3, *sorted(written)]
+    assert {word for id, word in rows_of(table, ["id", "x"]) if id > 9} <= {"mine"}
+
+
+def test_explain_tells_what_is_written_again(warehouse: Warehouse) -> None:
+    table = created(warehouse, "explained")
+
+    def explained(text: str) -> str:
+        return "\n".join(warehouse.sql(f"EXPLAIN ALTER TABLE {table.name} {text}")["Explain"])
+
+    assert "lock db.explained: EXCLUSIVE" in explained("DROP COLUMN v")
+    assert "every file is read and written again, with its row ids: 2 files" in explained(
+        "RENAME COLUMN v TO w"
+    )
+    assert "no file is written" in explained("CHANGE id id bigint")
+    assert "no file is written" in explained("ADD COLUMN n int")
+    assert rows_of(table, ["id", "v"])[0] == (1, "v1")
+    with pytest.raises(InvalidDefinition, match="decides the bucket"):
+        created(warehouse, "by_id", "bucketed").drop_columns("id")
+    with pytest.raises(InvalidDefinition, match="would have no column"):
+        table.drop_columns("id", "v", "s")
+
+
+def test_an_erasure_is_not_proven_while_files_of_other_columns_stay(warehouse: Warehouse) -> None:
+    table = created(warehouse, "erased")
+    table.rename_column("v", "w")
+    with pytest.raises(CorruptFile, match=r"before the columns of db\.erased were changed"):
+        table.erase("w = 'v1'")
+    warehouse.sql("ALTER TABLE db.erased SET TBLPROPERTIES ('acid.history.retention'='0s')")
+    assert table.erase("w = 'v1'").erased
+    assert rows_of(table, ["id", "w"]) == [(2, "v2"), (3, "v3")]
+
+
+def test_a_column_that_a_constraint_names_stays(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE db.constrained (id int, n int CHECK (n > 0), v string)")
+    warehouse.sql("INSERT INTO db.constrained VALUES (1, 2, 'a')")
+    for text in ("RENAME COLUMN n TO m", "DROP COLUMN n", "REPLACE COLUMNS (id int)"):
+        with pytest.raises(InvalidDefinition, match="column 'n' can't go, since constraint"):
+            warehouse.sql(f"ALTER TABLE db.constrained {text}")
+    warehouse.sql("ALTER TABLE db.constrained DROP COLUMN v")
+    assert warehouse.table("db.constrained").to_arrow().to_pylist() == [{"id": 1, "n": 2}]
+    with pytest.raises(AcidError, match="n > 0"):
+        warehouse.sql("INSERT INTO db.constrained VALUES (2, -1)")

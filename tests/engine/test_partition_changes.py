@@ -1,0 +1,156 @@
+"""Partitions get other values, and those that a comparison names are dropped; either engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from acid_platform import (
+    InvalidExpression,
+    NoSuchPartition,
+    Table,
+    TableExists,
+    UnsupportedStatement,
+    Warehouse,
+)
+from acid_platform.metastore.client.metastore import Metastore
+from tests.conftest import temporary_warehouse
+
+KEPT = {"acid.history.retention": "1h"}
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def warehouse(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Warehouse]:
+    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    path = tmp_path_factory.mktemp("partitions")
+    with temporary_warehouse(path, spark, request.param) as opened:
+        yield opened
+
+
+def created(warehouse: Warehouse, name: str, **properties: str) -> Table:
+    """Rows 1 to 5, of which 4 has no hour, in partitions of three days."""
+    table = warehouse.create_table(
+        f"db.{name}", "id int", ["ds string", "hr int"], properties={**KEPT, **properties}
+    )
+    warehouse.sql(
+        f"INSERT INTO {table.name} VALUES (1, '2024-01-01', 1), (2, '2024-01-02', 2),"
+        " (3, '2024-01-02', 12), (4, '2024-01-03', NULL), (5, '2024-01-03', 3)"
+    )
+    return table
+
+
+def places(table: Table, **past: Any) -> list[tuple[Any, ...]]:
+    rows = table.to_arrow(["id", "ds", "hr"], **past).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["default", "insert_only"])
+def test_a_partition_gets_other_values(warehouse: Warehouse, kind: str) -> None:
+    table = created(warehouse, f"moved_{kind}", transactional_properties=kind)
+    table.tag("then")
+    then = places(table)
+    warehouse.sql(
+        f"ALTER TABLE {table.name} PARTITION (ds='2024-01-02', hr=12)"
+        " RENAME TO PARTITION (ds='2024-01-04', hr=0)"
+    )
+    assert (3, "2024-01-04", 0) in places(table)
+    assert len(places(table)) == 5
+    assert "ds=2024-01-02/hr=12" not in table.partitions()
+    assert "ds=2024-01-04/hr=0" in table.partitions()
+    assert places(table, as_of="then") == then
+    changes = table.changes_arrow("then").read_all().to_pylist()
+    assert Counter((row["_change_type"], row["id"], row["hr"]) for row in changes) == Counter(
+        [("delete", 3, 12), ("insert", 3, 0)]
+    )
+    table.rollback_to("then")
+    assert places(table) == then
+
+
+def test_what_is_no_new_place(warehouse: Warehouse) -> None:
+    table = created(warehouse, "refused")
+    alter, then = f"ALTER TABLE {table.name}", places(table)
+    for text, error, message in (
+        (
+            "PARTITION (ds='2024-01-02', hr=2) RENAME TO PARTITION (ds='2024-01-02', hr=12)",
+            TableExists,
+            "already has partition ds=2024-01-02/hr=12",
+        ),
+        (
+            "PARTITION (ds='2030-01-01', hr=2) RENAME TO PARTITION (ds='2030-01-02', hr=2)",
+            NoSuchPartition,
+            "has no partition",
+        ),
+        (
+            "PARTITION (ds='2024-01-02') RENAME TO PARTITION (ds='2024-01-04')",
+            NoSuchPartition,
+            "needs a value for hr",
+        ),
+        (
+            "PARTITION (ds='2024-01-02', hr=2) RENAME TO PARTITION (ds='2024-01-02', hr='x')",
+            NoSuchPartition,
+            "hr has the type int",
+        ),
+        ("ADD PARTITION (ds='a', hr=1) LOCATION '/x'", UnsupportedStatement, "acid adopt"),
+        ("DROP PARTITION (ds)", InvalidExpression, "needs a value of ds"),
+        ("DROP PARTITION (day < '2')", NoSuchPartition, "has no partition column 'day'"),
+        ("DROP PARTITION (hr < 'x')", NoSuchPartition, "hr has the type int"),
+        ("DROP PARTITION (hr > 100)", NoSuchPartition, "has no partition hr > 100"),
+    ):
+        with pytest.raises(error, match=message):
+            warehouse.sql(f"{alter} {text}")
+    assert places(table) == then
+
+
+def test_rows_that_others_write_into_the_old_partition_stay(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = created(warehouse, "beside")
+    begin = Metastore.begin
+
+    def slow(self: Metastore, *args: Any, **named: Any) -> Any:
+        if named.get("locks") and named["locks"][0].partition == "ds=2024-01-01/hr=1":
+            monkeypatch.undo()
+            table.insert([{"id": 9, "ds": "2024-01-01", "hr": 1}])
+        return begin(self, *args, **named)
+
+    monkeypatch.setattr(Metastore, "begin", slow)
+    assert table.rename_partition("ds=2024-01-01/hr=1", "ds=2024-01-09/hr=1") == 1
+    assert (9, "2024-01-01", 1) in places(table)
+    assert (1, "2024-01-09", 1) in places(table)
+    assert len(places(table)) == 6
+
+
+@pytest.mark.parametrize(
+    ("spec", "left"),
+    [
+        ("PARTITION (ds<'2024-01-03', hr>1)", [1, 4, 5]),
+        ("PARTITION (hr>=3)", [1, 2, 4]),
+        ("PARTITION (hr != 2)", [2, 4]),
+        ("PARTITION (hr <= 2), PARTITION (ds='2024-01-03', hr=NULL)", [3, 5]),
+        ("PARTITION (ds > '2024-01-01', ds < '2024-01-03')", [1, 4, 5]),
+        ("PARTITION (hr > '9')", [1, 2, 4, 5]),
+    ],
+)
+def test_partitions_that_a_comparison_names_are_dropped(
+    warehouse: Warehouse, spec: str, left: list[int]
+) -> None:
+    """Hours compare as numbers, and a NULL with nothing."""
+    table = created(warehouse, f"compared{len(warehouse.tables())}")
+    table.tag("then")
+    warehouse.sql(f"ALTER TABLE {table.name} DROP {spec}")
+    assert [id for id, _, _ in places(table)] == left
+    assert len(places(table, as_of="then")) == 5
+    warehouse.sql(f"ALTER TABLE {table.name} DROP IF EXISTS {spec}")
+
+
+def test_a_spec_may_name_columns_without_a_value_in_any_order(warehouse: Warehouse) -> None:
+    table = created(warehouse, "listed")
+    warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (ds, hr='12')")
+    assert [id for id, _, _ in places(table)] == [1, 2, 4, 5]
+    warehouse.sql(f"INSERT INTO {table.name} PARTITION (ds, hr=12) VALUES (7, '2024-02-01')")
+    assert (7, "2024-02-01", 12) in places(table)
