@@ -381,10 +381,10 @@ def test_P34_comments_and_properties_of_a_database_are_kept(
         "{team=b}",
     ]
     shown.ownerType = 3
-    with pytest.raises(m.TException, match="can't be owned by a group"):
+    with pytest.raises(m.MetaException, match="can't be owned by a group"):
         client.alter_database("described", shown)
     shown.ownerType, shown.name = 2, "renamed"
-    with pytest.raises(m.TException, match="can't be renamed"):
+    with pytest.raises(m.MetaException, match="can't be renamed"):
         client.alter_database("described", shown)
 
 
