@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -219,11 +220,11 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
 
 
 def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:
-    """The columns, partition columns, buckets and file format of the other table, or the columns of
-    a view; nothing else of it. Raises NoSuchTable."""
+    """The columns and their comments, partition columns, buckets and file format of the other
+    table, or the columns of a view; nothing else of it. Raises NoSuchTable."""
     view = catalog.views.get(catalog.full(declared.like))
     if view is not None:
-        return replace(declared, columns=_listed(view.columns))
+        return replace(declared, columns=_listed(view.columns), comments=view.comments)
     record = catalog.record(declared.like)
     format_of_files = {
         name: text
@@ -236,6 +237,7 @@ def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:
         keys=tuple(_listed([key]) for key in record.partition_columns),
         clustered_by=(record.bucket_columns, record.bucket_count) if record.bucket_count else None,
         properties={**format_of_files, **declared.properties},
+        comments=record.comments,
     )
 
 

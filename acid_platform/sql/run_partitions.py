@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acid_platform.errors import (
-    InvalidExpression,
     NoSuchPartition,
     TableExists,
     UnsupportedStatement,
@@ -91,10 +90,6 @@ def drop_partitions(
     Raises InvalidExpression for a column without a value, NoSuchPartition.
     """
     record, metastore = catalog.target(table), session.warehouse.metastore
-    for column in (name for spec in compared_specs for name in spec.dynamic):
-        raise InvalidExpression(
-            f"DROP PARTITION needs a value of {column}, such as {column}='…' or {column}<'…'"
-        )
     names: dict[str, None] = {}
     for spec in compared_specs:
         try:

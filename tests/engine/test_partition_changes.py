@@ -96,7 +96,7 @@ def test_what_is_no_new_place(warehouse: Warehouse) -> None:
             "hr has the type int",
         ),
         ("ADD PARTITION (ds='a', hr=1) LOCATION '/x'", UnsupportedStatement, "acid adopt"),
-        ("DROP PARTITION (ds)", InvalidExpression, "needs a value of ds"),
+        ("DROP PARTITION (ds)", InvalidExpression, "needs values: write PARTITION \\(ds=value\\)"),
         ("DROP PARTITION (day < '2')", NoSuchPartition, "has no partition column 'day'"),
         ("DROP PARTITION (hr < 'x')", NoSuchPartition, "hr has the type int"),
         ("DROP PARTITION (hr > 100)", NoSuchPartition, "has no partition hr > 100"),
