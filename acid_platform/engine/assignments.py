@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot import exp
 
 from acid_platform.engine.merge_clauses import MergeClause
-from acid_platform.errors import BucketColumnUpdate, InvalidExpression, PartitionColumnUpdate
+from acid_platform.errors import (
+    BucketColumnUpdate,
+    InvalidExpression,
+    PartitionColumnUpdate,
+    UnknownColumn,
+)
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.sql_text import quoted
-from acid_platform.layout.types import Column
-from acid_platform.predicates.analysis import columns_of
+from acid_platform.layout.types import Column, HiveType
+from acid_platform.predicates.analysis import columns_of, parsed
 from acid_platform.predicates.known_columns import require_columns, unknown_column
 from acid_platform.scan.change_rows import CHANGE_COLUMNS
 from acid_platform.scan.scans import Scan
@@ -18,9 +28,9 @@ from acid_platform.scan.scans import Scan
 def wanted_assignments(
     assignments: Mapping[str, str], scan: Scan, buckets: Bucketing | None, table: str
 ) -> dict[str, str]:
-    """The assignments of SET, with names in lower case.
+    """The assignments of SET, with names in lower case; a field of a struct is named `s.a`.
 
-    Raises InvalidExpression if there is none or two of one column, PartitionColumnUpdate,
+    Raises InvalidExpression if there is none or two of one value, PartitionColumnUpdate,
     BucketColumnUpdate, UnknownColumn.
     """
     partition = {column.name for column in scan.partition_columns}
@@ -33,14 +43,78 @@ def wanted_assignments(
                 f"{name!r} is a partition column of {table}: UPDATE can't move a row to another"
                 " partition; delete the row and insert it again in one transaction"
             )
-        if buckets and name in buckets.columns:
+    for target in targets_of(expressions, scan.columns, table):
+        if buckets and target.column.name in buckets.columns:
             raise BucketColumnUpdate(
-                f"{name!r} decides the bucket of a row of {table}: UPDATE can't move a row to"
-                " another bucket; delete the row and insert it again in one transaction"
+                f"{target.value.name!r} decides the bucket of a row of {table}: UPDATE can't move a"
+                " row to another bucket; delete the row and insert it again in one transaction"
             )
-        if name not in {column.name for column in scan.columns}:
-            raise unknown_column(name, table, scan.columns)
     return expressions
+
+
+@dataclass(frozen=True, slots=True)
+class SetTarget:
+    """What SET gives a value: a column, or a field of one that is a struct, at any depth."""
+
+    column: Column
+    fields: tuple[str, ...] = ()
+    """The names from the column down to the field."""
+
+    @property
+    def value(self) -> Column:
+        """The name as SET spells it, with the type of its values."""
+        kind = self.column.type
+        for name in self.fields:
+            kind = dict(kind.children)[name]
+        return Column(".".join((self.column.name, *self.fields)), kind)
+
+
+def targets_of(
+    names: Iterable[str], columns: Sequence[Column], table: str
+) -> tuple[SetTarget, ...]:
+    """What names of SET mean, in lower case: `v`, or `s.a`; in the order of the columns.
+
+    Raises UnknownColumn, InvalidExpression for a field beside a value of what holds it.
+    """
+    places = {column.name: place for place, column in enumerate(columns)}
+    targets = [_target(name, columns, table) for name in names]
+    targets.sort(key=lambda target: (places[target.column.name], target.fields))
+    for before, after in pairwise(targets):
+        part = after.fields[: len(before.fields)] == before.fields
+        if before.column == after.column and part:
+            raise InvalidExpression(
+                f"SET of {table} gives {before.value.name} a value, and {after.value.name}, which"
+                " is a part of it; set one of them"
+            )
+    return tuple(targets)
+
+
+def _target(name: str, columns: Sequence[Column], table: str) -> SetTarget:
+    for column in columns:
+        if column.name == name:
+            return SetTarget(column)
+    for column in columns:
+        if name.startswith(f"{column.name}.") and column.type.kind == "struct":
+            rest = name.removeprefix(f"{column.name}.")
+            if (fields := _fields(column.type, rest)) is not None:
+                return SetTarget(column, fields)
+            raise UnknownColumn(
+                f"{table} has no column {name!r}: the fields of {column.name} are {column.type}"
+            )
+    raise unknown_column(name, table, columns)
+
+
+def _fields(kind: HiveType, path: str) -> tuple[str, ...] | None:
+    """The names of a path such as `a.b` below a struct, whose names may have dots; None: there is
+    no such field."""
+    for name, child in kind.children if kind.kind == "struct" else ():
+        if path == name:
+            return (name,)
+        if path.startswith(f"{name}."):
+            below = _fields(child, path.removeprefix(f"{name}."))
+            if below is not None:
+                return (name, *below)
+    return None
 
 
 def _by_column(assignments: Mapping[str, str], table: str) -> dict[str, str]:
@@ -85,6 +159,55 @@ def inserted_values(
             if name.lower() not in read:
                 raise unknown_column(name, table, columns)
     return {**defaults, **{name.lower(): quoted(name) for name in own}}
+
+
+def values_of_all(
+    columns: Sequence[Column], source: Iterable[str], alias: str, table: str
+) -> dict[str, str]:
+    """The values of `UPDATE SET *` and `INSERT *`: of each column, the source's of that name.
+
+    `alias`: what expressions call the source. Other columns of the source are not read. Raises
+    UnknownColumn for columns that the source lacks.
+    """
+    spelled = {name.lower(): name for name in source}
+    if missing := [column.name for column in columns if column.name not in spelled]:
+        raise UnknownColumn(
+            f"MERGE into {table}: * takes all columns by name, and the source has no"
+            f" {', '.join(missing)}; name the columns to set, each with its value"
+        )
+    return {column.name: f"{quoted(alias)}.{quoted(spelled[column.name])}" for column in columns}
+
+
+def equal_columns(on: str, aliases: tuple[str, str]) -> frozenset[str]:
+    """The columns `c` for which ON demands `t.c = s.c`, in lower case."""
+    sides = {alias.lower() for alias in aliases}
+    names = set[str]()
+    with suppress(InvalidExpression):  # the engine says what is wrong with it
+        for term in _terms(parsed(on)):
+            if isinstance(term, exp.EQ):
+                left, right = _qualified(term.left), _qualified(term.right)
+                if left[1:] == right[1:] != () and {*left[:1], *right[:1]} == sides:
+                    names.add(left[1])
+    return frozenset(names)
+
+
+def _qualified(node: exp.Expr) -> tuple[str, ...]:
+    """`t` and `c` of a column `t.c`, in lower case; nothing for any other expression."""
+    if not isinstance(node, exp.Column) or len(node.parts) != 2:
+        return ()
+    return tuple(part.name.lower() for part in node.parts)
+
+
+def _terms(condition: exp.Expr) -> Iterator[exp.Expr]:
+    """The conditions that AND combines."""
+    match condition:
+        case exp.Paren():
+            yield from _terms(condition.this)
+        case exp.And():
+            for term in (condition.left, condition.right):
+                yield from _terms(term)
+        case _:
+            yield condition
 
 
 def expressions_of(on: str, clauses: Iterable[MergeClause]) -> list[str]:

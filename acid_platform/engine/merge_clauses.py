@@ -18,26 +18,47 @@ class MergeAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """WHEN [NOT] MATCHED [AND condition] THEN action; the first clause that applies is used.
+    """WHEN [NOT] MATCHED [BY SOURCE] [AND condition] THEN action; the first clause that applies to
+    a row is used.
 
-    `values`: column → SQL over `t` and `s`; None in an INSERT means all columns by name.
+    `values`: column, or field of a struct such as `s.a` → SQL over `t` and `s`; None in an UPDATE
+    or INSERT means all columns by name. `by_source`: it is for the table's rows that no row of the
+    source matches, and its SQL reads `t` alone.
     """
 
     action: MergeAction
     values: Mapping[str, str] | None = None
     condition: str | None = None
+    by_source: bool = False
 
     def __post_init__(self) -> None:
-        """Raises InvalidExpression for a condition that is not text, such as True."""
+        """Raises InvalidExpression for a condition that is not text, such as True, and for what
+        needs a row of the source where there is none."""
         if self.condition is not None and not isinstance(self.condition, str):
             raise InvalidExpression(
                 f"the condition of WHEN … THEN {self.action.name} is {self.condition!r}: write SQL"
                 " text such as 's.gone', or 'true' for all rows"
             )
+        if self.by_source and (
+            self.action is MergeAction.INSERT
+            or (self.action is MergeAction.UPDATE and self.values is None)
+        ):
+            what = "INSERT" if self.action is MergeAction.INSERT else "UPDATE SET *"
+            raise InvalidExpression(
+                f"WHEN NOT MATCHED BY SOURCE THEN {what} has no row of the source to read; use"
+                " DELETE, or UPDATE SET column = value"
+            )
+
+    @property
+    def rows(self) -> str:
+        """The rows that it is for, as SQL says it."""
+        if self.by_source:
+            return "NOT MATCHED BY SOURCE"
+        return "NOT MATCHED" if self.action is MergeAction.INSERT else "MATCHED"
 
 
 def merge_clauses(
-    update: Mapping[str, str] | None,
+    update: Mapping[str, str] | Literal["*"] | None,
     delete: str | None,
     insert: Mapping[str, str] | Literal["*"] | None,
 ) -> Iterator[MergeClause]:
@@ -45,7 +66,7 @@ def merge_clauses(
     if delete is not None:
         yield MergeClause(MergeAction.DELETE, None, delete)
     if update is not None:
-        yield MergeClause(MergeAction.UPDATE, update)
+        yield MergeClause(MergeAction.UPDATE, None if update == "*" else update)
     if insert is not None:
         yield MergeClause(MergeAction.INSERT, None if insert == "*" else insert)
 
@@ -53,18 +74,17 @@ def merge_clauses(
 def require_reachable(clauses: Sequence[MergeClause]) -> None:
     """Raises InvalidExpression for a clause that no row reaches: one before it, for the same rows,
     has no condition."""
-    unconditional: dict[bool, MergeClause] = {}
+    unconditional: dict[str, MergeClause] = {}
     for clause in clauses:
-        inserts = clause.action is MergeAction.INSERT
-        if inserts in unconditional:
-            words = f"WHEN {'NOT ' if inserts else ''}MATCHED"
+        if clause.rows in unconditional:
+            words = f"WHEN {clause.rows}"
             raise InvalidExpression(
                 f"MERGE: {words} THEN {clause.action.name} is never reached, since {words} THEN"
-                f" {unconditional[inserts].action.name} before it takes every row; give that one a"
-                " condition, or leave one out"
+                f" {unconditional[clause.rows].action.name} before it takes every row; give that"
+                " one a condition, or leave one out"
             )
         if clause.condition is None:
-            unconditional[inserts] = clause
+            unconditional[clause.rows] = clause
 
 
 @dataclass(frozen=True, slots=True)

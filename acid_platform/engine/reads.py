@@ -66,7 +66,8 @@ class Condition:
     """A predicate that also reads other tables: `FROM <target> AS … WHERE …`.
 
     `target` and the keys of `sources` are placeholders in `text`. `pruning`: the part of the
-    predicate that only reads the table itself.
+    predicate that only reads the table itself. `values`: the names of more columns, which `text`
+    begins with: what subqueries give the accepted rows.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Condition:
     target: str
     sources: Sources
     pruning: str | None = None
+    values: tuple[str, ...] = ()
 
 
 Where = str | Condition | None

@@ -28,11 +28,12 @@ from acid_platform.errors import (
 from acid_platform.handles.transaction_work import InsertShares, TransactionWork
 from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.partition_names import partition_name, partition_values
+from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import TIMESTAMPS, UNNAMED, Column, parse_type
 from acid_platform.predicates.known_columns import require_columns, require_names
 from acid_platform.scan.table_layout import select_entities
 from acid_platform.tables.declaration import wider
-from acid_platform.tables.record_layout import columns_of_record
+from acid_platform.tables.record_layout import bucketing, columns_of_record
 from acid_platform.transactions import RowOperation
 from acid_platform.transactions.locks import Statement
 from acid_platform.write.publishing import write_truncation
@@ -116,15 +117,18 @@ class UpdateRows(RowStatement[int]):
     where: Where = None
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
+        from acid_platform.engine.assignments import targets_of  # sqlglot takes long
+
         _refuse_insert_only(record, "UPDATE")
         require_writable(record)
         own, keys = columns_of_record(record)
         key_names = {column.name for column in keys}
-        require_columns(
-            (name for name in self.assignments if name.lower() not in key_names), own, record.name
-        )
+        names = dict.fromkeys(map(str.lower, self.assignments))
+        targets_of([name for name in names if name not in key_names], own, record.name)
+        values = self.where.values if isinstance(self.where, Condition) else ()
         for text in self.assignments.values():
-            require_names(text, (*own, *keys), record.name)
+            if text not in map(quoted, values):
+                require_names(text, (*own, *keys), record.name)
         _require_predicate(self.where, record)
         work.lock(record, Statement.UPDATE)
         work.refuse_after_overwrite(record)
@@ -178,7 +182,8 @@ class MergeRows(RowStatement[MergeCounts]):
                 " or to those that don't"
             )
         require_reachable(self.clauses)
-        only_inserts = all(clause.action is MergeAction.INSERT for clause in self.clauses)
+        clauses = [self._with_all_columns(clause, record) for clause in self.clauses]
+        only_inserts = all(clause.action is MergeAction.INSERT for clause in clauses)
         _refuse_insert_only(record, "MERGE")
         require_writable(record)
         work.lock(record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
@@ -187,7 +192,7 @@ class MergeRows(RowStatement[MergeCounts]):
         written, counts = work.run(
             record,
             lambda engine, target: engine.merge(
-                scan, target, self.source, self.on, self.clauses, self.aliases
+                scan, target, self.source, self.on, clauses, self.aliases
             ),
             self.source,
             scan.read_bytes,
@@ -198,6 +203,24 @@ class MergeRows(RowStatement[MergeCounts]):
             record.name, inserted=counts.inserted, updated=counts.updated, deleted=counts.deleted
         )
         return counts
+
+    def _with_all_columns(self, clause: MergeClause, record: TableRecord) -> MergeClause:
+        """The clause with the values of `UPDATE SET *`, if it is one.
+
+        No UPDATE may set what decides the place of a row, its partition and bucket: these columns
+        are left out where ON demands that they are equal. Raises UnknownColumn.
+        """
+        if clause.action is not MergeAction.UPDATE or clause.values is not None:
+            return clause
+        from acid_platform.engine.assignments import equal_columns, values_of_all
+
+        buckets = bucketing(record)
+        placing = {column.name for column in columns_of_record(record)[1]}
+        placing |= set(buckets.columns if buckets else ())
+        same = placing & equal_columns(self.on, self.aliases)
+        columns = [column for column in _all_columns(record) if column.name not in same]
+        names = column_names(self.source)
+        return replace(clause, values=values_of_all(columns, names, self.aliases[1], record.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -78,8 +78,9 @@ class Writes(ABC):
     ) -> int:
         """Sets columns to SQL expressions where the predicate holds; returns the rows changed.
 
-        Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType,
-        InvalidExpression, UnsupportedStatement for an insert-only table.
+        `{"s.a": "1"}` sets a field of a struct, at any depth; a struct that was NULL then has NULL
+        in its other fields. Raises PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
+        WrongType, InvalidExpression, UnsupportedStatement for an insert-only table.
         """
         return self._run(UpdateRows(self.name, assignments, where), engine)
 
@@ -94,7 +95,7 @@ class Writes(ABC):
         self,
         source: Rows,
         on: str,
-        when_matched_update: Mapping[str, str] | None = None,
+        when_matched_update: Mapping[str, str] | Literal["*"] | None = None,
         when_matched_delete: str | None = None,
         when_not_matched_insert: Mapping[str, str] | Literal["*"] | None = None,
         clauses: Sequence[MergeClause] | None = None,
@@ -104,15 +105,17 @@ class Writes(ABC):
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`.
 
-        `when_matched_update={"v": "s.v"}` sets columns of matched rows, except for rows that the
-        condition `when_matched_delete` (`"true"` for all) deletes. `when_not_matched_insert` adds
-        source rows without a match (`"*"`: all columns by name). `clauses` is any list of
-        conditional clauses, of which the first that applies to a row is used. `aliases`: other
-        names for the table and the source.
+        `when_matched_update={"v": "s.v"}` sets columns of matched rows (`"*"`: all columns, which
+        the source must have; those of partitions and buckets only need to be equal in `on`), except
+        for rows that the condition `when_matched_delete` (`"true"` for all) deletes.
+        `when_not_matched_insert` adds source rows without a match (`"*"`: all columns by name,
+        NULL for those that the source lacks). `clauses` is any list of conditional clauses, also
+        for rows that no source row matches, of which the first that applies to a row is used.
+        `aliases`: other names for the table and the source.
 
-        Raises SourceRowsAmbiguous if several source rows change one row, PartitionColumnUpdate,
-        BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression, UnsupportedStatement for an
-        insert-only table.
+        Raises SourceRowsAmbiguous if several source rows change one row, and don't all delete it,
+        PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression,
+        UnsupportedStatement for an insert-only table.
         """
         short = merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert)
         statement = MergeRows(self.name, source, on, [*(clauses or ()), *short], aliases)

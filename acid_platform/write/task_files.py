@@ -96,16 +96,19 @@ class Received:
     inserted: int = 0
     deleted: int = 0
     updated: int = 0
+    repeated: int = 0
+    """Those that delete a row which one before them deletes."""
 
     @property
     def rows(self) -> int:
-        return self.inserted + self.deleted + self.updated
+        return self.inserted + self.deleted + self.updated + self.repeated
 
     def __add__(self, other: Received) -> Received:
         return Received(
             self.inserted + other.inserted,
             self.deleted + other.deleted,
             self.updated + other.updated,
+            self.repeated + other.repeated,
         )
 
 
@@ -150,13 +153,16 @@ class TaskFiles:
         self._next_id = 0
         self._count = 0
         self._last_key: tuple[int, ...] | None = None
-        """The keys of the partition so far, if several rows may have one key."""
+        """The last key of the partition, if several rows may have one key."""
+        self._last_deletes = False
+        """Whether the row with that key is only deleted."""
 
     def write(self, batch: pa.RecordBatch) -> Iterator[StagedFile]:
         """Writes the rows; yields the files of partitions that are complete.
 
         Raises PublicationFailed, CorruptFile if keys do not ascend, InvalidDefinition for a bucket
-        number above the largest, SourceRowsAmbiguous if rows of the kind EACH have the same key.
+        number above the largest, SourceRowsAmbiguous if rows of the kind EACH have the same key,
+        and don't all delete.
         """
         if batch.num_rows:
             require_bucket(self._bucket)
@@ -224,8 +230,12 @@ class TaskFiles:
         updated = np.full(end - start, kind is RowKind.UPDATE)
         if kind is RowKind.EACH:
             bits = values_of(rest.pop(3))
-            gone, fresh = (_where(bits & bit != 0) for bit in (DELETES, INSERTS))
+            first = self._first_of_keys(rest[:3], bits)
+            if not first.all():
+                self.received += Received(repeated=int(np.count_nonzero(~first)))
+                rest, bits = [_taken(each, _where(first)) for each in rest], bits[first]
             updated = bits[bits & DELETES != 0] & INSERTS != 0
+            gone, fresh = (_where(bits & bit != 0) for bit in (DELETES, INSERTS))
             per_kind = np.bincount(bits, minlength=4).tolist()
             self.received += Received(
                 per_kind[INSERTS], per_kind[DELETES], per_kind[DELETES | INSERTS]
@@ -234,8 +244,6 @@ class TaskFiles:
             self.received += Received(**{_COUNTED[kind]: end - start})
         if kind is not RowKind.INSERT:
             keys, rest = [_taken(key, gone) for key in rest[:3]], rest[3:]
-            if kind is RowKind.EACH:
-                self._require_distinct(keys)
             if len(keys[0]):
                 self._put(True, self._delete_events(keys), updated)
         if kind is not RowKind.DELETE:
@@ -243,18 +251,29 @@ class TaskFiles:
             if len(values[0]):
                 self._put(False, self._insert_events(values))
 
-    def _require_distinct(self, keys: Sequence[pa.Array]) -> None:
-        """Raises SourceRowsAmbiguous if two rows have one key."""
-        ids = np.stack([values_of(key).astype(np.int64) for key in keys])
-        if not ids.shape[1]:
-            return
-        if self._last_key is not None:
-            ids = np.column_stack([np.array(self._last_key), ids])
+    def _first_of_keys(self, keys: Sequence[pa.Array], bits: np.ndarray) -> np.ndarray:
+        """Which rows are not deleted by the row before them; (n,) bool, of keys and bits (n,).
+
+        Raises SourceRowsAmbiguous if two rows have one key, and don't both delete.
+        """
+        first = np.ones(len(bits), bool)
+        (places,) = np.nonzero(bits & DELETES)
+        if not len(places):
+            return first
+        chosen = _where(bits & DELETES != 0)
+        ids = np.stack([values_of(_taken(key, chosen)).astype(np.int64) for key in keys])
+        deletes = bits[places] == DELETES
+        before = self._last_key or (-1, -1, -1)
+        ids = np.column_stack([np.array(before), ids])
+        deletes = np.concatenate([[self._last_deletes], deletes])
         again = (ids[:, 1:] == ids[:, :-1]).all(axis=0)
-        if again.any():
-            key = tuple(ids[:, int(np.argmax(again))].tolist())
+        wrong = again & ~(deletes[1:] & deletes[:-1])
+        if wrong.any():
+            key = tuple(ids[:, int(np.argmax(wrong))].tolist())
             raise SourceRowsAmbiguous(f"several source rows match one row (row__id {key})")
-        self._last_key = tuple(ids[:, -1].tolist())
+        self._last_key, self._last_deletes = tuple(ids[:, -1].tolist()), bool(deletes[-1])
+        first[places] = ~again
+        return first
 
     def _put(self, deletes: bool, batch: pa.RecordBatch, updated: np.ndarray | None = None) -> None:
         if deletes not in self._open:

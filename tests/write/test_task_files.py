@@ -157,6 +157,18 @@ def test_rows_are_counted_by_what_they_become(tmp_path: Path) -> None:
     assert Received(1, 2, 3) + Received(10, 20, 30) == Received(11, 22, 33)
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+def test_rows_that_only_delete_one_row_delete_it_once(tmp_path: Path, cut: int) -> None:
+    rows = [("a", None, INSERTS, 1), *[("a", 5, DELETES, 0)] * 3, ("a", 6, DELETES | INSERTS, 2)]
+    batches = [changes(part) for part in (rows[:cut], rows[cut:]) if part]
+    *files, received = write_task(target(tmp_path, RowKind.EACH), 3, 1, batches)
+    assert received == Received(inserted=1, deleted=1, updated=1, repeated=2)
+    assert received.rows == 5
+    deleted, inserted = (file for file in files if isinstance(file, StagedFile))
+    assert [row["rowId"] for row in rows_of(deleted)] == [5, 6]
+    assert [row["row"]["id"] for row in rows_of(inserted)] == [1, 2]
+
+
 @pytest.mark.parametrize("cut", [0, 1, 2, 3])
 def test_two_rows_with_one_key_are_refused_wherever_batches_end(tmp_path: Path, cut: int) -> None:
     rows = [("a", 4, DELETES, 0), ("a", 5, DELETES, 0), ("a", 5, DELETES | INSERTS, 1)]

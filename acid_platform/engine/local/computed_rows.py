@@ -9,18 +9,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from acid_platform.engine.local.computation import (
-    POSITION,
-    compute,
-    condition_sql,
-    in_declared_type,
-    numbered,
-    value_sql,
-)
+from acid_platform.engine.local.assigned_values import AssignedValues
+from acid_platform.engine.local.computation import POSITION, compute, condition_sql, numbered
 from acid_platform.engine.local.run_query import query
 from acid_platform.engine.local.translation.scope import NameScope
 from acid_platform.engine.reads import ROW_ID, Condition, TableRead, Where
-from acid_platform.errors import NeedsSpark
+from acid_platform.errors import InvalidDefinition, NeedsSpark
 from acid_platform.layout.schema import ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted
 from acid_platform.layout.types import Column
@@ -31,11 +25,12 @@ from acid_platform.scan.scans import Scan, partition_scalars
 _ROWS = "acid_rows"
 """The name of the table's rows in DuckDB."""
 _KEYS = "acid_keys"
-"""The name of the keys that a condition with subqueries accepts."""
+"""The name of the keys that a condition with subqueries accepts, each once, with its values."""
 _ACCEPTED = (
-    f" WHERE EXISTS (SELECT 1 FROM {_KEYS} k WHERE k.{ENTITY.name} = {_ROWS}.{ENTITY.name}"
-    f" AND k.w = {_ROWS}.{ROW_ID_COLUMN}.writeid AND k.b = {_ROWS}.{ROW_ID_COLUMN}.bucketid"
-    f" AND k.r = {_ROWS}.{ROW_ID_COLUMN}.rowid)"
+    f" JOIN {_KEYS} ON {_KEYS}.{ENTITY.name} = {_ROWS}.{ENTITY.name}"
+    f" AND {_KEYS}.w = {_ROWS}.{ROW_ID_COLUMN}.writeid"
+    f" AND {_KEYS}.b = {_ROWS}.{ROW_ID_COLUMN}.bucketid"
+    f" AND {_KEYS}.r = {_ROWS}.{ROW_ID_COLUMN}.rowid"
 )
 
 
@@ -50,23 +45,21 @@ class ComputedRows:
         self, scan: Scan, where: Where, assignments: Mapping[str, str], table: str
     ) -> None:
         columns = (*scan.columns, *scan.partition_columns)
-        scope = NameScope.of({_ROWS: columns})
-        self._changed = [column for column in scan.columns if column.name in assignments]
-        texts = [assignments[column.name] for column in self._changed]
-        values = [
-            value_sql(text, column, scope, table)
-            for text, column in zip(texts, self._changed, strict=True)
-        ]
-        self._sql = f"SELECT {', '.join((POSITION, *values))} FROM {_ROWS}"
+        members = {_ROWS: columns}
         self._keys: dict[str, pa.Table] = {}
         if isinstance(where, Condition):
-            self._keys[_KEYS] = _accepted_keys(scan, where)
+            self._keys[_KEYS], members[_KEYS] = _accepted_keys(scan, where)
+        texts = list(assignments.values())
+        self._assigned = AssignedValues.of(assignments, scan.columns, NameScope.of(members), table)
+        self._sql = f"SELECT {', '.join((POSITION, *self._assigned.sql))} FROM {_ROWS}"
+        if isinstance(where, Condition):
             self._sql += _ACCEPTED
         elif where is not None:
             texts.append(where)
             with_keys = (*columns, Column(ROW_ID_COLUMN, ROW_ID))
             self._sql += f" WHERE {condition_sql(where, NameScope.of({_ROWS: with_keys}))}"
-        self.columns = _named(texts, columns)
+        changed = {target.column.name for target in self._assigned.targets}
+        self.columns = _named(texts, columns) | changed
         """The columns of the scan that it needs, besides ENTITY and ROW_ID_COLUMN."""
 
     def of(self, rows: pa.Table) -> pa.Table:
@@ -77,11 +70,7 @@ class ComputedRows:
         if not rows.num_rows:
             return rows
         computed = compute(self._sql, {_ROWS: numbered(rows), **self._keys})
-        rows = rows.take(computed.column(POSITION))
-        for column in self._changed:
-            values = in_declared_type(computed.column(column.name), column)
-            rows = rows.set_column(rows.column_names.index(column.name), column.name, values)
-        return rows
+        return self._assigned.put_into(rows.take(computed.column(POSITION)), computed)
 
 
 def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
@@ -92,9 +81,9 @@ def _named(texts: Sequence[str], columns: Sequence[Column]) -> set[str]:
     )
 
 
-def _accepted_keys(scan: Scan, where: Condition) -> pa.Table:
+def _accepted_keys(scan: Scan, where: Condition) -> tuple[pa.Table, tuple[Column, ...]]:
     """The row ids that a condition accepts which reads other tables, with the place of each row's
-    partition in the scan as ENTITY.
+    partition in the scan as ENTITY; and its values, beside their columns.
 
     Raises InvalidExpression, UnknownColumn, NeedsSpark.
     """
@@ -103,18 +92,24 @@ def _accepted_keys(scan: Scan, where: Condition) -> pa.Table:
     own = TableRead(scan, None, where.pruning, row_id=True)
     sources = {**where.sources, where.target: own}
     try:
-        rows = query(f"SELECT {selection}{where.text}", sources, _no_session, "").to_arrow()
+        result = query(f"SELECT {selection}{where.text}", sources, _no_session, "")
+        columns = result.declared()[len(names) :] if where.values else ()
+        rows = result.to_arrow()
     except duckdb.Error as error:
         raise NeedsSpark(str(error).partition("\n")[0]) from error
-    *values, keys = rows.columns
+    except InvalidDefinition as error:
+        raise NeedsSpark(str(error)) from error
+    *values, keys = rows.columns[: len(names)]
     places = _places(scan)
     index = [places[key] for key in zip(*(value.to_pylist() for value in values), strict=True)]
-    return pa.table(
+    table = pa.table(
         {
             ENTITY.name: pa.array(index if values else [0] * rows.num_rows, pa.int32()),
             **{name: pc.struct_field(keys, [place]) for place, name in enumerate("wbr")},
+            **dict(zip(where.values, rows.columns[len(names) :], strict=True)),
         }
     )
+    return table, columns
 
 
 def _places(scan: Scan) -> dict[tuple[object, ...], int]:

@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
+from acid_platform.engine.local.assigned_values import AssignedValues
 from acid_platform.engine.local.computation import (
     POSITION,
     compute,
     condition_sql,
-    in_declared_type,
     join_sql,
     numbered,
-    value_sql,
 )
 from acid_platform.engine.local.dml import keys_of, scanned
 from acid_platform.engine.local.event_files import (
@@ -75,6 +74,7 @@ class LocalMerge:
         self.source, self.source_columns = self._source(source)
         self.table = self._table()
         self.both = NameScope.of({self.alias: self.own, self.source_alias: self.source_columns})
+        self.alone = NameScope.of({self.alias: self.own})
 
     def run(self) -> tuple[list[WrittenDirectory], MergeCounts]:
         """Writes and publishes the events; returns the counts of changed rows.
@@ -82,16 +82,19 @@ class LocalMerge:
         Raises SourceRowsAmbiguous, PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn,
         WrongType, InvalidExpression, PublicationFailed, CorruptFile, TxnAborted, NeedsSpark.
         """
-        matched = [c for c in self.clauses if c.action is not MergeAction.INSERT]
+        matching = [c for c in self.clauses if c.rows == "MATCHED"]
+        alone = [c for c in self.clauses if c.by_source]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
-        updates = [self._update_sql(clause) for clause in matched]
-        pairs = self._pairs(matched)
+        changing = [*matching, *alone]
+        updates = [self._update(clause) for clause in changing]
+        pairs = self._pairs(matching)
         changed = pairs.filter(pc.is_valid(pairs.column(_CLAUSE)))
-        updated = self._updated(changed, updates)
-        if matched:
-            self._require_one_source_row(changed)
+        if alone:
+            changed = pa.concat_tables([changed, self._unmatched(pairs, alone, len(matching))])
+        updated = self._updated(changed, changing, updates)
+        changed = self._once(changed, changing)
         counts = dict.fromkeys(MergeAction, 0)
-        for number, clause in enumerate(matched):
+        for number, clause in enumerate(changing):
             rows = pc.sum(pc.equal(changed.column(_CLAUSE), number)).as_py()
             counts[clause.action] += rows or 0
         inserted = self._inserted(pairs, inserts)
@@ -151,43 +154,78 @@ class LocalMerge:
         }
         return compute(sql, tables)
 
-    def _require_one_source_row(self, changed: pa.Table) -> None:
-        places, times = np.unique(values_of(changed.column(POSITION)), return_counts=True)
-        twice = np.flatnonzero(times > 1)
-        if len(twice):
-            first = twice[0]
-            key = self.table.column(ROW_ID_COLUMN)[int(places[first])].as_py()
+    def _unmatched(self, pairs: pa.Table, clauses: Sequence[MergeClause], first: int) -> pa.Table:
+        """As `_pairs` of the table's rows that no source row matches and a clause applies to; `s`
+        is NULL, and the numbers of the clauses are `first` and so on."""
+        alone = np.ones(self.table.num_rows, bool)
+        alone[values_of(pairs.column(POSITION))] = False
+        places = from_numpy(np.flatnonzero(alone))
+        rows = self.table.drop_columns([ROW_ID_COLUMN, ENTITY.name]).take(places)
+        numbers = compute(
+            f"SELECT {POSITION}, {_first_of(clauses, self.alone, first)} AS {_CLAUSE}"
+            f" FROM {identifier(self.alias)} ORDER BY {POSITION}",
+            {self.alias: numbered(rows)},
+        ).column(_CLAUSE)
+        columns = [places, pa.nulls(len(places), pairs.schema.field("s").type), numbers]
+        unmatched = pa.Table.from_arrays(columns, schema=pairs.schema)
+        return unmatched.filter(pc.is_valid(numbers))
+
+    def _once(self, changed: pa.Table, clauses: Sequence[MergeClause]) -> pa.Table:
+        """Each changed row once, though several source rows may delete it.
+
+        Raises SourceRowsAmbiguous if several change a row, and one of them updates it.
+        """
+        places, first, inverse, times = np.unique(
+            values_of(changed.column(POSITION)),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+        )
+        if (times == 1).all():
+            return changed
+        updates = [i for i, c in enumerate(clauses) if c.action is MergeAction.UPDATE]
+        is_updated = np.zeros(len(places), bool)
+        is_updated[inverse[np.isin(values_of(changed.column(_CLAUSE)), updates)]] = True
+        ambiguous = np.flatnonzero((times > 1) & is_updated)
+        if len(ambiguous):
+            key = self.table.column(ROW_ID_COLUMN)[int(places[ambiguous[0]])].as_py()
             raise source_rows_ambiguous(
-                self.target.table, int(times[first]), tuple(key.values()), self.on
+                self.target.table, int(times[ambiguous[0]]), tuple(key.values()), self.on
             )
+        return changed.take(from_numpy(np.sort(first)))
 
     # --- new values ----------------------------------------------------------------------------
 
-    def _update_sql(self, clause: MergeClause) -> dict[str, str] | None:
-        """DuckDB's SQL of the columns that the clause sets; None if it deletes."""
+    def _update(self, clause: MergeClause) -> AssignedValues | None:
+        """What the clause sets; None if it deletes."""
         if clause.action is not MergeAction.UPDATE:
             return None
         assignments = wanted_assignments(
             clause.values or {}, self.scan, self.target.buckets, self.target.table
         )
-        return self._sql(assignments, self.both)
+        scope = self.alone if clause.by_source else self.both
+        return AssignedValues.of(assignments, self.scan.columns, scope, self.target.table)
 
     def _updated(
-        self, changed: pa.Table, updates: Sequence[Mapping[str, str] | None]
+        self,
+        changed: pa.Table,
+        clauses: Sequence[MergeClause],
+        updates: Sequence[AssignedValues | None],
     ) -> tuple[pa.Table, np.ndarray]:
         """The new values of updated rows, and the place of each in the table."""
         names = [column.name for column in self.scan.columns]
         parts, positions = [self.table.select(names).slice(0, 0)], [np.zeros(0, np.int64)]
-        for number, values in enumerate(updates):
+        for number, (clause, values) in enumerate(zip(clauses, updates, strict=True)):
             if values is None:
                 continue
             mine = changed.filter(pc.equal(changed.column(_CLAUSE), number))
             old = self.table.take(mine.column(POSITION)).select(
                 [column.name for column in self.own]
             )
-            source = self.source.take(mine.column("s"))
-            computed = self._computed(values, {self.alias: old, self.source_alias: source})
-            parts.append(_replaced(old.select(names), computed, self.scan.columns))
+            sides = {self.alias: old}
+            if not clause.by_source:
+                sides[self.source_alias] = self.source.take(mine.column("s"))
+            parts.append(_assigned(old.select(names), values, sides))
             positions.append(values_of(mine.column(POSITION)))
         return pa.concat_tables(parts), np.concatenate(positions)
 
@@ -222,10 +260,14 @@ class LocalMerge:
                 source = unmatched.take(from_numpy(mine))
                 copied = self._copied(source) if clause.values is None else {}
                 rest_of = {name: text for name, text in values.items() if name not in copied}
-                sql = self._sql(rest_of, scope)
-                computed = self._computed(sql, {self.source_alias: source}) | copied
-                nothing = pa.table({field: pa.nulls(len(mine), kind) for field, kind in fields})
-                parts.append(_replaced(nothing, computed, self.own))
+                fresh = pa.table(
+                    {
+                        name: copied[name] if name in copied else pa.nulls(len(mine), kind)
+                        for name, kind in fields
+                    }
+                )
+                computed = AssignedValues.of(rest_of, self.own, scope, self.target.table)
+                parts.append(_assigned(fresh, computed, {self.source_alias: source}))
                 positions.append(rest[mine])
         rows = conform(
             pa.concat_tables(parts), self.own, self.target.table, in_files=self.scan.columns
@@ -245,32 +287,6 @@ class LocalMerge:
             with suppress(NeedsSpark):  # an expression may still convert it
                 copied[name.lower()] = assigned(source.column(name), column, self.target.table)
         return copied
-
-    def _sql(self, texts: Mapping[str, str], scope: NameScope) -> dict[str, str]:
-        """DuckDB's SQL of expressions for columns of the table."""
-        return {
-            column.name: value_sql(texts[column.name], column, scope, self.target.table)
-            for column in self.own
-            if column.name in texts
-        }
-
-    def _computed(
-        self, sql: Mapping[str, str], sides: Mapping[str, pa.Table]
-    ) -> dict[str, pa.ChunkedArray]:
-        """Columns of the table as SQL over rows of the sides, which stand side by side."""
-        if not sql:
-            return {}
-        rows = {name: numbered(table) for name, table in sides.items()}
-        first, *others = (identifier(name) for name in rows)
-        joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
-        computed = compute(
-            f"SELECT {', '.join(sql.values())} FROM {joined} ORDER BY {POSITION}", rows
-        )
-        return {
-            column.name: in_declared_type(computed.column(column.name), column)
-            for column in self.own
-            if column.name in sql
-        }
 
     # --- the events ----------------------------------------------------------------------------
 
@@ -319,19 +335,24 @@ class LocalMerge:
         return np.asarray(source_rows % max(self.scan.highest_bucket + 1, needed))
 
 
-def _first_of(clauses: Sequence[MergeClause], scope: NameScope) -> str:
-    """SQL of the number of the first clause whose condition is true; NULL if there is none."""
+def _first_of(clauses: Sequence[MergeClause], scope: NameScope, first: int = 0) -> str:
+    """SQL of the number of the first clause whose condition is true; NULL if there is none.
+
+    The numbers of the clauses are `first` and so on.
+    """
     cases = "".join(
         f" WHEN {'true' if c.condition is None else condition_sql(c.condition, scope)} THEN {i}"
-        for i, c in enumerate(clauses)
+        for i, c in enumerate(clauses, first)
     )
     return f"CAST(CASE{cases} END AS INTEGER)" if cases else "CAST(NULL AS INTEGER)"
 
 
-def _replaced(
-    rows: pa.Table, computed: Mapping[str, pa.ChunkedArray], columns: Sequence[Column]
-) -> pa.Table:
-    """The rows with the computed values in place of theirs."""
-    return pa.table(
-        {column.name: computed.get(column.name, rows.column(column.name)) for column in columns}
-    )
+def _assigned(rows: pa.Table, values: AssignedValues, sides: Mapping[str, pa.Table]) -> pa.Table:
+    """The rows with values that are computed of the rows of the sides, which stand side by side."""
+    if not values.sql:
+        return rows
+    numbered_sides = {name: numbered(table) for name, table in sides.items()}
+    first, *others = (identifier(name) for name in sides)
+    joined = first + "".join(f" JOIN {other} USING ({POSITION})" for other in others)
+    sql = f"SELECT {', '.join(values.sql)} FROM {joined} ORDER BY {POSITION}"
+    return values.put_into(rows, compute(sql, numbered_sides))

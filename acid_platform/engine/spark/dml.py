@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from acid_platform.engine.assignments import wanted_assignments
+from acid_platform.engine.assignments import targets_of, wanted_assignments
 from acid_platform.engine.reads import Condition, Where
 from acid_platform.engine.spark.acid_columns import KEYS, ROW_ID_STRUCT
 from acid_platform.engine.spark.char_varchar import to_be_stored
@@ -18,8 +18,9 @@ from acid_platform.engine.spark.scan import scan_rows
 from acid_platform.engine.spark.spark_types import cast_text, require_assignable
 from acid_platform.engine.spark.write import StatementRows, arranged, place_by_hash
 from acid_platform.layout.schema import ROW_ID_COLUMN
-from acid_platform.layout.sql_text import quoted
+from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
+from acid_platform.layout.types import HiveType
 from acid_platform.predicates.char_literals import comparable
 from acid_platform.scan.scans import Scan
 from acid_platform.write.publishing import WriteTarget
@@ -44,7 +45,8 @@ def insert_rows(frame: DataFrame, target: WriteTarget, few: bool) -> StatementRo
 def matched_rows(
     spark: SparkSession, scan: Scan, where: Where, names: Sequence[str] | None = None
 ) -> DataFrame:
-    """The rows that `where` accepts, with their KEYS; each once, whatever its subqueries join."""
+    """The rows that `where` accepts, with their KEYS and its values; each once, whatever its
+    subqueries join."""
     if not isinstance(where, Condition):
         return scan_rows(spark, scan, names, where)
     rows = scan_rows(spark, scan, None).selectExpr("*", ROW_ID_STRUCT)
@@ -98,20 +100,46 @@ def rows_to_update(
 
 
 def computed(
-    frame: DataFrame, texts: Mapping[str, str], columns: Sequence[TableColumn], table: str
+    frame: DataFrame,
+    texts: Mapping[str, str],
+    columns: Sequence[TableColumn],
+    table: str,
+    row: str = "",
 ) -> dict[str, str]:
     """SQL expressions over `frame` as values of the columns that they are given for, as SQL.
 
-    Raises WrongType, UnknownColumn, InvalidExpression.
+    A column of which only fields are given keeps its others; if it is NULL, these become NULL.
+    `row`: what stands before the names of the row's old values. Raises WrongType, UnknownColumn,
+    InvalidExpression.
     """
-    chosen = [column for column in columns if column.name in texts]
-    kinds = types_of(frame, [texts[column.name] for column in chosen])
-    values = {}
-    for column, kind in zip(chosen, kinds, strict=True):
+    targets = targets_of(texts, columns, table)
+    kinds = types_of(frame, [texts[target.value.name] for target in targets])
+    values: dict[str, str] = {}
+    fields: dict[TableColumn, dict[tuple[str, ...], str]] = {}
+    for target, kind in zip(targets, kinds, strict=True):
+        column = target.value
         text = texts[column.name]
         require_assignable(kind, column, table, text)
-        values[column.name] = cast_text(enclosed(text), kind, column.type)
+        value = cast_text(enclosed(text), kind, column.type)
+        if target.fields:
+            fields.setdefault(target.column, {})[target.fields] = value
+        else:
+            values[column.name] = value
+    for column, inside in fields.items():
+        values[column.name] = _with_fields(f"{row}{quoted(column.name)}", column.type, inside)
     return values
+
+
+def _with_fields(old: str, kind: HiveType, values: Mapping[tuple[str, ...], str]) -> str:
+    """SQL of a struct with other values of some fields, by the names down to them."""
+    parts = []
+    for name, child in kind.children:
+        inside = {path[1:]: value for path, value in values.items() if path[0] == name}
+        own = f"{old}.{quoted(name)}"
+        if inside:
+            own = inside[()] if () in inside else _with_fields(own, child, inside)
+        parts.append(f"{sql_string(name)}, {own}")
+    return f"named_struct({', '.join(parts)})"
 
 
 def enclosed(text: str) -> str:

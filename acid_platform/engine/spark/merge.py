@@ -2,8 +2,9 @@
 
 If rows may be inserted, the source is materialised first, since it is read twice: to find its
 matches, and to join them to it, so that the rows without one are known. A volatile source could
-otherwise both change a row and insert it. The tasks that write see two source rows for one row side
-by side, and count what became of the rows.
+otherwise both change a row and insert it. So it is if rows of the table may be changed that no row
+of the source matches. The tasks that write see two source rows for one row side by side, and count
+what became of the rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from acid_platform.engine.assignments import expressions_of, inserted_values, wanted_assignments
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause, MergeCounts
@@ -66,20 +68,29 @@ class SparkMerge:
         WrongType, InvalidExpression, and what write_statement raises.
         """
         self = self._comparable(source)
-        matched_clauses = [c for c in self.clauses if c.action is not MergeAction.INSERT]
         inserts = [c for c in self.clauses if c.action is MergeAction.INSERT]
+        alone = [c for c in self.clauses if c.by_source]
+        matching = [c for c in self.clauses if c.rows == "MATCHED"]
         number_of_writers = writers(self.scan)
+        rows, count, names = source, 0, source.columns
         if inserts:
-            names = source.columns
             rows = selected(source, ["*", f"monotonically_increasing_id() AS {_SOURCE_ROW}"])
+        if inserts or alone:
             rows, count = self._stored_once(rows)
+        if inserts:
             number_of_writers = self._writers(count)
-            matched = self._matched(rows, matched_clauses, [f"{_SOURCE_ROW} AS {_MATCHED_ROW}"])
+            matched = self._changed(
+                rows, "inner", matching, 0, [f"{_SOURCE_ROW} AS {_MATCHED_ROW}"]
+            )
             changed = self._with_inserted(rows, names, matched, inserts, number_of_writers)
         else:
-            changed = self._matched(source, matched_clauses, [])
+            changed = self._changed(rows, "inner", matching, 0)
             changed = changed.filter(f"{_CLAUSE} IS NOT NULL")
-        bits = self._bits(matched_clauses, len(self.clauses))
+        if alone:
+            no_source = [f"CAST(NULL AS bigint) AS {_SOURCE_ROW}"] if inserts else []
+            others = self._changed(rows, "left_anti", alone, len(matching), no_source)
+            changed = changed.unionByName(others.filter(f"{_CLAUSE} IS NOT NULL"))
+        bits = self._bits([*matching, *alone], len(self.clauses))
         values = [quoted(column.name) for column in self.scan.columns]
         partition = [quoted(column.name) for column in self.scan.partition_columns]
         # Inserted rows have no key: the order of the source gives them their row ids.
@@ -132,30 +143,38 @@ class SparkMerge:
             stored = frame.localCheckpoint(True, StorageLevel.MEMORY_AND_DISK)
             return stored, int(counted.get["rows"])
 
-    def _matched(
-        self, rows: DataFrame, clauses: Sequence[MergeClause], more: Sequence[str]
+    def _changed(
+        self,
+        rows: DataFrame,
+        join: str,
+        clauses: Sequence[MergeClause],
+        first: int,
+        more: Sequence[str] = (),
     ) -> DataFrame:
-        """For each joined pair: the number of its clause, `more`, partition columns, KEYS, and the
-        values of an updated row; those of others are NULL.
+        """For each pair, or each row of the table, that the join gives: the number of its clause,
+        `more`, partition columns, KEYS, and the values of an updated row; those of others are NULL.
+
+        The numbers of `clauses` are `first` and so on.
         """
         updates = any(clause.action is MergeAction.UPDATE for clause in clauses)
         names = None if updates else self._needed()
         target = scan_rows(self.spark, self.scan, names).alias(self.alias)
         with raise_as_ours():
             pairs = target.join(
-                rows.alias(self.source_alias), expression(self.spark, self.on), "inner"
+                rows.alias(self.source_alias), expression(self.spark, self.on), join
             )
+        row = f"{quoted(self.alias)}."
         updated: dict[int, Mapping[str, str]] = {}
-        for number, clause in enumerate(clauses):
+        for number, clause in enumerate(clauses, first):
             if clause.action is MergeAction.UPDATE:
                 texts = wanted_assignments(
                     clause.values or {}, self.scan, self.target.buckets, self.target.table
                 )
-                updated[number] = computed(pairs, texts, self.scan.columns, self.target.table)
+                updated[number] = computed(pairs, texts, self.scan.columns, self.target.table, row)
         with raise_as_ours():
             # A selection of its own, so that a volatile condition decides once.
-            pairs = selected(pairs, ["*", f"{self._number(pairs, clauses, 0)} AS {_CLAUSE}"])
-            own = [f"{quoted(self.alias)}.{quoted(c.name)}" for c in self.scan.partition_columns]
+            pairs = selected(pairs, ["*", f"{self._number(pairs, clauses, first)} AS {_CLAUSE}"])
+            own = [f"{row}{quoted(c.name)}" for c in self.scan.partition_columns]
             partition = [
                 f"{value} AS {quoted(column.name)}"
                 for value, column in zip(own, self.scan.partition_columns, strict=True)
@@ -163,8 +182,7 @@ class SparkMerge:
             values = []
             for column in self.scan.columns:
                 name = quoted(column.name)
-                own_value = f"{quoted(self.alias)}.{name}"
-                cases = {number: one.get(column.name, own_value) for number, one in updated.items()}
+                cases = {n: one.get(column.name, f"{row}{name}") for n, one in updated.items()}
                 values.append(f"{_chosen(cases, None, column)} AS {name}")
             return selected(pairs, [_CLAUSE, *more, *partition, *KEYS, *values])
 
@@ -263,8 +281,8 @@ class SparkMerge:
             ],
         )
 
-    def _bits(self, matched: Sequence[MergeClause], first_insert: int) -> str:
-        updates = [str(i) for i, c in enumerate(matched) if c.action is MergeAction.UPDATE]
+    def _bits(self, changing: Sequence[MergeClause], first_insert: int) -> str:
+        updates = [str(i) for i, c in enumerate(changing) if c.action is MergeAction.UPDATE]
         both = f"WHEN {_CLAUSE} IN ({', '.join(updates)}) THEN {DELETES | INSERTS}"
         return (
             f"CASE WHEN {_CLAUSE} >= {first_insert} THEN {INSERTS} {both if updates else ''}"
@@ -272,10 +290,12 @@ class SparkMerge:
         )
 
     def _require_one_source_row(self, changed: DataFrame) -> None:
+        """Raises SourceRowsAmbiguous; several that only delete one row are no fault."""
         matched = changed.filter(f"{WRITE_ID} IS NOT NULL")
         names = [column.name for column in self.scan.partition_columns]
-        twice = matched.groupBy(*map(quoted, names), *KEYS).count().filter("count > 1")
-        ambiguous = twice.head()
+        groups = matched.groupBy(*map(quoted, names), *KEYS)
+        counts = groups.agg(F.count("*").alias("count"), F.max(BITS).alias("most"))
+        ambiguous = counts.filter(f"count > 1 AND most > {DELETES}").head()
         if ambiguous is not None:
             write_id, bucket, row_id = (ambiguous[key] for key in KEYS)
             raise source_rows_ambiguous(

@@ -27,5 +27,5 @@ def write_rows(target: TaskTarget, batches: Iterator[pa.RecordBatch]) -> Iterato
         if isinstance(one, StagedFile):
             yield answers([json.dumps({"file": one.packed()})])
         else:
-            received = one.inserted, one.deleted, one.updated
+            received = one.inserted, one.deleted, one.updated, one.repeated
             yield answers([json.dumps({"received": received})])

@@ -13,7 +13,7 @@ from acid_platform.errors import NeedsSpark
 _OPERATION = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
 _PARTS: dict[type[exp.Expr], set[str]] = {
     exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct", "order",
-                 "limit", "offset", "with_"},
+                 "sort", "cluster", "distribute", "limit", "offset", "with_"},
     exp.Union: _OPERATION,
     exp.Intersect: _OPERATION,
     exp.Except: _OPERATION,
@@ -53,15 +53,23 @@ def aggregated(node: exp.Expr | ScopeColumn | None) -> bool:
 
 
 def order_of(node: exp.Expr) -> list[exp.Ordered]:
-    order = node.args.get("order")
-    if order is None:
+    """The order of ORDER BY, or of SORT BY and CLUSTER BY, which demand less than a total one."""
+    clauses = [node.args[name] for name in ("order", "sort", "cluster") if node.args.get(name)]
+    if not clauses:
         return []
-    if any(
-        not isinstance(term, exp.Ordered) or term.args.get("with_fill")
+    (order, *others), total = clauses, node.args.get("order") is not None
+    if others or (node.args.get("distribute") and not node.args.get("sort")):
+        raise NeedsSpark(f"{order.sql('spark').strip()} beside another order")
+    terms = [
+        term if isinstance(term, exp.Ordered) else exp.Ordered(this=term.copy(), nulls_first=True)
         for term in order.expressions
+    ]
+    if any(
+        term.args.get("with_fill") or (isinstance(term.this, exp.Literal) and not total)
+        for term in terms
     ):
-        raise NeedsSpark(order.sql("spark"))
-    return list(order.expressions)
+        raise NeedsSpark(order.sql("spark").strip())
+    return terms
 
 
 def ordinal(node: exp.Expr, count: int) -> int | None:

@@ -175,6 +175,7 @@ class Select:
         values = [self._item(position) for position in range(len(self.items))]
         having = self._having()
         order = self._order(values)
+        self._check_distribution()
         limit = limit_of(node)
         self.fails |= any(value.fails for value in values)
         if self.fails and (having or (limit and not order)):
@@ -335,6 +336,17 @@ class Select:
             self.fails |= value.fails
             terms.append(sortable(value) + direction(term))
         return f" ORDER BY {', '.join(terms)}" if terms else ""
+
+    def _check_distribution(self) -> None:
+        """DISTRIBUTE BY says where rows are computed, which changes none of them: its expressions
+        only have to be some that never fail."""
+        clause = self.node.args.get("distribute")
+        for term in clause.expressions if clause is not None else ():
+            node = term.this if isinstance(term, exp.Ordered) else term
+            if self.node.args.get("distinct") is not None or (
+                Expressions(self, by_alias=True).value(node).fails
+            ):
+                raise NeedsSpark("DISTRIBUTE BY of DISTINCT rows, or by what may fail for some")
 
     def _alias(self, name: str) -> int | None:
         """The position, from 1, of the column of the result with that name."""
