@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
-from acid_platform.sql import split_dml
+from acid_platform.sql import split_dml, split_merge
 from acid_platform.sql.commands import Command
 from acid_platform.sql.declarations import parse_create
 from acid_platform.sql.run_columns import COLUMNS
@@ -30,7 +30,7 @@ _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,
     "DELETE": split_dml.delete,
-    "MERGE": split_dml.merge,
+    "MERGE": split_merge.merge,
     "TRUNCATE": split_dml.truncate,
 }
 _OTHERS = (
@@ -89,11 +89,12 @@ def parse(text: str | ScriptStatement) -> Statement:
     match written.words[0] if written.words else "":
         case "SELECT":
             return query(written.text)
-        case "WITH" | "FROM" as word:
-            if not split_dml.Parts.of(written.text).has("INSERT"):
+        case "WITH" | "FROM":
+            parts = split_dml.Parts.of(written.text)
+            if not parts.has("INSERT"):
                 return query(written.text)
-            if word == "WITH":
-                return split_dml.insert(written.text)
+            from_first = parts.find("FROM") < parts.find("INSERT")
+            return (split_dml.insert_from if from_first else split_dml.insert)(written.text)
         case word if word in _CHANGES:
             return _CHANGES[word](written.text)
         case "CREATE":

@@ -304,26 +304,20 @@ def called(written: Expression, names: Mapping[FromMember, str]) -> str:
     return edited(written.text, edits)
 
 
-def assigned_column(target: Sequence[str], member: FromMember, what: str) -> str:
-    """The column that SET gives a value: `c`, `t.c` or `db.t.c`.
+def assigned_column(target: Sequence[str], member: FromMember) -> str:
+    """What SET gives a value: the column of `c`, `t.c` or `db.t.c`, with the field behind it if
+    there is one, such as `c.a`.
 
-    Raises UnknownColumn, UnsupportedStatement for a field of a struct.
+    Raises UnknownColumn.
     """
-    written = ".".join(target)
     hidden = 0
     if len(target) > 2 and tuple(target[:2]) == (member.database, member.name):
         hidden = 2
     elif len(target) > 1 and target[0] == member.name and member.has(target[1]):
         hidden = 1
-    column, *fields = target[hidden:]
-    if fields and member.has(column):
-        raise UnsupportedStatement(
-            f"{what} SET {written}: a field of a struct can't be set alone; give the column"
-            f" {column} a whole struct, with named_struct(…)"
-        )
-    if fields or not member.has(column):
-        raise unresolved_column(written, sorted(member.columns or ()))
-    return column
+    if not member.has(target[hidden]):
+        raise unresolved_column(".".join(target), sorted(member.columns or ()))
+    return ".".join(target[hidden:])
 
 
 def _references(written: Expression, scope: tuple[FromMember, ...]) -> Iterator[Reference]:

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from acid_platform.engine.assignments import values_of_all
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
 from acid_platform.handles.grouped_inserts import interval_ms
+from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import require_columns
 from acid_platform.sql import run_queries
 from acid_platform.sql.answers import Done
-from acid_platform.sql.partition_specs import fixed_values, matching
+from acid_platform.sql.changing_rows import refuse_changing_rows
+from acid_platform.sql.partition_specs import PartitionSpec, fixed_values, matching
 from acid_platform.sql.qualified_names import FromMember, assigned_column, bare, called
 from acid_platform.sql.query_tables import bind
 from acid_platform.sql.statements import (
@@ -23,11 +26,13 @@ from acid_platform.sql.statements import (
     Delete,
     Insert,
     MergeInto,
+    MultiInsert,
     Truncate,
     Update,
     ValuesRows,
     When,
     rows_of,
+    subquery_values,
 )
 from acid_platform.sql.text import Expression, Query, expression, query
 from acid_platform.tables.record_layout import columns_of_record
@@ -54,10 +59,10 @@ class Changes:
         """Runs the statement. Raises what the methods of Table raise."""
         record = self.catalog.target(statement.table)
         match statement:
-            case Insert():
-                return Done.changed("INSERT", self._insert(statement, record))
+            case Insert() | MultiInsert():
+                return Done.changed("INSERT", self._insert(statement))
             case Update():
-                texts = self._assigned(statement.assignments, statement, record)
+                texts = self._assigned(statement, record)
                 where = self._where(statement, record)
                 rows = self.txn.table(record.name).update(texts, where)
                 return Done.changed("UPDATE", rows)
@@ -70,12 +75,37 @@ class Changes:
                 self._truncate(statement, record)
                 return Done("TRUNCATE")
 
-    def _insert(self, statement: Insert, record: TableRecord) -> int:
-        fixed, rows = _inserted(self.warehouse, self.catalog, statement, record)
+    def _insert(self, statement: Insert | MultiInsert) -> int:
+        """All rows are planned before any are written, so that they come from one snapshot."""
+        if isinstance(statement, MultiInsert):
+            refuse_changing_rows(statement.rows, self.catalog)
+        inserts = statement.inserts if isinstance(statement, MultiInsert) else (statement,)
+        planned = []
+        for insert in inserts:
+            record = self.catalog.target(insert.table)
+            planned.append(
+                (insert, record, *_inserted(self.warehouse, self.catalog, insert, record))
+            )
+        # A write after an overwrite is refused; one before it would be hidden.
+        planned.sort(key=lambda each: not each[0].overwrite)
+        return sum(self._write(*each) for each in planned)
+
+    def _write(
+        self, insert: Insert, record: TableRecord, fixed: Mapping[str, str | None], rows: Result
+    ) -> int:
         target = self.txn.table(record.name)
-        if not statement.overwrite:
+        if not insert.overwrite:
             return target.insert(rows, fixed)
-        if fixed and len(fixed) == len(record.partition_columns):
+        whole = bool(fixed) and len(fixed) == len(record.partition_columns)
+        if insert.if_not_exists:
+            if not whole:
+                raise NoSuchPartition(
+                    f"INSERT OVERWRITE into {record.name} with IF NOT EXISTS needs a value for each"
+                    f" partition column: {', '.join(name for name, _ in record.partition_columns)}"
+                )
+            if _is_there(self.txn.view.partitions(record.name), record, insert.partition):
+                return 0
+        if whole:
             return target.overwrite(rows, fixed)
         return target.overwrite(rows, fixed=fixed)
 
@@ -88,21 +118,26 @@ class Changes:
         for name in matching(partitions, record, statement.partition):
             target.truncate(name)
 
-    def _assigned(
-        self, assignments: Sequence[Assignment], statement: Update, record: TableRecord
-    ) -> dict[str, str]:
+    def _assigned(self, statement: Update, record: TableRecord) -> dict[str, str]:
+        """The texts of SET; a value with a subquery is a column of the condition."""
         member = _member(statement, record)
-        values = _without_word(_by_column(assignments, member, "UPDATE"), record)
-        return {name: bare(value, member) for name, value in values.items()}
+        assigned = _by_column(statement.assignments, member, "UPDATE")
+        values = _without_word({name: each.value for name, each in assigned.items()}, record)
+        computed = {each.target: name for name, each in subquery_values(statement).items()}
+        return {
+            name: quoted(computed[each.target]) if each.asks else bare(values[name], member)
+            for name, each in assigned.items()
+        }
 
     def _where(self, statement: Update | Delete, record: TableRecord) -> Where:
         from acid_platform.engine.reads import Condition
 
-        where = statement.where
-        if where is None:
-            return None
-        if not where.tree.find(exp.Query):
-            return bare(where, _member(statement, record))
+        where, values = statement.where, tuple(subquery_values(statement))
+        if not values:
+            if where is None:
+                return None
+            if not where.tree.find(exp.Query):
+                return bare(where, _member(statement, record))
         bound = bind(
             rows_of(statement, record, "1"),
             run_queries.placeholder(),
@@ -116,6 +151,7 @@ class Changes:
             own.placeholder,
             run_queries.reads_of(self.catalog, others),
             own.where,
+            values,
         )
 
     def _merge(self, statement: MergeInto, record: TableRecord) -> Done:
@@ -134,15 +170,22 @@ class Changes:
 
         def clause(when: When) -> MergeClause:
             sides = {source: aliases[1]} if when.verb is MergeAction.INSERT else both
+            if when.by_source:
+                sides = {target: aliases[0]}
             condition = None if when.condition is None else called(when.condition, sides)
-            values = _without_word(_by_column(when.assignments, target, "MERGE"), record)
-            if when.verb is MergeAction.INSERT:
-                inserted = _inserted_by(when, record)
-                if inserted is None:
-                    return MergeClause(when.verb, None, condition)
-                values = _without_word(inserted, record)
-            texts = {name: called(value, sides) for name, value in values.items()}
-            return MergeClause(when.verb, texts or None, condition)
+            values: Mapping[str, Expression] = {}
+            if when.verb is MergeAction.UPDATE:
+                assigned = _by_column(when.assignments, target, "MERGE")
+                values = {name: each.value for name, each in assigned.items()}
+            elif when.values is not None:
+                values = _inserted_by(when.columns, when.values, record)
+            texts = {
+                name: called(value, sides) for name, value in _without_word(values, record).items()
+            }
+            if when.verb is MergeAction.INSERT and when.values is None:
+                columns = [column for part in columns_of_record(record) for column in part]
+                texts = values_of_all(columns, result.columns, aliases[1], record.name)
+            return MergeClause(when.verb, texts or None, condition, when.by_source)
 
         counts = self.txn.table(record.name).merge(
             result,
@@ -166,18 +209,25 @@ def _member(statement: Update | Delete | MergeInto, record: TableRecord) -> From
 
 def _by_column(
     assignments: Sequence[Assignment], member: FromMember, what: str
-) -> dict[str, Expression]:
-    """The values of SET by the column that each target means.
+) -> dict[str, Assignment]:
+    """The assignments of SET by what each target means: a column, or a field such as `s.a`.
 
-    Raises InvalidExpression for a column that is named twice, and as `assigned_column`.
+    Raises InvalidExpression for one that is named twice, and as `assigned_column`.
     """
-    values: dict[str, Expression] = {}
+    values: dict[str, Assignment] = {}
     for assignment in assignments:
-        name = assigned_column(assignment.target, member, what)
+        name = assigned_column(assignment.target, member)
         if name in values:
             raise InvalidExpression(f"{what} SET names column {name!r} twice")
-        values[name] = assignment.value
+        values[name] = assignment
     return values
+
+
+def _is_there(partitions: Sequence[str], record: TableRecord, spec: PartitionSpec | None) -> bool:
+    try:
+        return bool(spec and matching(partitions, record, spec))
+    except NoSuchPartition:
+        return False
 
 
 def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert) -> Done | None:
@@ -243,6 +293,11 @@ def _target_columns(
     names = list(statement.columns or columns)
     own, partition_columns = columns_of_record(record)
     require_columns(names, (*own, *partition_columns), record.name)
+    if twice := [name for name in names if name in fixed]:
+        raise NoSuchPartition(
+            f"INSERT into {record.name}: PARTITION gives {', '.join(twice)} a value, and the list"
+            " of columns names it; leave it out of the list"
+        )
     if spec is None and statement.columns:
         if missing := [key for key in dynamic if key not in names]:
             raise NoSuchPartition(
@@ -277,7 +332,7 @@ def _or_default(value: Expression, column: str, defaults: Mapping[str, str]) -> 
     return expression(defaults.get(column, "NULL"))
 
 
-def _without_word(values: dict[str, Expression], record: TableRecord) -> dict[str, Expression]:
+def _without_word(values: Mapping[str, Expression], record: TableRecord) -> dict[str, Expression]:
     """The values with a default in place of the word DEFAULT."""
     defaults = row_checks(record).defaults
     return {name: _or_default(value, name, defaults) for name, value in values.items()}
@@ -291,14 +346,14 @@ def _cast_text(value: Expression, kind: str) -> str:
     return f"CAST({value.text} AS {kind})" if is_text and kind in _CAST else value.text
 
 
-def _inserted_by(when: When, record: TableRecord) -> dict[str, Expression] | None:
-    """The values of WHEN NOT MATCHED by column; None: all columns of the source, by name."""
-    if when.values is None:
-        return None
-    names = when.columns or [name for name, _ in (*record.columns, *record.partition_columns)]
-    if len(names) != len(when.values):
+def _inserted_by(
+    columns: Sequence[str], values: Sequence[Expression], record: TableRecord
+) -> dict[str, Expression]:
+    """The values of WHEN NOT MATCHED by column; without `columns`, by position."""
+    names = columns or [name for name, _ in (*record.columns, *record.partition_columns)]
+    if len(names) != len(values):
         raise InvalidExpression(
-            f"MERGE INSERT into {record.name} has {len(when.values)} values, but needs"
+            f"MERGE INSERT into {record.name} has {len(values)} values, but needs"
             f" {len(names)}: {', '.join(names)}"
         )
-    return dict(zip(names, when.values, strict=True))
+    return dict(zip(names, values, strict=True))

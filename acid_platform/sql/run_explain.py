@@ -31,12 +31,14 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
     text: list[str] = []
     query = statement if isinstance(statement, Query) else None
     with session.reading(catalog, query) as at_snapshot:
-        if not isinstance(statement, Query):
-            record = at_snapshot.target(statement.table)
-            text += _locks(session.warehouse, record, statement.lock)
-            query = statement.read_rows(record)
-        if query is not None:
-            planned = run_queries.plan(at_snapshot, query)
+        queries = [] if query is None else [query]
+        for part in () if isinstance(statement, Query) else statement.parts:
+            record = at_snapshot.target(part.table)
+            text += _locks(session.warehouse, record, part.lock)
+            rows = part.read_rows(record)
+            queries += [] if rows is None else [rows]
+        for each in queries:
+            planned = run_queries.plan(at_snapshot, each)
             for source in planned.sources:
                 text += _read(source.table, planned.reads[source.placeholder])
             result = run_queries.computed(session.warehouse, planned)

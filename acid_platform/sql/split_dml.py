@@ -1,4 +1,4 @@
-"""Dividing INSERT, UPDATE, DELETE, MERGE and TRUNCATE into the parts that their user wrote.
+"""Dividing INSERT, UPDATE, DELETE and TRUNCATE into the parts that their user wrote.
 
 Only words and parentheses are looked at; each part is then parsed alone. So no part is generated
 anew, and what follows a part that can be parsed is an error.
@@ -6,23 +6,21 @@ anew, and what follows a part that can be parsed is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlglot import Token, TokenType, exp
+from sqlglot import Token, TokenType
 
-from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
 from acid_platform.sql.partition_specs import PartitionSpec
 from acid_platform.sql.statements import (
     Assignment,
     Delete,
     Insert,
-    MergeInto,
+    MultiInsert,
     Truncate,
     Update,
     ValuesRows,
-    When,
 )
 from acid_platform.sql.text import (
     Expression,
@@ -30,7 +28,6 @@ from acid_platform.sql.text import (
     closing,
     depth_change,
     expression,
-    place,
     query,
     tokens_of,
     word,
@@ -167,9 +164,30 @@ def is_query(parts: Parts) -> bool:
 def insert(text: str) -> Insert:
     """Raises InvalidExpression, UnsupportedStatement."""
     parts = Parts.of(text)
-    with_clause = ""
-    if parts.comes("WITH"):
-        with_clause = parts.until("INSERT") + "\n"
+    return _insert(parts, parts.until("INSERT") + "\n" if parts.comes("WITH") else "")
+
+
+def insert_from(text: str) -> Insert | MultiInsert:
+    """`[WITH …] FROM … INSERT … SELECT … [INSERT …]`. Raises as `insert`."""
+    parts = Parts.of(text)
+    with_clause = parts.until("FROM") + "\n" if parts.comes("WITH") else ""
+    members = parts.until("INSERT") + "\n"
+    inserts = []
+    while not parts.ended:
+        start = parts.at
+        parts.need("INSERT", members.strip())
+        parts.until("INSERT")
+        branch = Parts.of(parts.slice(start, parts.at))
+        inserts.append(_insert(branch, with_clause + members, selects=True))
+    if len(inserts) == 1:
+        return inserts[0]
+    rows = query(f"{with_clause}SELECT * {members}")
+    return MultiInsert(inserts[0].table, rows, tuple(inserts))
+
+
+def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
+    """One INSERT, whose query begins with `before`; `selects`: only a SELECT without a FROM of its
+    own may follow."""
     parts.need("INSERT", "this")
     overwrite = parts.skip("OVERWRITE")
     what = "INSERT OVERWRITE" if overwrite else "INSERT"
@@ -181,27 +199,54 @@ def insert(text: str) -> Insert:
             " insert them into a table"
         )
     parts.skip("TABLE")
-    table = ".".join(_changed_table(parts))
+    table = ".".join(changed_table(parts))
     spec = _partition(parts)
-    for clause in ("IF NOT EXISTS", "BY NAME", "REPLACE"):
+    if_not_exists = parts.skip("IF", "NOT", "EXISTS")
+    if if_not_exists and (not overwrite or spec is None or spec.dynamic):
+        raise InvalidExpression(
+            f"{what} into {table} with IF NOT EXISTS: it belongs to INSERT OVERWRITE … PARTITION"
+            " with a value for every partition column"
+        )
+    for clause in ("BY NAME", "REPLACE"):
         if parts.comes(*clause.split()):
             raise UnsupportedStatement(
                 f"{what} with {clause} is not supported; leave that part out"
             )
     columns: tuple[str, ...] = ()
-    inside = Parts(text, parts.tokens, parts.at + 1)
+    inside = Parts(parts.text, parts.tokens, parts.at + 1)
     if parts.comes("(") and not is_query(inside):
-        columns = tuple(_only_name(one) for one in parts.in_parentheses())
+        columns = tuple(only_name(one) for one in parts.in_parentheses())
+        if parts.comes("PARTITION"):
+            raise InvalidExpression(
+                f"{what} into {table}: PARTITION (…) stands before the list of columns"
+            )
     source: Query | ValuesRows
+    if selects and not parts.comes("SELECT"):
+        raise InvalidExpression(f"{what} into {table} after FROM needs a SELECT {parts.here}")
+    if selects and (other := _own_from(parts)) is not None:
+        raise InvalidExpression(
+            f"{what} into {table} has a FROM of its own, line {other.line}, beside the one that all"
+            " these INSERTs share; leave one out"
+        )
     if parts.skip("VALUES"):
-        if with_clause:
+        if before:
             raise UnsupportedStatement(f"{what} of VALUES with WITH is not supported; leave it out")
         source = ValuesRows(tuple(_row(one) for one in parts.between_commas()))
     elif not is_query(parts):
         raise InvalidExpression(f"{what} into {table} needs VALUES or a SELECT")
     else:
-        source = query(with_clause + selected(parts.rest()))
-    return Insert(table, source, columns, spec, overwrite)
+        source = query(before + selected(parts.rest()))
+    return Insert(table, source, columns, spec, overwrite, if_not_exists)
+
+
+def _own_from(parts: Parts) -> Token | None:
+    """The FROM of a SELECT, but for that of IS DISTINCT FROM; None if there is none."""
+    ahead = Parts(parts.text, parts.tokens, parts.at)
+    while (number := ahead.find("FROM")) < len(parts.tokens):
+        if word(parts.tokens, number - 1) != "DISTINCT":
+            return parts.tokens[number]
+        ahead.at = number + 1
+    return None
 
 
 def _partition(parts: Parts) -> PartitionSpec | None:
@@ -217,7 +262,7 @@ def truncate(text: str) -> Truncate:
     parts = Parts.of(text)
     parts.need("TRUNCATE", "this")
     parts.skip("TABLE")
-    table, spec = ".".join(_changed_table(parts)), _partition(parts)
+    table, spec = ".".join(changed_table(parts)), _partition(parts)
     if not parts.ended:
         raise UnsupportedStatement(
             f"TRUNCATE with {parts.rest()} is not supported; leave that part out"
@@ -225,7 +270,7 @@ def truncate(text: str) -> Truncate:
     return Truncate(table, spec)
 
 
-def _changed_table(parts: Parts) -> tuple[str, ...]:
+def changed_table(parts: Parts) -> tuple[str, ...]:
     """The name of the table to change. Raises UnsupportedStatement for a snapshot of it."""
     name = parts.name()
     first = parts.at + parts.comes("FOR")
@@ -243,7 +288,7 @@ def selected(text: str) -> str:
     return f"SELECT * FROM {parts.rest()}" if parts.skip("TABLE") else text
 
 
-def _only_name(text: str) -> str:
+def only_name(text: str) -> str:
     parts = Parts.of(text)
     name = parts.name()
     if not parts.ended or len(name) > 1:
@@ -264,10 +309,11 @@ def update(text: str) -> Update:
     """Raises InvalidExpression, UnsupportedStatement."""
     parts = Parts.of(text)
     parts.need("UPDATE", "this")
-    name = _changed_table(parts)
+    _refuse_choice(parts, "UPDATE")
+    name = changed_table(parts)
     alias = parts.alias("SET")
     parts.need("SET", "UPDATE")
-    assignments = _assignments(parts, ("WHERE",), "UPDATE")
+    assignments = assignments_of(parts, ("WHERE",), "UPDATE")
     where = _where(parts)
     return Update(".".join(name), alias or name[-1], assignments, where, alias is not None)
 
@@ -278,10 +324,28 @@ def delete(text: str) -> Delete:
     parts.need("DELETE", "this")
     if not parts.skip("FROM"):
         raise InvalidExpression("DELETE needs FROM: DELETE FROM t WHERE …")
-    name = _changed_table(parts)
+    _refuse_choice(parts, "DELETE")
+    name = changed_table(parts)
     alias = parts.alias("WHERE")
     where = _where(parts)
     return Delete(".".join(name), alias or name[-1], where, alias is not None)
+
+
+def _refuse_choice(parts: Parts, what: str) -> None:
+    """Raises UnsupportedStatement for ORDER BY and LIMIT, which would choose some rows."""
+    depth = 0
+    for number in range(parts.at, len(parts.tokens)):
+        following = word(parts.tokens, number + 1)
+        ordered = parts.tokens[number].token_type is TokenType.ORDER_BY
+        limited = word(parts.tokens, number) == "LIMIT" and (
+            following == "ALL" or following.isdigit()
+        )
+        if not depth and (ordered or limited):
+            raise UnsupportedStatement(
+                f"{what} with {'ORDER BY' if ordered else 'LIMIT'} is not supported; choose the"
+                " rows by a condition, such as WHERE id IN (SELECT id FROM t ORDER BY id LIMIT 10)"
+            )
+        depth += depth_change(parts.tokens[number])
 
 
 def _where(parts: Parts) -> Expression | None:
@@ -291,7 +355,8 @@ def _where(parts: Parts) -> Expression | None:
     return expression(parts.rest())
 
 
-def _assignments(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assignment, ...]:
+def assignments_of(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assignment, ...]:
+    """The assignments of SET, up to one of the words of `ends`. Raises InvalidExpression."""
     assignments: list[Assignment] = []
     while True:
         start = parts.at
@@ -301,114 +366,6 @@ def _assignments(parts: Parts, ends: Sequence[str], what: str) -> tuple[Assignme
             raise InvalidExpression(f"{what} SET {parts.until(',', *ends)!r} is not column = value")
         if target in (assigned.target for assigned in assignments):
             raise InvalidExpression(f"{what} SET names column {'.'.join(target)!r} twice")
-        value = _no_subquery(expression(parts.until(",", *ends)), f"{what} SET")
-        assignments.append(Assignment(target, value))
+        assignments.append(Assignment(target, expression(parts.until(",", *ends))))
         if not parts.skip(","):
             return tuple(assignments)
-
-
-def _no_subquery(written: Expression, where: str) -> Expression:
-    if written.tree.find(exp.Query):
-        raise UnsupportedStatement(
-            f"a subquery in {where} is not supported; use MERGE, whose source may be a query"
-        )
-    return written
-
-
-def merge(text: str) -> MergeInto:
-    """Raises InvalidExpression, UnsupportedStatement."""
-    parts = Parts.of(text)
-    parts.need("MERGE INTO", "this")
-    name = _changed_table(parts)
-    alias = parts.alias("USING")
-    parts.need("USING", "MERGE")
-    source = query(f"SELECT * FROM {parts.until('ON', 'WHEN')}")
-    source_alias, database = _source_name(source)
-    if not parts.skip("ON"):
-        raise InvalidExpression("MERGE needs ON: MERGE INTO t USING s ON t.id = s.id WHEN …")
-    on = _no_subquery(expression(parts.until("WHEN")), "MERGE ON")
-    whens = tuple(_whens(parts))
-    if not whens:
-        raise InvalidExpression("MERGE needs WHEN: … WHEN MATCHED THEN UPDATE SET v = s.v")
-    return MergeInto(
-        ".".join(name),
-        alias or name[-1],
-        source,
-        source_alias,
-        on,
-        whens,
-        alias is not None,
-        database,
-    )
-
-
-def _source_name(source: Query) -> tuple[str, str | None]:
-    """The name by which columns of a MERGE's source are called; with its database, '' for the
-    current one, unless an alias hides it."""
-    tree = source.tree
-    member = tree.args["from_"].this
-    if {part for part, value in tree.args.items() if value} - {"expressions", "from_"} or (
-        member.args.get("joins")
-    ):
-        raise InvalidExpression("MERGE: the source of USING is one table or one (SELECT …) AS s")
-    name = member.alias_or_name
-    if not name:
-        raise InvalidExpression("MERGE: give the source an alias: USING (SELECT …) AS s")
-    named = isinstance(member, exp.Table) and "place" in member.meta
-    hidden = not named or place(member).alias is None
-    return name.lower(), None if hidden else member.db.lower()
-
-
-def _whens(parts: Parts) -> Iterator[When]:
-    while not parts.ended:
-        start = parts.at
-        parts.need("WHEN", "MERGE")
-        matched = not parts.skip("NOT")
-        parts.need("MATCHED", "WHEN")
-        if parts.skip("BY") and (matched or not parts.skip("TARGET")):
-            raise UnsupportedStatement(
-                "MERGE with WHEN NOT MATCHED BY SOURCE is not supported; add an UPDATE or DELETE"
-                " to the same transaction"
-            )
-        condition = None
-        if parts.skip("AND"):
-            condition = _no_subquery(expression(parts.until("THEN")), "MERGE WHEN")
-        parts.need("THEN", "WHEN")
-        if matched and parts.skip("DELETE"):
-            when = When(MergeAction.DELETE, condition)
-        elif matched and parts.skip("UPDATE", "SET"):
-            when = When(MergeAction.UPDATE, condition, _assignments(parts, ("WHEN",), "MERGE"))
-        elif not matched and parts.skip("INSERT"):
-            when = _when_insert(parts, condition)
-        else:
-            parts.at = start + 1
-            parts.until("WHEN")
-            raise InvalidExpression(
-                f"MERGE: {parts.slice(start, parts.at)!r} is not possible; use UPDATE or DELETE"
-                " for matched rows, INSERT for the others"
-            )
-        if not parts.ended and not parts.comes("WHEN"):
-            raise InvalidExpression(f"not Hive SQL: MERGE needs WHEN {parts.here}")
-        yield when
-
-
-def _when_insert(parts: Parts, condition: Expression | None) -> When:
-    if parts.skip("*"):
-        return When(MergeAction.INSERT, condition, values=None)
-    columns: tuple[str, ...] = ()
-    if parts.comes("("):
-        columns = tuple(_only_name(one) for one in parts.in_parentheses())
-        if twice := [name for name in columns if columns.count(name) > 1]:
-            raise InvalidExpression(f"MERGE INSERT names column {twice[0]!r} twice")
-    parts.need("VALUES", "MERGE INSERT")
-    if not parts.comes("("):
-        raise InvalidExpression(f"not Hive SQL: VALUES needs ( {parts.here}")
-    values = tuple(
-        _no_subquery(expression(one), "MERGE INSERT VALUES") for one in parts.in_parentheses()
-    )
-    if columns and len(columns) != len(values):
-        raise InvalidExpression(
-            f"MERGE INSERT has {len(columns)} columns but {len(values)} values; give each column"
-            " one value"
-        )
-    return When(MergeAction.INSERT, condition, columns=columns, values=values)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from acid_platform.engine.merge_clauses import MergeAction
 from acid_platform.layout.constraints import Constraint
 from acid_platform.layout.sql_text import quoted
@@ -47,15 +49,24 @@ class RowChange(ABC):
         """The query whose rows it inserts or changes; None: it reads none."""
         return None
 
+    @property
+    def parts(self) -> tuple[RowChange, ...]:
+        """The statements that it runs, each with one table."""
+        return (self,)
+
 
 @dataclass(frozen=True, slots=True)
 class Insert(RowChange):
-    """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last."""
+    """INSERT INTO or OVERWRITE; without `columns`, all by position, partition columns last.
+
+    `if_not_exists`: it does nothing if the partition is there.
+    """
 
     source: Query | ValuesRows
     columns: tuple[str, ...] = ()
     partition: PartitionSpec | None = None
     overwrite: bool = False
+    if_not_exists: bool = False
 
     @property
     def lock(self) -> Locked:
@@ -66,11 +77,35 @@ class Insert(RowChange):
 
 
 @dataclass(frozen=True, slots=True)
+class MultiInsert(RowChange):
+    """`FROM … INSERT … INSERT …`; `table` is that of the first, `rows` the query of all their rows.
+
+    Their queries read one snapshot: none sees what another one writes.
+    """
+
+    rows: Query
+    inserts: tuple[Insert, ...]
+
+    @property
+    def lock(self) -> Locked:
+        return self.inserts[0].lock
+
+    @property
+    def parts(self) -> tuple[RowChange, ...]:
+        return self.inserts
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """`target = value` of SET; the target's parts are in lower case."""
 
     target: tuple[str, ...]
     value: Expression
+
+    @property
+    def asks(self) -> bool:
+        """Whether the value has a subquery."""
+        return self.value.tree.find(exp.Query) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +135,19 @@ class Delete(RowChange):
         return rows_of(self, record)
 
 
+def subquery_values(statement: Update | Delete) -> dict[str, Assignment]:
+    """The assignments whose values have subqueries, by the names of these in `rows_of`."""
+    assignments = statement.assignments if isinstance(statement, Update) else ()
+    return {f"__value_{i}": each for i, each in enumerate(assignments) if each.asks}
+
+
 def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*") -> Query:
-    """The query of the rows that a statement changes."""
-    text = f"SELECT {columns} FROM {'.'.join(map(quoted, record.name.split('.')))}"
+    """The query of the rows that a statement changes, with the values that subqueries give them."""
+    text = f"SELECT {columns}" + "".join(
+        f", ({assignment.value.text}) AS {quoted(name)}"
+        for name, assignment in subquery_values(statement).items()
+    )
+    text += f" FROM {'.'.join(map(quoted, record.name.split('.')))}"
     if statement.aliased:
         text += f" AS {quoted(statement.alias)}"
     return query(text if statement.where is None else f"{text} WHERE {statement.where.text}")
@@ -110,13 +155,17 @@ def rows_of(statement: Update | Delete, record: TableRecord, columns: str = "*")
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A WHEN clause; INSERT without `columns` takes all by position, with `values` None by name."""
+    """A WHEN clause; INSERT without `columns` takes all by position.
+
+    `assignments` and `values` are None for `*`. `by_source`: WHEN NOT MATCHED BY SOURCE.
+    """
 
     verb: MergeAction
     condition: Expression | None = None
-    assignments: tuple[Assignment, ...] = ()
+    assignments: tuple[Assignment, ...] | None = ()
     columns: tuple[str, ...] = ()
     values: tuple[Expression, ...] | None = ()
+    by_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +198,7 @@ class Truncate(RowChange):
     lock = Locked.TRUNCATE
 
 
-Change = Insert | Update | Delete | MergeInto | Truncate
+Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate
 
 
 # --- declaring ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ only used to understand it, e.g. which tables it names and where.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -96,8 +96,12 @@ def query(text: str) -> Query:
 @lru_cache(256)
 def _query(text: str) -> Query:
     text = canonical(text)
-    understood = with_words_of_sqlglot(text, tokens_of(text))
+    tokens = tokens_of(text)
+    _refuse_bucket_samples(tokens)
+    understood = with_words_of_sqlglot(text, tokens)
     tree = parsed(understood)
+    if edits := [*_grouping_ids(tree)]:
+        return _query.__wrapped__(edited(text, edits))
     if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
         raise UnsupportedStatement(f"{text!r} is not supported here; write a SELECT")
     changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
@@ -107,6 +111,32 @@ def _query(text: str) -> Query:
         )
     _locate(tree, tokens_of(understood))
     return Query(text, tree, momentary=mark(tree))
+
+
+def _refuse_bucket_samples(tokens: Sequence[Token]) -> None:
+    """Raises UnsupportedStatement for TABLESAMPLE (BUCKET …), which Spark takes for a random part
+    of the rows: `BUCKET 3 OUT OF 4` for three quarters of them."""
+    for number in range(len(tokens)):
+        if word(tokens, number) == "TABLESAMPLE" and word(tokens, number + 2) == "BUCKET":
+            raise UnsupportedStatement(
+                "TABLESAMPLE (BUCKET x OUT OF y) is not supported; for one of y parts write WHERE"
+                " pmod(hash(column), y) = x - 1, for a random one TABLESAMPLE (n PERCENT)"
+            )
+
+
+def _grouping_ids(tree: exp.Expr) -> Iterator[Edit]:
+    """The edits that put `grouping_id()` in the place of Hive's GROUPING__ID.
+
+    Both number the groups alike: the first column is the highest bit, which is 1 if the group has
+    all values of it.
+    """
+    for column in tree.find_all(exp.Column):
+        if column.name.upper() != "GROUPING__ID" or len(column.parts) > 1:
+            continue
+        select = column.find_ancestor(exp.Select)
+        if select is not None and select.args.get("group"):
+            shown = column.parent is select and column.arg_key == "expressions"
+            yield Edit(*span(column.this), f"grouping_id(){' AS grouping__id' if shown else ''}")
 
 
 @lru_cache(256)

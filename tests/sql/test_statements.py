@@ -28,6 +28,7 @@ from acid_platform.sql.statements import (
     Delete,
     Insert,
     MergeInto,
+    MultiInsert,
     Truncate,
     Update,
     When,
@@ -458,6 +459,23 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         When(MergeAction.UPDATE, None, (Assignment(("v",), expression("y.v")),)),
         When(MergeAction.INSERT, None, (), ("id",), (expression("y.id"),)),
     )
+    merge = parse(
+        "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED BY"
+        " TARGET THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.a = 1 THEN UPDATE SET s.b = 2"
+        " WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    )
+    assert isinstance(merge, MergeInto)
+    assert merge.whens == (
+        When(MergeAction.UPDATE, assignments=None),
+        When(MergeAction.INSERT, values=None),
+        When(
+            MergeAction.UPDATE,
+            expression("t.a = 1"),
+            (Assignment(("s", "b"), expression("2")),),
+            by_source=True,
+        ),
+        When(MergeAction.DELETE, by_source=True),
+    )
     create = parse("CREATE OR REPLACE VIEW v (a) AS SELECT id FROM t")
     assert isinstance(create, Command) and create.alone
     view = create.arguments["declared"]
@@ -467,6 +485,35 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         explain = parse(text)
         assert isinstance(explain, Command) and explain.name == "EXPLAIN"
         assert isinstance(explain.arguments["statement"], inner)
+
+
+def test_inserts_that_share_their_rows() -> None:
+    multi = parse(
+        "WITH x AS (SELECT 1 AS a) FROM x y\nINSERT INTO t SELECT y.a WHERE a IS DISTINCT FROM 2"
+        " INSERT OVERWRITE TABLE db.u PARTITION (p='b') (a) SELECT a, CASE WHEN a THEN 1 END AS c"
+    )
+    assert isinstance(multi, MultiInsert)
+    assert " ".join(multi.rows.text.split()) == "WITH x AS (SELECT 1 AS a) SELECT * FROM x y"
+    assert [(one.table, one.overwrite, one.columns) for one in multi.inserts] == [
+        ("t", False, ()),
+        ("db.u", True, ("a",)),
+    ]
+    sources = [one.source for one in multi.inserts]
+    assert [source.text for source in sources if isinstance(source, Query)] == [
+        "WITH x AS (SELECT 1 AS a)\nFROM x y\nSELECT y.a WHERE a IS DISTINCT FROM 2",
+        "WITH x AS (SELECT 1 AS a)\nFROM x y\nSELECT a, CASE WHEN a THEN 1 END AS c",
+    ]
+    assert isinstance(parse("FROM u INSERT INTO t SELECT id"), Insert)
+
+
+def test_the_number_of_a_group_is_that_of_spark() -> None:
+    text = "SELECT g, GROUPING__ID FROM t GROUP BY g WITH ROLLUP HAVING grouping__id < 1"
+    grouped = parse(f"{text} ORDER BY GROUPING__ID, g")
+    assert isinstance(grouped, Query)
+    assert grouped.text == (
+        "SELECT g, grouping_id() AS grouping__id FROM t GROUP BY g WITH ROLLUP"
+        " HAVING grouping_id() < 1 ORDER BY grouping_id(), g"
+    )
 
 
 @pytest.mark.parametrize(
@@ -481,8 +528,13 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         ("CREATE TABLE t (a int) PARTITIONED BY (b int NOT NULL)", "about a partition column"),
         ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a) INTO 2 BUCKETS", "SORTED BY"),
         ("CREATE TABLE t (a int) STORED AS RCFILE", "STORED AS RCFILE"),
-        ("UPDATE t SET a = (SELECT max(b) FROM u)", "subquery in UPDATE SET"),
-        ("MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED BY SOURCE THEN DELETE", "BY SOURCE"),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN UPDATE SET v = (SELECT 1)",
+            "subquery in MERGE SET",
+        ),
+        ("DELETE FROM t ORDER BY a", "DELETE with ORDER BY"),
+        ("UPDATE t SET a = 1 WHERE b = 2 LIMIT 3", "UPDATE with LIMIT"),
+        ("SELECT * FROM t TABLESAMPLE (BUCKET 3 OUT OF 4 ON a, b) s", "BUCKET x OUT OF y"),
         ("EXPLAIN SHOW TABLES", "EXPLAIN takes a SELECT"),
         ("SELECT TRANSFORM(a) USING 'rm' FROM t", "does more than read"),
         ("SELECT * INTO x FROM t", "does more than read"),
@@ -519,6 +571,15 @@ def test_parts_that_are_not_built_are_named(text: str, message: str) -> None:
         ("ALTER TABLE t DROP PARTITION (a < NULL)", "is true for no partition"),
         ("ALTER TABLE t DROP PARTITION (a = 1, a = 2)", "a has two values"),
         ("INSERT INTO t PARTITION (a, b=1) SELECT 1", "write fixed values first"),
+        ("INSERT INTO t (a) PARTITION (b=1) SELECT 1", "stands before the list of columns"),
+        ("INSERT INTO t PARTITION (b=1) IF NOT EXISTS SELECT 1", "IF NOT EXISTS"),
+        ("INSERT OVERWRITE t PARTITION (b) IF NOT EXISTS SELECT 1, 2", "IF NOT EXISTS"),
+        ("FROM u INSERT INTO t VALUES (1) INSERT INTO t SELECT 1", "needs a SELECT before"),
+        ("FROM u INSERT INTO t SELECT a FROM v INSERT INTO t SELECT a", "a FROM of its own"),
+        (
+            "MERGE INTO t USING u ON t.a = u.a WHEN NOT MATCHED BY SOURCE THEN INSERT *",
+            "is not possible",
+        ),
         ("ALTER TABLE t DROP PARTITION (a='')", "an empty text is stored as NULL"),
         ("TRUNCATE TABLE t PARTITION (a='')", "an empty text is stored as NULL"),
         ("INSERT OVERWRITE TABLE t PARTITION (a='') SELECT 1", "an empty text is stored as NULL"),

@@ -107,17 +107,38 @@ def test_a_statement_changes_what_its_text_says(
 
 
 @pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("UPDATE n SET s.n1 = -1", (1, 5, {"n1": -1, "id": 9})),
+        ("UPDATE a.n SET a.n.s.ID = n1, n.n1 = s.id", (1, 9, {"n1": 7, "id": 5})),
+        ("UPDATE n AS s SET s.n1 = -1, s.s.n1 = s.n1", (1, -1, {"n1": 5, "id": 9})),
+    ],
+)
+def test_a_field_is_set_where_the_qualifier_says(
+    warehouse: Warehouse, statement: str, values: tuple[Any, ...]
+) -> None:
+    assert after(warehouse, statement, "n") == [values]
+
+
+@pytest.mark.parametrize(
     ("statement", "error", "message"),
     [
         ("UPDATE t SET nosuch.v = 1", errors.UnknownColumn, "nosuch.v"),
         ("UPDATE t AS x SET t.v = 1", errors.UnknownColumn, "t.v"),
         ("UPDATE t SET b.t.v = 1", errors.UnknownColumn, "b.t.v"),
         ("UPDATE t SET v = 1, t.v = 2", errors.InvalidExpression, "column 'v' twice"),
-        ("UPDATE n SET s.n1 = -1", errors.UnsupportedStatement, "a field of a struct"),
-        ("UPDATE n SET n.s.n1 = -1", errors.UnsupportedStatement, "a field of a struct"),
-        ("UPDATE n AS s SET s.nosuch = -1", errors.UnsupportedStatement, "a field of a struct"),
+        ("UPDATE n SET s.nosuch = -1", errors.UnknownColumn, "'s.nosuch'"),
+        ("UPDATE n SET n.s.nosuch = -1", errors.UnknownColumn, "'s.nosuch'"),
+        ("UPDATE n AS s SET s.nosuch = -1", errors.UnknownColumn, "'s.nosuch'"),
         ("UPDATE t SET v = 1 FROM b.t", errors.InvalidExpression, "not Hive SQL"),
-        ("DELETE FROM t WHERE id = 1 ORDER BY id", errors.InvalidExpression, "not Hive SQL"),
+        (
+            "DELETE FROM t WHERE id = 1 ORDER BY id",
+            errors.UnsupportedStatement,
+            "DELETE with ORDER BY",
+        ),
+        ("DELETE FROM t ORDER\nBY id", errors.UnsupportedStatement, "DELETE with ORDER BY"),
+        ("DELETE FROM t LIMIT 1", errors.UnsupportedStatement, "DELETE with LIMIT"),
+        ("UPDATE t SET v = 1 LIMIT ALL", errors.UnsupportedStatement, "UPDATE with LIMIT"),
         (MERGE + "WHEN MATCHED THEN UPDATE SET s.v = t.v", errors.UnknownColumn, "s.v"),
         (MERGE + "WHEN MATCHED THEN UPDATE SET v = 1 v", errors.InvalidExpression, "not Hive SQL"),
         (
