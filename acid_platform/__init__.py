@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from acid_platform.engine.coercion import ValuesCoerced
     from acid_platform.errors import *  # noqa: F403
     from acid_platform.handles.held_snapshot import Snapshot
     from acid_platform.handles.table import Table
@@ -29,6 +30,7 @@ __all__ = [
     "Transaction",
     "ValidTxnList",
     "ValidWriteIdList",
+    "ValuesCoerced",
     "Warehouse",
 ]
 
@@ -39,6 +41,7 @@ _MODULES = {
     "Transaction": "handles.transaction",
     "ValidTxnList": "transactions",
     "ValidWriteIdList": "transactions",
+    "ValuesCoerced": "engine.coercion",
     "Warehouse": "handles.warehouse",
     "load_ipython_extension": "sql.magic",
 }

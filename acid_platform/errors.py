@@ -40,7 +40,7 @@ class TableExists(Terminal):
 
 
 class NoSuchPartition(Terminal):
-    """The table has no such partition, or is not partitioned."""
+    """The table has no such partition, or is not partitioned, or rows lack a partition column."""
 
 
 class NotCleaned(Transient):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from acid_platform.engine.exact_values import (
+    day_of_text,
+    decimal_of_float,
+    decimal_of_text,
+    moment_of_text,
+)
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
 from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 from acid_platform.storage.arrow_numpy import filled, from_numpy, scalar_of, values_of
@@ -152,17 +158,34 @@ def require_keys(offsets: pa.Array, keys: pa.Array) -> None:
 
 
 def exact(array: pa.Array, hive: HiveType) -> pa.Array:
-    """A leaf for rows that callers give: values that would change or be parsed are refused."""
+    """A leaf for rows that callers give: values that would change are refused."""
     kind, source, target = hive.kind, array.type, arrow_type(hive)
     if source == target:
         return array
     try:
         converted = _converted(array, kind, source, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowInvalid as error:
+        raise _first_refused(array, hive, error) from error
+    except pa.ArrowNotImplementedError as error:
         raise Unfit(str(error)) from error
     if converted is None:
         raise Unfit(f"the rows have {source}")
     return converted
+
+
+def _first_refused(array: pa.Array, hive: HiveType, error: pa.ArrowInvalid) -> Unfit:
+    """The first value that Arrow does not convert, and its row."""
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _converted(array.slice(low, middle - low), hive.kind, array.type, arrow_type(hive))
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    if not len(array):
+        return Unfit(str(error))
+    return Unfit(f"{ascii(str(array[low]))[:80]} does not fit: {error}", low)
 
 
 def _converted(
@@ -188,6 +211,10 @@ def _converted(
             doubles = pa.array(numbers, pa.float64())
             return _finite(doubles, doubles.cast(target))
     elif kind == "decimal":
+        if pa.types.is_floating(source):
+            return _parsed(array, values_of(array), decimal_of_float, target)
+        if _is(source, _TEXT_TYPES):
+            return _parsed(array, array.to_pylist(), decimal_of_text, target)
         if whole:
             digits = _DIGITS.get(str(source), _MOST_DIGITS)
             array = array.cast(pa.decimal128(digits, 0))
@@ -198,12 +225,34 @@ def _converted(
             return array.cast(target)
         if pa.types.is_timestamp(source) and source.tz is None:
             return _days(array.cast(pa.timestamp("us")))
+        if _is(source, _TEXT_TYPES):
+            return _parsed(array, array.to_pylist(), day_of_text, target)
     elif kind in TIMESTAMPS:
+        if _is(source, _TEXT_TYPES):
+            return _parsed(array, array.to_pylist(), moment_of_text, target)
         if pa.types.is_timestamp(source):
             return array.cast(target)
         if pa.types.is_date(source):
             return array.cast(pa.timestamp("us")).cast(target)
     return None
+
+
+def _parsed(
+    array: pa.Array,
+    values: Iterable[Any],
+    parse: Callable[[Any], object],
+    target: pa.DataType,
+) -> pa.Array:
+    """The values of the array as `parse` reads them; its None is an error. Raises Unfit."""
+    valid = values_of(array.is_valid())
+    parsed: list[object] = []
+    for row, value in enumerate(values):
+        one = parse(value) if valid[row] else None
+        if valid[row] and one is None:
+            text = ascii(value)[:80] if isinstance(value, str) else str(value)
+            raise Unfit(f"{text} is not exactly a {target}", row)
+        parsed.append(one)
+    return pa.array(parsed, target)
 
 
 def _finite(values: pa.Array, stored: pa.Array) -> pa.Array:

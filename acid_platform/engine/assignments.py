@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -139,9 +140,9 @@ def inserted_values(
     the `defaults` of others.
 
     A clause without values takes the columns of the source, by name. The source may have more
-    columns: those that one of the statement's `expressions` reads, and those of a change feed. Any
-    other is probably a column of the table, misspelt. Raises UnknownColumn, InvalidExpression for a
-    column that is given twice.
+    columns, such as the `op` of a change feed. One that no expression of the statement reads and
+    that is called nearly as a column of the table that the source lacks is that one, misspelt.
+    Raises UnknownColumn, InvalidExpression for a column that is given two values.
     """
     if clause.values is not None:
         values = _by_column(clause.values, table)
@@ -150,13 +151,14 @@ def inserted_values(
     names = {column.name for column in columns}
     own = [name for name in source if name.lower() in names]
     others = [name for name in source if name.lower() not in names]
-    if others:
+    missing = sorted(names - {name.lower() for name in own})
+    if others and missing:
         read = {column.name for column in CHANGE_COLUMNS}
         for text in expressions:
             named = columns_of(text)
             read |= {name.lower() for name in others} if named is None else named
         for name in others:
-            if name.lower() not in read:
+            if name.lower() not in read and difflib.get_close_matches(name.lower(), missing):
                 raise unknown_column(name, table, columns)
     return {**defaults, **{name.lower(): quoted(name) for name in own}}
 

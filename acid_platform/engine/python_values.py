@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.arrow_values import TEXTS, require_keys, row_of
+from acid_platform.engine.coercion import Coerced, Coercion, NoCast, cast, cut
+from acid_platform.engine.exact_values import (
+    day_of_text,
+    decimal_of_float,
+    decimal_of_text,
+    moment_of_text,
+)
 from acid_platform.engine.struct_fields import Unfit, spelled_fields
-from acid_platform.layout.types import INTEGRAL, TIMESTAMPS, HiveType
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
 from acid_platform.storage.arrow_numpy import from_numpy
 from acid_platform.storage.arrow_types import arrow_type
 
@@ -35,28 +43,32 @@ _MISSING = ("NAType", "NaTType")
 """The types of pandas' own values for a missing one."""
 
 
-def array_of(values: Sequence[object], hive: HiveType) -> pa.Array:
+def array_of(
+    values: Sequence[object], hive: HiveType, coercion: Coercion | None = None, place: str = ""
+) -> pa.Array:
     """The values as an array of the declared type.
 
-    None and pandas' NA and NaT are NULL, and so is NaN where the type has no NaN. Raises Unfit.
+    None and pandas' NA and NaT are NULL, and so is NaN where the type has no NaN. `coercion`
+    converts values that do not fit and counts them under `place`, their column. Raises Unfit.
     """
     match hive.kind:
         case "struct":
-            return _structs(values, hive)
+            return _structs(values, hive, coercion, place)
         case "array":
             items = [_items(value, row) for row, value in enumerate(values)]
             offsets, inner, nulls = _flat(items)
-            elements = _inner(offsets, inner, hive.children[0][1], "[]")
+            elements = _inner(offsets, inner, hive.children[0][1], "[]", coercion, place)
             return pa.ListArray.from_arrays(offsets, elements, mask=nulls)
         case "map":
             pairs = [_pairs(value, row) for row, value in enumerate(values)]
             offsets, inner, nulls = _flat(pairs)
             (_, key), (_, item) = hive.children
-            keys = _inner(offsets, [pair[0] for pair in inner], key, "[key]")
-            elements = _inner(offsets, [pair[1] for pair in inner], item, "[value]")
+            key_values, item_values = ([pair[half] for pair in inner] for half in (0, 1))
+            keys = _inner(offsets, key_values, key, "[key]", coercion, place)
+            elements = _inner(offsets, item_values, item, "[value]", coercion, place)
             require_keys(offsets, keys)
             return pa.MapArray.from_arrays(offsets, keys, elements, mask=nulls)
-    return _leaves(values, hive)
+    return _leaves(values, hive) if coercion is None else _cast(values, hive, coercion, place)
 
 
 def is_missing(value: object) -> bool:
@@ -71,7 +83,9 @@ def is_missing(value: object) -> bool:
 # --- nested values --------------------------------------------------------------------------------
 
 
-def _structs(values: Sequence[object], hive: HiveType) -> pa.StructArray:
+def _structs(
+    values: Sequence[object], hive: HiveType, coercion: Coercion | None, place: str
+) -> pa.StructArray:
     names = [name for name, _ in hive.children]
     columns: list[list[object]] = [[] for _ in names]
     nulls = np.zeros(len(values), bool)
@@ -83,7 +97,7 @@ def _structs(values: Sequence[object], hive: HiveType) -> pa.StructArray:
     children = []
     for (name, kind), column in zip(hive.children, columns, strict=True):
         try:
-            children.append(array_of(column, kind))
+            children.append(array_of(column, kind, coercion, f"{place}.{name}"))
         except Unfit as fault:
             raise fault.below(f".{name}", fault.row) from fault
     mask = from_numpy(nulls) if nulls.any() else None
@@ -150,9 +164,16 @@ def _flat(lists: Sequence[list[Any] | None]) -> tuple[pa.Array, list[Any], pa.Ar
     return from_numpy(offsets), inner, from_numpy(nulls) if nulls.any() else None
 
 
-def _inner(offsets: pa.Array, values: Sequence[object], hive: HiveType, part: str) -> pa.Array:
+def _inner(
+    offsets: pa.Array,
+    values: Sequence[object],
+    hive: HiveType,
+    part: str,
+    coercion: Coercion | None,
+    place: str,
+) -> pa.Array:
     try:
-        return array_of(values, hive)
+        return array_of(values, hive, coercion, place + part)
     except Unfit as fault:
         raise fault.below(part, row_of(offsets, fault.row)) from fault
 
@@ -162,27 +183,56 @@ def _inner(offsets: pa.Array, values: Sequence[object], hive: HiveType, part: st
 
 def _leaves(values: Sequence[object], hive: HiveType) -> pa.Array:
     kind, target = hive.kind, arrow_type(hive)
+    ready = values
     if not {type(value) for value in values} <= {_EXACT.get(kind), type(None)}:
-        values = [_leaf(value, kind, row) for row, value in enumerate(values)]
+        ready = [_leaf(value, kind, row) for row, value in enumerate(values)]
     try:
-        stored = pa.array(values, target, from_pandas=False)
+        stored = pa.array(ready, target, from_pandas=False)
     except (ValueError, OverflowError, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise _first_refused(values, target, error) from error
+        raise _first_refused(values, ready, target, error) from error
     if kind == "float":
-        _require_finite(values, stored)
+        _require_finite(ready, stored)
     return stored
 
 
-def _first_refused(values: Sequence[object], target: pa.DataType, error: Exception) -> Unfit:
-    """The first value that Arrow does not take."""
-    for row, value in enumerate(values):
+def _first_refused(
+    values: Sequence[object], ready: Sequence[object], target: pa.DataType, error: Exception
+) -> Unfit:
+    """The first of the `values` that Arrow does not take, `ready` as they are for it."""
+    for row, value in enumerate(ready):
         try:
             pa.array([value], target, from_pandas=False)
         except UnicodeEncodeError:
             return Unfit(f"{ascii(value)[:80]} holds half of a character (a lone surrogate)", row)
         except (pa.ArrowException, ValueError, OverflowError) as refusal:
-            return Unfit(str(refusal), row)
+            return Unfit(f"{_shown(_unwrapped(values[row]))} does not fit: {refusal}", row)
     return Unfit(str(error))
+
+
+def _cast(values: Sequence[object], hive: HiveType, coercion: Coercion, place: str) -> pa.Array:
+    """The values that fit, and the others as CAST converts them, which are counted."""
+    if hive.kind not in CHAR_TYPES:
+        with suppress(Unfit):
+            return _leaves(values, hive)
+    stored: list[object] = []
+    changed = nulled = 0
+    for row, value in enumerate(map(_unwrapped, values)):
+        try:
+            [fitting] = _leaves([value], hive).to_pylist()
+            whole = True
+            if hive.kind in CHAR_TYPES and fitting is not None:
+                fitting, whole = cut(fitting, hive)
+        except Unfit:
+            try:
+                fitting, whole = cast(value, hive)
+            except NoCast:
+                raise Unfit(f"{_shown(value)} can't be cast to {hive}", row) from None
+        stored.append(fitting)
+        changed += not whole and fitting is not None
+        nulled += not whole and fitting is None
+    if changed or nulled:
+        coercion.count(place, Coerced(changed, nulled))
+    return _leaves(stored, hive)
 
 
 def _require_finite(values: Sequence[object], stored: pa.Array) -> None:
@@ -250,7 +300,11 @@ def _single(value: object) -> float | None:
 def _decimal(value: object) -> Decimal | None:
     if isinstance(value, Decimal):
         return value
-    number = None if isinstance(value, float | np.floating) else _whole(value)
+    if isinstance(value, float | np.floating):
+        return decimal_of_float(value)
+    if isinstance(value, str):
+        return decimal_of_text(value)
+    number = _whole(value)
     return None if number is None else Decimal(number)
 
 
@@ -268,7 +322,9 @@ def _bytes(value: object) -> bytes | None:
 
 
 def _moment(value: object) -> datetime.datetime | None:
-    """A date is its first moment; a datetime with a zone is written in UTC."""
+    """A date is its first moment; a datetime or text with a zone is written in UTC."""
+    if isinstance(value, str):
+        return moment_of_text(value)
     if isinstance(value, np.datetime64):
         micros = value.astype("datetime64[us]")
         item = micros.item() if micros == value else None
@@ -284,6 +340,8 @@ def _moment(value: object) -> datetime.datetime | None:
 
 
 def _day(value: object) -> datetime.date | None:
+    if isinstance(value, str):
+        return day_of_text(value)
     moment = _moment(value)
     if moment is None or moment.tzinfo is not None or moment.time() != datetime.time():
         return None

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union
 
 import pyarrow as pa
 
 from acid_platform.engine.arrow_values import exact, fitted
+from acid_platform.engine.coercion import Coerced, Coercion
 from acid_platform.engine.python_values import array_of, is_missing
 from acid_platform.engine.struct_fields import Unfit
-from acid_platform.errors import InvalidDefinition, UnknownColumn, WrongType
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    UnknownColumn,
+    UnsupportedStatement,
+    WrongType,
+)
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.predicates.known_columns import unknown_column
+from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
 
 if TYPE_CHECKING:
@@ -22,10 +31,58 @@ if TYPE_CHECKING:
 
     from acid_platform.engine.results import Result
 
+
+class ArrowStream(Protocol):
+    """Rows that any library lends as Arrow's: frames of Polars, relations of DuckDB, batches."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
 Rows: TypeAlias = Union[
-    "DataFrame", "pd.DataFrame", pa.Table, "Result", Sequence[Mapping[str, object]]
+    "DataFrame", "pd.DataFrame", pa.Table, "Result", Sequence[Mapping[str, object]], ArrowStream
 ]
 """The kinds of rows that a write accepts; columns are matched by name."""
+
+
+def plain_rows(rows: Rows) -> Rows:
+    """The rows as an engine takes them: a pandas index with a name is a column, and what lends
+    Arrow's data is a pyarrow Table. All others stay as they are.
+
+    Raises WrongType for an index without a name that is no numbering of rows, and for Arrow's data
+    that is no table; UnknownColumn for an index with the name of a column.
+    """
+    from acid_platform.engine.results import Result
+
+    if isinstance(rows, pa.Table | Result) or is_spark_frame(rows):
+        return rows
+    if is_pandas_frame(rows):
+        return _with_index(rows)
+    if hasattr(rows, "__arrow_c_stream__"):
+        try:
+            return pa.table(rows)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise WrongType(f"a {type(rows).__name__} has no rows with columns: {error}") from error
+    return rows
+
+
+def _with_index(frame: Any) -> pd.DataFrame:
+    index, names = frame.index, list(frame.index.names)
+    plain: pd.DataFrame = frame
+    if names == [None] and (index.dtype.kind in "iu" or not len(index)):
+        return plain  # numbers of rows, or what a filter left of them
+    if None in names:
+        raise WrongType(
+            f"the frame has an index without a name, {index[:2].tolist()} …, which would be lost:"
+            " name it (frame.rename_axis('id')) or drop it (frame.reset_index(drop=True))"
+        )
+    columns = {str(name).lower() for name in frame.columns}
+    if twice := [str(name) for name in names if str(name).lower() in columns]:
+        raise UnknownColumn(
+            f"{twice[0]!r} is a column of the frame and the name of its index: rename one, or drop"
+            " the index (frame.reset_index(drop=True))"
+        )
+    plain = frame.reset_index()
+    return plain
 
 
 def is_spark_frame(rows: object) -> bool:
@@ -64,7 +121,7 @@ def column_names(rows: Rows) -> list[str]:
         names = list(dict.fromkeys(str(name) for row in rows for name in row))
     else:
         raise WrongType(
-            f"rows are a Spark or pandas DataFrame, a pyarrow Table or a list of dicts;"
+            f"rows are a frame of pandas, Polars or Spark, a pyarrow Table or a list of dicts;"
             f" {_kind_of(rows)} is none of them"
         )
     lower = [name.lower() for name in names]
@@ -105,12 +162,71 @@ def _kind_of(rows: object) -> str:
     return f"a {type(rows).__name__}"
 
 
-def local_table(rows: Rows, columns: Sequence[Column], table: str, more: bool = False) -> pa.Table:
+def require_partition_columns(rows: Rows, names: Iterable[str], table: str) -> None:
+    """Raises NoSuchPartition if rows lack one of these partition columns, even one dict of many.
+
+    NULL is a value, by which a row goes to the default partition.
+    """
+    missing = _first_missing(rows, [name.lower() for name in names])
+    if missing is not None:
+        name, row = missing
+        lacks = "the rows lack" if row is None else f"row {row + 1} lacks"
+        raise NoSuchPartition(
+            f"{lacks} {name!r}, a partition column of {table}: add it, with None for the default"
+            " partition"
+        )
+
+
+def _first_missing(rows: Any, names: Sequence[str]) -> tuple[str, int | None] | None:
+    """A column that is not there, and in which of a list of dicts; None for no rows at all."""
+    if not names:
+        return None
+    if isinstance(rows, Sequence):
+        for row, values in enumerate(rows):
+            own = {str(name).lower() for name in values}
+            for name in names:
+                if name not in own:
+                    return name, row
+        return None
+    own = {name.lower() for name in column_names(rows)}
+    empty = (isinstance(rows, pa.Table) or is_pandas_frame(rows)) and not len(rows)
+    return next(((name, None) for name in names if name not in own and not empty), None)
+
+
+def coerced_table(
+    rows: Rows, columns: Sequence[Column], table: str
+) -> tuple[pa.Table, dict[str, Coerced]]:
+    """Rows in this process with the table's types, converted as Hive's CAST does, and what that
+    changed in which column.
+
+    The rows may have columns that the table lacks. Raises UnsupportedStatement for rows that
+    Spark or a query computes, and what `local_table` raises.
+    """
+    from acid_platform.engine.results import Result
+
+    if isinstance(rows, Result) or is_spark_frame(rows):
+        raise UnsupportedStatement(
+            f"coerce=True converts rows in this process; for {table} cast those of Spark or a query"
+            " by themselves: frame.selectExpr('CAST(amount AS decimal(9,2)) AS amount')"
+        )
+    coercion = Coercion()
+    converted = local_table(plain_rows(rows), columns, table, True, coercion)
+    return converted, coercion.counts
+
+
+def local_table(
+    rows: Rows,
+    columns: Sequence[Column],
+    table: str,
+    more: bool = False,
+    coercion: Coercion | None = None,
+) -> pa.Table:
     """Rows in this process with the table's types, for those of its columns that they have.
 
     The names are in lower case. With `more`, the rows may have columns that the table lacks, which
-    keep their own types. Raises UnknownColumn, also for a field of a struct; WrongType if a value
-    would change; InvalidDefinition for a column of `more` whose type no table has.
+    keep their own types. `coercion` converts values that would change, and counts them. Raises
+    UnknownColumn, also for a field of a struct; WrongType if a value would change;
+    InvalidDefinition for a column of `more` whose type no table has.
     """
     names = column_names(rows)
     declared = {column.name: column for column in columns}
@@ -119,7 +235,8 @@ def local_table(rows: Rows, columns: Sequence[Column], table: str, more: bool = 
         raise unknown_column(others[0], table, columns)
     declared |= {column.name: column for column in _others(rows, others)}
     arrays = {
-        name.lower(): _array(_values(rows, name), declared[name.lower()], table) for name in names
+        name.lower(): _array(_values(rows, name), declared[name.lower()], table, coercion)
+        for name in names
     }
     if not names:  # rows that name no column are rows of NULLs, as `{}` beside others is
         first = columns[0]
@@ -159,19 +276,42 @@ def _values(rows: Any, name: str) -> Sequence[object] | pa.ChunkedArray:
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
-def _array(values: Sequence[object] | pa.ChunkedArray, column: Column, table: str) -> Any:
+def _array(
+    values: Sequence[object] | pa.ChunkedArray,
+    column: Column,
+    table: str,
+    coercion: Coercion | None,
+) -> Any:
     """The values as the column's type. Raises WrongType, UnknownColumn."""
     try:
-        if not isinstance(values, pa.ChunkedArray):
-            return array_of(values, column.type)
-        chunks, before = [], 0
-        for chunk in values.chunks:
-            try:
-                chunks.append(fitted(chunk, column.type, exact))
-            except Unfit as fault:
-                fault.row = None if fault.row is None else fault.row + before
-                raise
-            before += len(chunk)
-        return pa.chunked_array(chunks, arrow_type(column.type))
+        if isinstance(values, pa.ChunkedArray):
+            if coercion is None:
+                return _fitted(values, column.type)
+            if not column.type.has_char:  # whose texts may have to be cut
+                with suppress(Unfit):
+                    return _fitted(values, column.type)
+            values = _python_values(values)
+        return array_of(values, column.type, coercion, column.name)
     except Unfit as fault:
         raise fault.error(column, table) from fault
+
+
+def _fitted(values: pa.ChunkedArray, hive: HiveType) -> pa.ChunkedArray:
+    chunks, before = [], 0
+    for chunk in values.chunks:
+        try:
+            chunks.append(fitted(chunk, hive, exact))
+        except Unfit as fault:
+            fault.row = None if fault.row is None else fault.row + before
+            raise
+        before += len(chunk)
+    return pa.chunked_array(chunks, arrow_type(hive))
+
+
+def _python_values(values: pa.ChunkedArray) -> list[object]:
+    """The values of an Arrow array; floats of 32 bits stay such, which are written shorter."""
+    listed: list[object] = values.to_pylist()
+    if not pa.types.is_floating(values.type):
+        return listed
+    numbers = list(values_of(values))
+    return [None if one is None else numbers[row] for row, one in enumerate(listed)]

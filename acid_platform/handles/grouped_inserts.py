@@ -25,7 +25,12 @@ from acid_platform.engine.choice import input_bytes
 from acid_platform.engine.local.partition_texts import places_of
 from acid_platform.engine.local.stored_values import conform
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, is_spark_frame, local_table
+from acid_platform.engine.rows import (
+    Rows,
+    is_spark_frame,
+    local_table,
+    require_partition_columns,
+)
 from acid_platform.errors import AcidError, Transient
 from acid_platform.handles.row_statements import InsertRows
 from acid_platform.handles.transaction import Transaction, autocommit
@@ -129,6 +134,8 @@ class GroupedInserts:
         try:
             own, keys = columns_of_record(record)
             columns = (*own, *keys)
+            left = [column.name for column in keys if column.name not in (fixed or {})]
+            require_partition_columns(rows, left, record.name)
             table = rows if computed else local_table(rows, columns, record.name)
             assert isinstance(table, pa.Table)
             stored = conform(table, columns, record.name, fixed, own)

@@ -18,7 +18,7 @@ from acid_platform.engine.merge_clauses import (
     require_reachable,
 )
 from acid_platform.engine.reads import Condition, TableRead, Where
-from acid_platform.engine.rows import Rows, column_names
+from acid_platform.engine.rows import Rows, column_names, require_partition_columns
 from acid_platform.errors import (
     CompactionRefused,
     InvalidExpression,
@@ -72,6 +72,7 @@ class InsertRows(RowStatement[int]):
 
     def run(self, work: TransactionWork, record: TableRecord) -> int:
         require_rows_fit(record, column_names(self.rows))
+        _require_partition(self.rows, record, self.fixed)
         work.lock(record, Statement.INSERT)
         work.refuse_after_overwrite(record)
         written = work.run(
@@ -94,6 +95,7 @@ class OverwriteRows(RowStatement[int]):
         _, keys = columns_of_record(record)
         whole = {} if self.partition is None else partition_values(self.partition, keys, self.table)
         require_rows_fit(record, column_names(self.rows))
+        _require_partition(self.rows, record, whole or self.fixed)
         name = partition_name(whole) if whole else None
         work.lock(record, Statement.INSERT_OVERWRITE, name)
         emptied = [name] if name else [] if keys else [""]
@@ -186,6 +188,9 @@ class MergeRows(RowStatement[MergeCounts]):
         only_inserts = all(clause.action is MergeAction.INSERT for clause in clauses)
         _refuse_insert_only(record, "MERGE")
         require_writable(record)
+        for clause in self.clauses:
+            if clause.action is MergeAction.INSERT:
+                self._require_partition(clause, record)
         work.lock(record, Statement.MERGE_INSERT if only_inserts else Statement.UPDATE)
         work.refuse_after_overwrite(record)
         scan = _scan(work, record, None)
@@ -221,6 +226,19 @@ class MergeRows(RowStatement[MergeCounts]):
         columns = [column for column in _all_columns(record) if column.name not in same]
         names = column_names(self.source)
         return replace(clause, values=values_of_all(columns, names, self.aliases[1], record.name))
+
+    def _require_partition(self, clause: MergeClause, record: TableRecord) -> None:
+        """Raises NoSuchPartition if inserted rows would get to the default partition unasked."""
+        if clause.values is None:
+            _require_partition(self.source, record, {})
+            return
+        names = {name.lower() for name in clause.values}
+        for key, _ in record.partition_columns:
+            if key not in names:
+                raise NoSuchPartition(
+                    f"MERGE inserts rows into {record.name} without its partition column {key!r}:"
+                    " give it a value; NULL is the default partition"
+                )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -321,6 +339,12 @@ def require_rows_fit(record: TableRecord, names: Sequence[str]) -> None:
     that the table lacks."""
     require_writable(record)
     require_columns(names, _all_columns(record), record.name)
+
+
+def _require_partition(rows: Rows, record: TableRecord, fixed: Mapping[str, str | None]) -> None:
+    """Raises NoSuchPartition if the rows lack a partition column that has no fixed value."""
+    names = [name for name, _ in record.partition_columns if name not in fixed]
+    require_partition_columns(rows, names, record.name)
 
 
 def _all_columns(record: TableRecord) -> tuple[Column, ...]:

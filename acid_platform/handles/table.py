@@ -78,16 +78,18 @@ class Table(Reads, Writes):
         rows: Rows,
         fixed: Mapping[str, str | None] | None = None,
         *,
+        coerce: bool = False,
         engine: str | None = None,
     ) -> int:
         """As Writes.insert; small inserts may share a transaction (P44)."""
+        plain = self._plain(rows, coerce)
 
         def alone(txn: Transaction) -> int:
             self._insert_record = txn.view.table(self._name)
-            return txn.run(InsertRows(self._name, rows, fixed or {}))
+            return txn.run(InsertRows(self._name, plain, fixed or {}))
 
         with self._warehouse.using(engine):
-            grouped = self._warehouse.grouped_inserts.insert(self._insert_record, rows, fixed)
+            grouped = self._warehouse.grouped_inserts.insert(self._insert_record, plain, fixed)
             return autocommit(self._warehouse, self._name, alone) if grouped is None else grouped
 
     def erase(self, where: str, partition: Partition = None) -> Erasure:

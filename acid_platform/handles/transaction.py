@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
+from acid_platform.engine.coercion import Coerced
 from acid_platform.errors import AcidError, InvalidDefinition, LockTimeout, SnapshotOutdated
 from acid_platform.handles.read_verbs import Reads
 from acid_platform.handles.row_statements import RowStatement
@@ -63,6 +64,10 @@ class Transaction:
     def row_counts(self, table: str) -> dict[str, int]:
         """Rows that a table's statements inserted, updated, deleted or wrote by overwriting."""
         return {word: rows for word, rows in self._work.row_counts.get(table, {}).items() if rows}
+
+    def coerced(self, table: str) -> dict[str, Coerced]:
+        """What `coerce=True` has changed in rows for a table, by column: `amount`, `s.a`."""
+        return dict(self._work.coerced.get(table, {}))
 
     def table(self, name: str) -> TransactionTable:
         """The table as the transaction's snapshot sees it, whatever others declare later (P28).
@@ -194,6 +199,12 @@ class TransactionTable(Reads, Writes):
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result:
         with self._warehouse.using(engine):
             return statement.run(self._work, self.record)
+
+    def _note(self, counts: Mapping[str, Coerced]) -> None:
+        own = self._work.coerced.setdefault(self.name, {})
+        for place, coerced in counts.items():
+            own[place] = own.get(place, Coerced()) + coerced
+        super()._note(counts)
 
     def add_columns(self, columns: str) -> None:
         self._work.add_columns(self.name, columns)

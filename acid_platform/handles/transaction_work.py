@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from acid_platform.engine.choice import LOCAL_BYTES, Choice
+from acid_platform.engine.coercion import Coerced
 from acid_platform.engine.interface import Engine
 from acid_platform.engine.rows import Rows
 from acid_platform.errors import OverwriteThenWrite, SnapshotOutdated, WriteConflict
@@ -68,6 +69,8 @@ class TransactionWork:
         self.warehouse, self.begun = warehouse, begun
         self.view = TransactionView(begun)
         self.row_counts: dict[str, Counter[str]] = {}
+        self.coerced: dict[str, dict[str, Coerced]] = {}
+        """What conversions of rows have changed, by table and column."""
         self.choices: list[Choice] = []
         """The engine of each statement, and why it was chosen."""
         self.sinks: list[SinkBatch] = []

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from acid_platform.engine.coercion import Coerced, ValuesCoerced, description
 from acid_platform.engine.merge_clauses import MergeClause, MergeCounts, merge_clauses
 from acid_platform.engine.reads import Where
-from acid_platform.engine.rows import Rows
+from acid_platform.engine.rows import Rows, coerced_table, plain_rows
 from acid_platform.handles.row_statements import (
     DeleteRows,
     InsertRows,
@@ -20,7 +22,11 @@ from acid_platform.handles.row_statements import (
     TruncateRows,
     UpdateRows,
 )
+from acid_platform.layout.types import Column
 from acid_platform.metastore.pasts import AsOf, SnapshotName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _Result = TypeVar("_Result")
 
@@ -29,32 +35,59 @@ class Writes(ABC):
     """Each verb is a statement: of its own transaction for a Table, which is all or nothing, else
     of the transaction that the handle belongs to.
 
-    `engine` of a verb is as of Warehouse.using. All raise NoSuchTable, LockTimeout, WriteConflict,
-    TxnAborted, PublicationFailed, NeedsSpark, and OverwriteThenWrite for what the transaction has
-    overwritten before.
+    `engine` of a verb is as of Warehouse.using; `coerce=True` writes the rows as `coerced` returns
+    them. All raise NoSuchTable, LockTimeout, WriteConflict, TxnAborted, PublicationFailed,
+    NeedsSpark, and OverwriteThenWrite for what the transaction has overwritten before.
     """
 
     @property
     @abstractmethod
     def name(self) -> str: ...
 
+    @property
+    @abstractmethod
+    def all_columns(self) -> tuple[Column, ...]: ...
+
     @abstractmethod
     def _run(self, statement: RowStatement[_Result], engine: str | None) -> _Result: ...
+
+    def _note(self, counts: Mapping[str, Coerced]) -> None:
+        """Says what `coerced` has changed."""
+        warnings.warn(f"{self.name}: {description(counts)}", ValuesCoerced, stacklevel=4)
+
+    def coerced(self, rows: Rows) -> pa.Table:
+        """The rows with the table's types, converted as Hive's CAST does.
+
+        A number is rounded to its scale, a text cut to its length, and what the type can't hold is
+        NULL. What that changed is told by column in a warning, ValuesCoerced, and by
+        Transaction.coerced. Raises WrongType for values without a conversion, UnknownColumn for a
+        field of a struct, UnsupportedStatement for rows that Spark or a query computes.
+        """
+        converted, counts = coerced_table(rows, self.all_columns, self.name)
+        if counts:
+            self._note(counts)
+        return converted
+
+    def _plain(self, rows: Rows, coerce: bool) -> Rows:
+        return self.coerced(rows) if coerce else plain_rows(rows)
 
     def insert(
         self,
         rows: Rows,
         fixed: Mapping[str, str | None] | None = None,
         *,
+        coerce: bool = False,
         engine: str | None = None,
     ) -> int:
         """Appends rows; columns match by name, missing ones become NULL. Returns how many.
 
         Makes the partitions that the rows need. `fixed`: values of partition columns that the rows
-        lack. With the table's property `acid.group.commit.interval`, small inserts of several
-        threads into a Table share a transaction (P44). Raises UnknownColumn, WrongType.
+        lack; None is the default partition. With the table's property
+        `acid.group.commit.interval`, small inserts of several threads into a Table share a
+        transaction (P44). Raises UnknownColumn, WrongType, NoSuchPartition for rows without a
+        partition column.
         """
-        return self._run(InsertRows(self.name, rows, fixed or {}), engine)
+        return self._run(InsertRows(self.name, self._plain(rows, coerce), fixed or {}), engine)
 
     def overwrite(
         self,
@@ -62,16 +95,18 @@ class Writes(ABC):
         partition: Partition = None,
         fixed: Mapping[str, str | None] | None = None,
         *,
+        coerce: bool = False,
         engine: str | None = None,
     ) -> int:
         """Replaces the whole table, or those partitions of a partitioned table that occur in the
         rows.
 
         With `partition` (`"month=3"` or a dict of all partition columns) exactly that partition is
-        replaced, even by no rows. `fixed`: values of partition columns that the rows lack. Returns
-        the number of rows. Raises UnknownColumn, WrongType, NoSuchPartition.
+        replaced, even by no rows. `fixed`: as in `insert`. Returns the number of rows. Raises
+        UnknownColumn, WrongType, NoSuchPartition.
         """
-        return self._run(OverwriteRows(self.name, rows, partition, fixed or {}), engine)
+        plain = self._plain(rows, coerce)
+        return self._run(OverwriteRows(self.name, plain, partition, fixed or {}), engine)
 
     def update(
         self, assignments: Mapping[str, str], where: Where = None, *, engine: str | None = None
@@ -101,6 +136,7 @@ class Writes(ABC):
         clauses: Sequence[MergeClause] | None = None,
         aliases: tuple[str, str] = ("t", "s"),
         *,
+        coerce: bool = False,
         engine: str | None = None,
     ) -> MergeCounts:
         """MERGE INTO this table `t` USING `source` `s` ON `on`.
@@ -111,12 +147,15 @@ class Writes(ABC):
         `when_not_matched_insert` adds source rows without a match (`"*"`: all columns by name,
         NULL for those that the source lacks). `clauses` is any list of conditional clauses, also
         for rows that no source row matches, of which the first that applies to a row is used.
-        `aliases`: other names for the table and the source.
+        `aliases`: other names for the table and the source. The source may have more columns than
+        the table.
 
         Raises SourceRowsAmbiguous if several source rows change one row, and don't all delete it,
         PartitionColumnUpdate, BucketColumnUpdate, UnknownColumn, WrongType, InvalidExpression,
-        UnsupportedStatement for an insert-only table.
+        NoSuchPartition for inserted rows without a partition column, UnsupportedStatement for an
+        insert-only table.
         """
+        source = self._plain(source, coerce)
         short = merge_clauses(when_matched_update, when_matched_delete, when_not_matched_insert)
         statement = MergeRows(self.name, source, on, [*(clauses or ()), *short], aliases)
         return self._run(statement, engine)

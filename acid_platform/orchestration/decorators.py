@@ -45,6 +45,7 @@ def acid_asset(
     checks: Sequence[Expectation] = (),
     recheck: Recheck | None = None,
     schema_mode: SchemaMode = "error",
+    coerce: bool = False,
     ins: Inputs | None = None,
     retry_policy: dg.RetryPolicy | None = RETRY,
     partitions_def: dg.PartitionsDefinition[str] | None = None,
@@ -73,7 +74,16 @@ def acid_asset(
     Raises InvalidDefinition, when the module is loaded, if the arguments contradict each other.
     """
     out = AcidOut(
-        table, write_mode, key, partition_expr, expectations, checks, schema_mode, recheck, spec
+        table,
+        write_mode,
+        key,
+        partition_expr,
+        expectations,
+        checks,
+        schema_mode,
+        recheck,
+        spec,
+        coerce,
     )
 
     return partial(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import dagster as dg
 
+from acid_platform.engine.coercion import Coerced
 from acid_platform.handles.transaction import Transaction
 from acid_platform.handles.warehouse import Warehouse
 from acid_platform.metastore.records import TableRecord, WriteReport
@@ -34,6 +35,8 @@ class Uncommitted:
     """The engine of each statement of the transaction, and why it was chosen."""
     replaced: int | None
     """Rows that its overwrites replace; None if they were never counted (adopted files, P24)."""
+    coerced: Mapping[str, Coerced] = field(default_factory=dict)
+    """What `coerce=True` has changed, by column."""
 
     @classmethod
     def of(cls, warehouse: Warehouse, txn: Transaction, table: str, run_id: str) -> Uncommitted:
@@ -57,6 +60,7 @@ class Uncommitted:
             reports,
             txn.engines,
             replaced,
+            txn.coerced(table),
         )
 
     def metadata(self) -> dict[str, dg.MetadataValue]:
@@ -73,6 +77,15 @@ class Uncommitted:
             "written bytes": dg.MetadataValue.int(sum(report.bytes for report in self.reports)),
             **{f"rows {name}": dg.MetadataValue.int(rows) for name, rows in self.counts.items()},
         }
+        if self.coerced:
+            metadata["coerced values"] = dg.MetadataValue.table(
+                [
+                    dg.TableRecord(
+                        {"column": place, "changed": count.changed, "became NULL": count.nulled}
+                    )
+                    for place, count in self.coerced.items()
+                ]
+            )
         if self.replaced is not None:  # an overwrite deletes all rows that it replaces
             count = self.counts.get
             metadata["difference to the previous write id"] = dg.MetadataValue.md(

@@ -43,6 +43,8 @@ class AcidOut:
     """Evaluates the `checks` on the committed rows, for a run that selects only checks."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of dg.AssetSpec: description, deps, group_name, code_version, …"""
+    coerce: bool = False
+    """Convert returned values that do not fit, as Table.coerced; the metadata says which."""
 
     def __post_init__(self) -> None:
         self._refuse(

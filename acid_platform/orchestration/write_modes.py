@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from acid_platform.engine.results import Result
-from acid_platform.engine.rows import Rows, column_names, columns_of_rows, is_spark_frame
+from acid_platform.engine.rows import (
+    Rows,
+    column_names,
+    columns_of_rows,
+    is_spark_frame,
+    plain_rows,
+)
 from acid_platform.errors import InvalidDefinition, SourceRowsAmbiguous, UnknownColumn, WrongType
 from acid_platform.handles.transaction import Transaction, TransactionTable
 from acid_platform.handles.warehouse import Warehouse
@@ -21,11 +27,14 @@ def write(
 ) -> None:
     """Write the rows that the body returned; with a scope, only into the run's partitions.
 
-    Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition.
+    Raises UnknownColumn, WrongType, SourceRowsAmbiguous, InvalidDefinition, NoSuchPartition.
     """
+    rows = plain_rows(rows)
     ensure_table(warehouse, out, rows)
     table = txn.table(out.name)
     _match_columns(table, out, rows)
+    if out.coerce:
+        rows = table.coerced(rows)
     if out.write_mode == "overwrite" and scope and scope.single:
         table.overwrite(rows, partition=scope.single)
         return

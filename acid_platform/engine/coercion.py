@@ -1,0 +1,266 @@
+"""Values that do not fit a column, as Hive's CAST converts them, and what that changed.
+
+A value that can't be converted, or that the type can't hold, becomes NULL. Unlike Hive, a whole
+number that is too large is not wrapped but NULL too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+
+import numpy as np
+
+from acid_platform.engine.exact_values import moment_of_text
+from acid_platform.layout.types import CHAR_TYPES, INTEGRAL, TIMESTAMPS, HiveType
+
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_MOMENT = re.compile(
+    r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?)?",
+    re.ASCII,
+)
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_WORDS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+}
+_SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class Coerced:
+    """How many values of a column a conversion changed."""
+
+    changed: int = 0
+    """Rounded, cut, or without the time of their day."""
+    nulled: int = 0
+    """NULL now, as they could not be converted."""
+
+    def __add__(self, other: Coerced) -> Coerced:
+        return Coerced(self.changed + other.changed, self.nulled + other.nulled)
+
+    def __str__(self) -> str:
+        parts = [(self.changed, "changed"), (self.nulled, "became NULL")]
+        return ", ".join(f"{count:,} {what}" for count, what in parts if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Coercion:
+    """Counts what a conversion of rows changes, by column and path: `amount`, `lines[].price`."""
+
+    counts: dict[str, Coerced] = field(default_factory=dict)
+
+    def count(self, place: str, coerced: Coerced) -> None:
+        self.counts[place] = self.counts.get(place, Coerced()) + coerced
+
+
+def description(counts: Mapping[str, Coerced]) -> str:
+    """Such as `amount: 2 changed; day: 1 became NULL`."""
+    return "; ".join(f"{place}: {coerced}" for place, coerced in counts.items())
+
+
+class ValuesCoerced(UserWarning):
+    """Says which values of which columns a write with `coerce=True` has changed."""
+
+
+class NoCast(Exception):
+    """No value of this kind is converted to that type."""
+
+
+def cast(value: object, hive: HiveType) -> tuple[object, bool]:
+    """What the type holds of a value of Python or NumPy, and whether that is all of it.
+
+    None is NULL. The type is not nested. Raises NoCast.
+    """
+    if hive.kind == "decimal":
+        return _decimal(value, *hive.sizes)
+    if hive.kind in CHAR_TYPES:
+        return cut(_text(value), hive)
+    if hive.kind in INTEGRAL:
+        return _whole(value, _BITS[hive.kind])
+    if hive.kind in TIMESTAMPS:
+        return _moment(value)
+    return _CASTS[hive.kind](value)
+
+
+def cut(text: str, hive: HiveType) -> tuple[str, bool]:
+    """As much of the text as a CHAR or VARCHAR holds; trailing blanks don't count."""
+    length = hive.sizes[0]
+    return text[:length], len(text.rstrip(" ")) <= length
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _number(value: object) -> Decimal | float | None:
+    """A finite number as a Decimal, another one as a float; None for a text that is no number."""
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return Decimal(int(value))
+    if isinstance(value, float | np.floating):
+        return Decimal(str(value)) if math.isfinite(value) else float(value)
+    if isinstance(value, Decimal):
+        return value if value.is_finite() else float(value)
+    if isinstance(value, str):
+        text = value.strip()
+        return Decimal(text) if _NUMBER.fullmatch(text) else _SPECIAL.get(text)
+    raise NoCast
+
+
+def _decimal(value: object, precision: int, scale: int) -> tuple[Decimal | None, bool]:
+    number = _number(value)
+    if not isinstance(number, Decimal):
+        return None, False
+    try:
+        with localcontext(prec=76):
+            rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    except InvalidOperation:  # more than 76 digits
+        return None, False
+    if rounded.copy_abs() >= Decimal(10) ** (precision - scale):
+        return None, False
+    return rounded, rounded == number
+
+
+def _whole(value: object, bits: int) -> tuple[int | None, bool]:
+    number = _number(value)
+    if not isinstance(number, Decimal):
+        return None, False
+    whole, limit = int(number), 1 << bits - 1
+    return (whole, whole == number) if -limit <= whole < limit else (None, False)
+
+
+def _real(value: object) -> tuple[float | None, bool]:
+    number = _number(value)
+    if number is None:
+        return None, False
+    real = float(number)
+    whole = isinstance(value, int | np.integer)
+    exact = real == number if whole else not math.isinf(real) or isinstance(number, float)
+    return real, exact
+
+
+def _single(value: object) -> tuple[float | None, bool]:
+    real, exact = _real(value)
+    if real is None:
+        return None, False
+    with np.errstate(over="ignore"):
+        single = float(np.float32(real))
+    whole = isinstance(value, int | np.integer)
+    same = single == real if whole else math.isinf(single) == math.isinf(real)
+    return single, exact and same
+
+
+def _boolean(value: object) -> tuple[bool | None, bool]:
+    if isinstance(value, str):
+        word = _WORDS.get(value.strip().lower())
+        return word, word is not None
+    number = _number(value)
+    return (None, False) if number is None or number != number else (number != 0, number in (0, 1))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    """As Hive writes the value."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    if isinstance(value, Decimal) and value.is_finite():
+        return format(value, "f")
+    if isinstance(value, float | np.floating):
+        return _text_of_float(value)
+    if isinstance(value, datetime.date | np.datetime64) and not getattr(value, "tzinfo", None):
+        day = not isinstance(value, datetime.datetime | np.datetime64)
+        moment, exact = _moment(value)
+        if moment is not None and exact:
+            text = moment.isoformat(" ")
+            return text[:10] if day else text.rstrip("0") if "." in text else text
+    raise NoCast
+
+
+def _text_of_float(value: float | np.floating) -> str:
+    """As Java writes a double: with a point, and with an exponent below 0.001 and from 10^7 on."""
+    if not math.isfinite(value):
+        names = {math.inf: "Infinity", -math.inf: "-Infinity"}
+        return names.get(float(value), "NaN")
+    size = abs(float(value))
+    sign, digits, exponent = Decimal(str(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    if size == 0 or 1e-3 <= size < 1e7:
+        text = format(Decimal(str(value)), "f")
+        return text if "." in text else f"{text}.0"
+    first, *rest = map(str, digits)
+    power = exponent + len(rest)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{power}"
+
+
+def _string(value: object) -> tuple[str, bool]:
+    return _text(value), True
+
+
+def _binary(value: object) -> tuple[bytes, bool]:
+    if not isinstance(value, str):
+        raise NoCast
+    try:
+        return value.encode(), True
+    except UnicodeEncodeError:  # half of a character
+        raise NoCast from None
+
+
+# --- days and moments -----------------------------------------------------------------------------
+
+
+def _moment(value: object) -> tuple[datetime.datetime | None, bool]:
+    """Digits below a microsecond are left out, as tables of this platform hold none (P17)."""
+    if isinstance(value, str):
+        return _parsed(value.strip())
+    if isinstance(value, np.datetime64):
+        micros = value.astype("datetime64[us]")
+        item = micros.item()
+        whole = isinstance(item, datetime.datetime)
+        return (item, bool(micros == value)) if whole else (None, False)
+    if isinstance(value, datetime.datetime):
+        below = bool(getattr(value, "nanosecond", 0))
+        to_python = getattr(value, "to_pydatetime", None)
+        return (value if to_python is None else to_python(warn=False)), not below
+    if isinstance(value, datetime.date):
+        return datetime.datetime.combine(value, datetime.time()), True
+    raise NoCast  # of a number, nobody can tell the unit
+
+
+def _parsed(text: str) -> tuple[datetime.datetime | None, bool]:
+    parts = _MOMENT.fullmatch(text)
+    if parts is None:
+        moment = moment_of_text(text)  # with a zone
+        return moment, moment is not None
+    *numbers, fraction = parts.groups()
+    digits = (fraction or "").ljust(6, "0")
+    try:
+        moment = datetime.datetime(*(int(number or 0) for number in numbers), int(digits[:6]))
+    except ValueError:  # such as the 30th of February
+        return None, False
+    return moment, not digits[6:].strip("0")
+
+
+def _day(value: object) -> tuple[datetime.date | None, bool]:
+    moment, exact = _moment(value)
+    if moment is None:
+        return None, False
+    return moment.date(), exact and moment.time() == datetime.time()
+
+
+_CASTS: dict[str, Callable[[object], tuple[object, bool]]] = {
+    "boolean": _boolean,
+    "float": _single,
+    "double": _real,
+    "string": _string,
+    "binary": _binary,
+    "date": _day,
+}
