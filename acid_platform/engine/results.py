@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from acid_platform.base.visible import visible
 from acid_platform.layout.types import Column
-from acid_platform.storage.arrow_pandas import to_frame
+from acid_platform.storage.arrow_pandas import polars_frame, to_frame
 from acid_platform.storage.arrow_types import declared_columns
+from acid_platform.storage.wall_clocks import instants
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
 EngineName = Literal["spark", "local"]
@@ -47,7 +49,7 @@ class Result(ABC):
 
     @abstractmethod
     def to_arrow(self, limit: int | None = None) -> pa.Table:
-        """All rows, or the first `limit`."""
+        """All rows, or the first `limit`. Timestamps are as those of Table.to_arrow."""
 
     @abstractmethod
     def batches(self) -> pa.RecordBatchReader:
@@ -86,6 +88,14 @@ class Result(ABC):
     def to_pandas(self) -> pd.DataFrame:
         return to_frame(self.to_arrow())
 
+    def to_polars(self) -> pl.DataFrame:
+        """Raises ModuleNotFoundError unless Polars is installed, which the platform doesn't need."""
+        return polars_frame(self.to_arrow())
+
+    def head(self, limit: int = 5) -> pd.DataFrame:
+        """The first rows, as pandas."""
+        return self._first(limit)
+
     def collect(self) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
         table = self.to_arrow()
@@ -109,7 +119,8 @@ class Result(ABC):
         return to_frame(self.to_arrow(limit))
 
     def __repr__(self) -> str:
-        return f"<Result of {', '.join(self.columns)}: to_arrow(), to_pandas(), to_spark(), show()>"
+        verbs = "to_arrow(), to_pandas(), to_polars(), to_spark(), head(), show()"
+        return f"<Result of {', '.join(self.columns)}: {verbs}>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +147,7 @@ class ArrowResult(Result):
         return self.table.to_reader()
 
     def to_spark(self) -> DataFrame:
-        return self.session().createDataFrame(self.table)
+        return self.session().createDataFrame(instants(self.table))
 
     def renamed(self, names: Sequence[str]) -> ArrowResult:
         return replace(self, table=self.table.rename_columns(list(names)))

@@ -15,10 +15,13 @@ from acid_platform.metastore.pasts import AsOf, KeptHistory, SnapshotName, Tag
 from acid_platform.metastore.records import TableRecord
 from acid_platform.scan.open import arrow_scan
 from acid_platform.scan.table_layout import select_entities
+from acid_platform.storage.arrow_pandas import polars_frame, to_frame
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import ValidWriteIdList
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -132,6 +135,47 @@ class Reads(ABC):
         with self._brief_view() as view:
             source = view.source(view.request(self.name, None, write_ids, past))
             return arrow_scan(*source, columns, where, row_id).table()
+
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
+        as_of: SnapshotName | None = None,
+    ) -> pd.DataFrame:
+        """The rows of `to_arrow` as a frame of pandas; dates and decimals are Python's."""
+        return to_frame(self.to_arrow(columns, where, snapshot, row_id, as_of))
+
+    def to_polars(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        snapshot: ValidWriteIdList | str | None = None,
+        row_id: bool = False,
+        as_of: SnapshotName | None = None,
+    ) -> pl.DataFrame:
+        """The rows of `to_arrow` as a frame of Polars.
+
+        Raises ModuleNotFoundError unless that is installed, which the platform doesn't need.
+        """
+        return polars_frame(self.to_arrow(columns, where, snapshot, row_id, as_of))
+
+    def head(
+        self,
+        limit: int = 5,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        as_of: SnapshotName | None = None,
+    ) -> pd.DataFrame:
+        """The first rows in the order of the files, as pandas; reads no more than they need.
+
+        Raises as `to_arrow`.
+        """
+        past = _named(as_of)
+        with self._brief_view() as view:
+            source = view.source(view.request(self.name, None, None, past))
+            return to_frame(arrow_scan(*source, columns, where).first(limit))
 
     def count(self, where: str | None = None, as_of: SnapshotName | None = None) -> int:
         """The number of rows, without Spark: read from footers if no row needs a test.

@@ -72,6 +72,17 @@ class ArrowScan:
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
 
+    def first(self, limit: int) -> pa.Table:
+        """The first rows in file order; decodes no more batches than they need."""
+        batches, missing = [], limit
+        if missing > 0:
+            for batch in self.batches(threads=1):
+                batches.append(batch.slice(0, missing))
+                missing -= batches[-1].num_rows
+                if not missing:
+                    break
+        return pa.Table.from_batches(batches, schema=self.schema)
+
     def count(self, threads: int | None = None) -> int:
         """How many rows `table` would return.
 

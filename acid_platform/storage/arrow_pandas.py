@@ -1,4 +1,4 @@
-"""Arrow tables as pandas frames without another value in any place."""
+"""Arrow tables as frames of pandas or Polars without another value in any place."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from acid_platform.storage.arrow_types import leaves
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 _EXACT = 1 << 53
 """A whole number up to this one is exact as a float."""
@@ -24,6 +25,14 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     """
     rounded = any(map(_rounds, table.columns))
     frame: pd.DataFrame = table.to_pandas(date_as_object=True, integer_object_nulls=rounded)
+    return frame
+
+
+def polars_frame(table: pa.Table) -> pl.DataFrame:
+    """The rows as a frame of Polars. Raises ModuleNotFoundError unless that is installed."""
+    import polars
+
+    frame: pl.DataFrame = polars.from_arrow(table)
     return frame
 
 

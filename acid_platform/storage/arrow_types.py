@@ -245,8 +245,9 @@ def with_leaves(
     if chosen(kind):
         return changed(array)
     if pa.types.is_struct(kind):
-        fields = [with_leaves(array.field(i), chosen, changed) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=nulls_of(array))
+        parts = [with_leaves(array.field(i), chosen, changed) for i in range(kind.num_fields)]
+        fields = [field.with_type(part.type) for field, part in zip(kind, parts, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=nulls_of(array))
     if pa.types.is_map(kind):
         return pa.MapArray.from_arrays(
             offsets_of(array),

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from acid_platform.engine.local.duckdb_connection import reading
 from acid_platform.engine.local.query_sources import QuerySource
 from acid_platform.engine.local.translation.duckdb_failures import batches_of
-from acid_platform.engine.local.translation.duckdb_types import VOID, of_value
+from acid_platform.engine.local.translation.duckdb_types import VOID
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.errors import InvalidDefinition, NeedsSpark
-from acid_platform.layout.types import TIMESTAMPS, Column, HiveType
+from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.arrow_types import HIVE_TYPE, arrow_type, declared_columns
+from acid_platform.storage.wall_clocks import instants
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +52,7 @@ class LocalResult(Result):
 
     @property
     def schema(self) -> pa.Schema:
-        """As Spark returns the rows; CHAR and VARCHAR stand in the metadata."""
+        """As Table.to_arrow returns the rows; CHAR and VARCHAR stand in the metadata."""
         return pa.schema([_field(name, kind) for name, kind in self.named])
 
     def declared(self) -> tuple[Column, ...]:
@@ -97,7 +98,7 @@ class LocalResult(Result):
         return self.instead(str(error)).renamed(self.columns)
 
     def to_spark(self) -> DataFrame:
-        return self.session().createDataFrame(self.to_arrow())
+        return self.session().createDataFrame(instants(self.to_arrow()))
 
     def to_duckdb(self) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of DuckDB, in a connection of its own that has them in memory."""
@@ -146,15 +147,12 @@ def _shown(array: pa.Array, kind: HiveType) -> pa.Array:
 
 def _field(name: str, kind: HiveType) -> pa.Field:
     metadata = {HIVE_TYPE: str(kind).encode()} if kind.is_told else None
-    return pa.field(name, _arrow(of_value(kind)), metadata=metadata)
+    return pa.field(name, _arrow(kind), metadata=metadata)
 
 
 def _arrow(kind: HiveType) -> pa.DataType:
-    """Spark's timestamps are moments in UTC."""
     if kind == VOID:
         return pa.null()
-    if kind.kind in TIMESTAMPS:
-        return pa.timestamp("us", "UTC")
     match kind.kind:
         case "array":
             return pa.list_(_arrow(kind.children[0][1]))

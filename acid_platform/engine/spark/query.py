@@ -22,7 +22,12 @@ from sqlglot.errors import SqlglotError
 from acid_platform.engine.reads import ChangeRead, Sources, TableRead
 from acid_platform.engine.results import EngineName, Result
 from acid_platform.engine.spark.change_frames import change_frame
-from acid_platform.engine.spark.char_varchar import marked_columns, shown, without_types
+from acid_platform.engine.spark.char_varchar import (
+    marked_columns,
+    marked_type,
+    shown,
+    without_types,
+)
 from acid_platform.engine.spark.failures import analysed, first_line, raise_as_ours
 from acid_platform.engine.spark.few_calls import over_frames
 from acid_platform.engine.spark.input_rows import column_of
@@ -36,6 +41,7 @@ from acid_platform.predicates.known_columns import (
     unresolved_column,
 )
 from acid_platform.scan.scans import Scan
+from acid_platform.storage.wall_clocks import wall_clocks
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +64,8 @@ class SparkResult(Result):
         frame = self.frame if limit is None else self.frame.limit(limit)
         try:
             with raise_as_ours():
-                return frame.toArrow()
+                kinds = [marked_type(field) for field in frame.schema.fields]
+                return wall_clocks(frame.toArrow(), kinds)
         except PySparkException as error:
             raise InvalidExpression(f"the query failed: {first_line(str(error))}") from error
 

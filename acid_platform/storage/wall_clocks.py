@@ -1,0 +1,58 @@
+"""Timestamps with and without a zone: a table's TIMESTAMP is a wall clock (P17), Spark's an instant.
+
+Spark has one type for both, in a session whose zone is UTC, so that only the zone has to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from acid_platform.layout.types import LOCAL_ZONE, HiveType
+from acid_platform.storage.arrow_types import conform, has_leaf, with_leaves
+
+
+def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
+    """Spark's rows as `Table.to_arrow` returns them: only TIMESTAMP WITH LOCAL TIME ZONE has a zone.
+
+    `kinds` are the declared types of the columns, None where no table declares one.
+    """
+    for place, (field, hive) in enumerate(zip(table.schema, kinds, strict=True)):
+        if not has_leaf(field.type, _is_instant):
+            continue
+        chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+        if hive is not None and any(part.kind == LOCAL_ZONE for part in hive.walk()):
+            values = pa.chunked_array([conform(chunk, hive, field.name) for chunk in chunks])
+        else:
+            values = _changed(chunks, _is_instant, lambda array: array.cast(pa.timestamp("us")))
+        table = table.set_column(place, field.with_type(values.type), values)
+    return table
+
+
+def instants(table: pa.Table) -> pa.Table:
+    """The rows as Spark takes them: each timestamp is an instant, whose zone is UTC."""
+    for place, field in enumerate(table.schema):
+        if has_leaf(field.type, _is_wall_clock):
+            chunks = table.column(place).chunks or [pa.nulls(0, field.type)]
+            values = _changed(
+                chunks, _is_wall_clock, lambda array: array.cast(pa.timestamp("us", "UTC"))
+            )
+            table = table.set_column(place, field.with_type(values.type), values)
+    return table
+
+
+def _changed(
+    chunks: Sequence[pa.Array],
+    chosen: Callable[[pa.DataType], bool],
+    change: Callable[[pa.Array], pa.Array],
+) -> pa.ChunkedArray:
+    return pa.chunked_array([with_leaves(chunk, chosen, change) for chunk in chunks])
+
+
+def _is_instant(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz)
+
+
+def _is_wall_clock(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and not kind.tz)
