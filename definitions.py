@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import warnings
-from typing import Any
 
 import dagster as dg
 
@@ -20,6 +17,7 @@ from acid_platform.orchestration.ended_runs import (  # noqa: E402
     fail_lost_runs,
 )
 from acid_platform.orchestration.erasure_job import erase  # noqa: E402
+from acid_platform.orchestration.project_modules import collected, modules_of  # noqa: E402
 from acid_platform.orchestration.sensors import (  # noqa: E402
     cleaner_sensor,
     erasure_sensor,
@@ -30,15 +28,12 @@ from resources import SparkResource, WarehouseResource  # noqa: E402
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The services, and everything in the package `assets` if it exists.
+    """The services, and what stands at the top of each module of `assets`, in subfolders too.
 
     A run uses one process, and so one JVM, for all of its steps.
     """
-    assets, checks, jobs = _project()
-    return dg.Definitions(
-        assets=assets,
-        asset_checks=checks,
-        jobs=[*jobs, compaction_job, cleaning_job, erase],
+    services = dg.Definitions(
+        jobs=[compaction_job, cleaning_job, erase],
         sensors=[
             initiator_sensor,
             cleaner_sensor,
@@ -47,29 +42,11 @@ def defs() -> dg.Definitions:
             abort_canceled_runs,
             fail_lost_runs,
         ],
-        resources={
-            "warehouse": WarehouseResource(),
-            "spark": SparkResource(),
-            IN_MEMORY: dg.mem_io_manager,
-        },
         executor=dg.in_process_executor,
     )
-
-
-def _project() -> tuple[Any, Any, list[Any]]:
-    """The assets, the checks, and the modules' JOBS."""
-    try:
-        import assets
-    except ModuleNotFoundError as missing:
-        if missing.name != "assets":  # assets exists, but one of its imports failed
-            raise
-        return [], [], []
-    modules = [
-        importlib.import_module(f"assets.{module.name}")
-        for module in pkgutil.iter_modules(assets.__path__)
-    ]
-    return (
-        dg.load_assets_from_modules(modules),
-        dg.load_asset_checks_from_modules(modules),
-        [job for module in modules for job in getattr(module, "JOBS", ())],
-    )
+    resources = {
+        "warehouse": WarehouseResource(),
+        "spark": SparkResource(),
+        IN_MEMORY: dg.mem_io_manager,
+    }
+    return dg.Definitions.merge(services, collected(modules_of("assets"), resources))

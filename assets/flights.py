@@ -325,5 +325,3 @@ delays_job = dg.define_asset_job(
     dg.AssetSelection.assets(DELAYS.key) | dg.AssetSelection.checks(flights_checks, delays_checks),
     description="Checks the whole flights table, then recomputes the delays.",
 )
-
-JOBS = [dimensions_job, week_job, delays_job]

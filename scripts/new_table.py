@@ -1,6 +1,7 @@
 """`make new-table NAME=db.orders`: writes a working asset and its test for you to change.
 
-Writes assets/orders.py and tests/assets/test_orders.py. Dagster loads every module of assets/.
+Writes assets/orders.py and tests/assets/test_orders.py, or assets/db_orders.py beside a table of
+that name in another database. Dagster loads every module of assets/, in subfolders too.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from acid_platform import Warehouse
-from assets.{name} import TABLE, {name}
+from assets.{module} import TABLE, {name}
 from resources import SparkResource, WarehouseResource
 from tests.conftest import temporary_warehouse
 
@@ -70,7 +71,7 @@ def test_{name}_twice_gives_each_row_once_and_none_without_a_name(
         assert materialize(warehouse) and materialize(warehouse)
         assert ids(warehouse) == [1, 2]
         bad = pd.DataFrame({{"id": [3, 4], "name": ["third", None]}})
-        monkeypatch.setattr("assets.{name}.ROWS", bad)
+        monkeypatch.setattr("assets.{module}.ROWS", bad)
         assert not materialize(warehouse)  # the check has failed
         assert ids(warehouse) == [1, 2]
 '''
@@ -91,20 +92,31 @@ def create(root: Path, full: str) -> list[Path]:
             f"{full!r} is not a name for a table: give NAME=orders or NAME=shop.orders,"
             " in lower case letters, digits and _"
         )
-    texts = {
-        root / "assets" / f"{name}.py": ASSET,
-        root / "tests" / "assets" / f"test_{name}.py": TEST,
-    }
-    for path in texts:
-        if path.exists():
-            raise NameRefused(f"{path.relative_to(root)} exists already: choose another name")
+    table = ".".join(words)
+    for path in sorted((root / "assets").rglob("*.py")):
+        if f'TableDeclaration("{table}"' in path.read_text():
+            raise NameRefused(f"{path.relative_to(root)} has {table} already: choose another name")
+    module, texts = _free_module(root, name, "_".join(words))
     package = root / "assets" / "__init__.py"
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.format(full=".".join(words), name=name))
+        path.write_text(text.format(full=table, name=name, module=module))
     if not package.exists():
         package.write_text(PACKAGE)
     return list(texts)
+
+
+def _free_module(root: Path, *modules: str) -> tuple[str, dict[Path, str]]:
+    """The first module of these that is not there, and its files. Raises NameRefused."""
+    for module in modules:
+        texts = {
+            root / "assets" / f"{module}.py": ASSET,
+            root / "tests" / "assets" / f"test_{module}.py": TEST,
+        }
+        taken = [path for path in texts if path.exists()]
+        if not taken:
+            return module, texts
+    raise NameRefused(f"{taken[0].relative_to(root)} exists already: choose another name")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -89,7 +89,7 @@ class Result(ABC):
         return to_frame(self.to_arrow())
 
     def to_polars(self) -> pl.DataFrame:
-        """Raises ModuleNotFoundError unless Polars is installed, which the platform doesn't need."""
+        """Raises ModuleNotFoundError unless Polars is installed."""
         return polars_frame(self.to_arrow())
 
     def head(self, limit: int = 5) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Timestamps with and without a zone: a table's TIMESTAMP is a wall clock (P17), Spark's an instant.
+"""Timestamps with and without a zone: a table's are wall clocks (P17), those of Spark instants.
 
 Spark has one type for both, in a session whose zone is UTC, so that only the zone has to go.
 """
@@ -14,7 +14,8 @@ from acid_platform.storage.arrow_types import conform, has_leaf, with_leaves
 
 
 def wall_clocks(table: pa.Table, kinds: Sequence[HiveType | None]) -> pa.Table:
-    """Spark's rows as `Table.to_arrow` returns them: only TIMESTAMP WITH LOCAL TIME ZONE has a zone.
+    """Spark's rows as `Table.to_arrow` returns them: only what is declared as TIMESTAMP WITH LOCAL
+    TIME ZONE has a zone.
 
     `kinds` are the declared types of the columns, None where no table declares one.
     """
