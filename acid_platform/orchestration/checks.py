@@ -16,6 +16,7 @@ import dagster as dg
 
 from acid_platform.errors import CheckErrored, InvalidDefinition
 from acid_platform.orchestration.access import SparkAccess, WarehouseAccess
+from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import asset_key
 
 
@@ -253,11 +254,15 @@ def table_checks(
     """Checks of a whole table, as one op that reads `columns` (None: all) at one snapshot.
 
     A run may select some of the checks, so each can be executed from its own page. Raises
-    InvalidDefinition if an expectation names a column that is not among `columns`.
+    InvalidDefinition if an expectation names a column that is not among `columns`, a class or an
+    argument that Great Expectations does not have.
     """
     key = asset_key(table)
+    owner = f"the checks {name} of {table}"
+    require_names(expectations, owner)
+    require_known(expectations, owner)
     if columns is not None:
-        require_columns(expectations, columns, f"the checks {name} of {table}")
+        require_columns(expectations, columns, owner)
 
     @dg.multi_asset_check(
         name=name, specs=[expectation.spec(key) for expectation in expectations], can_subset=True

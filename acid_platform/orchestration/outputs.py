@@ -12,6 +12,7 @@ from acid_platform.errors import InvalidDefinition
 from acid_platform.handles.table import Table
 from acid_platform.layout.types import Column, parse_columns
 from acid_platform.orchestration.checks import Expectation, Finding, require_columns
+from acid_platform.orchestration.known_expectations import require_known, require_names
 from acid_platform.orchestration.metadata import TableDeclaration
 from acid_platform.orchestration.partition_keys import PartitionExpr, PartitionText
 
@@ -59,9 +60,9 @@ class AcidOut:
         by_key = self.write_mode in ("upsert", "delete+insert")
         self._refuse(by_key and not self.key, f"write_mode {self.write_mode} needs key=[…]")
         self._refuse(not by_key and bool(self.key), f"write_mode {self.write_mode} uses no key")
-        names = [expectation.name for expectation in (*self.expectations, *self.checks)]
-        twice = {name for name in names if names.count(name) > 1}
-        self._refuse(bool(twice), f"two checks have the name {', '.join(sorted(twice))}")
+        owner = f"asset of {self.declaration.name}"
+        require_names((*self.expectations, *self.checks), owner)
+        require_known(self.expectations, owner)
         self._refuse(
             self.recheck is not None and not self.checks,
             "recheck evaluates the checks= of the body, but there are none",
@@ -71,9 +72,7 @@ class AcidOut:
             self._check_key(declared)
             if self.schema_mode == "error":
                 partition = {column.name for column in self.partition_columns}
-                require_columns(
-                    self.expectations, declared | partition, f"asset of {self.declaration.name}"
-                )
+                require_columns(self.expectations, declared | partition, owner)
 
     def _check_key(self, columns: set[str]) -> None:
         partition = {column.name for column in self.partition_columns}
