@@ -23,6 +23,7 @@ from acid_platform.metastore.records import LockRequest, TableRecord, WriteRepor
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.sql import Answer, SqlSession
 
 _Result = TypeVar("_Result")
 
@@ -38,6 +39,8 @@ class Transaction:
 
     _given_up = False
     """Whether the code that uses it has aborted it."""
+    _session: SqlSession | None = None
+    """The session of `sql`, from its first statement on."""
 
     def __init__(self, work: TransactionWork) -> None:
         self._work = work
@@ -76,6 +79,17 @@ class Transaction:
         Raises NoSuchTable.
         """
         return TransactionTable(self._work, self._work.view.table(name).name)
+
+    def sql(self, statement: str, engine: str | None = None) -> Answer:
+        """Runs SQL inside of this transaction, which it neither begins nor ends.
+
+        Reads see the transaction's snapshot and its own writes. As Warehouse.sql otherwise; USE
+        lasts as long as this object. Raises UnsupportedStatement for COMMIT, ROLLBACK, and what
+        can't be part of a transaction, such as CREATE TABLE.
+        """
+        if self._session is None:
+            self._session = self._work.warehouse.session_within(self)
+        return self._session.run(statement, engine)
 
     def run(self, statement: RowStatement[_Result]) -> _Result:
         """Runs a statement that changes rows; returns and raises what it says."""

@@ -373,6 +373,12 @@ class Warehouse:
                 self._session = SqlSession(self)
             return self._session
 
+    def session_within(self, txn: Transaction) -> SqlSession:
+        """A SQL session whose statements belong to the transaction, which they don't end."""
+        from acid_platform.sql import TransactionSession
+
+        return TransactionSession(self, txn)
+
     # --- ending --------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -14,5 +14,6 @@ A script goes from `sql_session` to `parse`, and from there its statements to th
 
 from acid_platform.sql.answers import Answer, Done
 from acid_platform.sql.sql_session import SqlSession
+from acid_platform.sql.transaction_session import TransactionSession
 
-__all__ = ["Answer", "Done", "SqlSession"]
+__all__ = ["Answer", "Done", "SqlSession", "TransactionSession"]
