@@ -18,7 +18,7 @@ _BOUNDS = ("START TRANSACTION", "COMMIT", "ROLLBACK")
 
 
 class TransactionSession(SqlSession):
-    """Statements of one transaction. One that fails writes nothing and leaves it open, as a verb."""
+    """Statements of one transaction. One that fails leaves it open, as a verb does."""
 
     def __init__(self, warehouse: Warehouse, transaction: Transaction) -> None:
         super().__init__(warehouse)

@@ -76,16 +76,20 @@ WIDE_ROWS = "[WIDE_ROWS]"
 """The message of a job that found a row that is too wide for large batches."""
 
 OTHER_PARTITION, TOO_LONG, TEXT_LOST = "[OTHER_PARTITION]", "[TOO_LONG]", "[TEXT_VALUE_LOST]"
-NOT_IN_ORC, BEYOND_ORC = "[NOT_IN_ORC]", "[BEYOND_ORC]"
+NOT_IN_ORC, BEYOND_ORC, INEXACT = "[NOT_IN_ORC]", "[BEYOND_ORC]", "[INEXACT]"
 VIOLATED = "[CONSTRAINT_VIOLATED]"
 """Start the message of a job that found a row of another partition than it writes, a text too long
-for its CHAR or VARCHAR column or unfit for a text file, a time or a day that ORC can't store, and a
-row that violates a constraint.
+for its CHAR or VARCHAR column or unfit for a text file, a time or a day that ORC can't store, a
+number that a decimal would round, and a row that violates a constraint.
 """
 
 
 def _refuse_lost_text(message: str) -> WrongType:
     return WrongType(f"{message}; store the table as json, orc or parquet")
+
+
+def _refuse_inexact(message: str) -> WrongType:
+    return WrongType(f"{message}; round it first, or give the column more digits")
 
 
 _REFUSALS: dict[str, tuple[str, Callable[[str], AcidError]]] = {
@@ -94,6 +98,7 @@ _REFUSALS: dict[str, tuple[str, Callable[[str], AcidError]]] = {
     TOO_LONG: (r"(column \S+ of \S+ takes \S+ a value has \d+ characters)", refuse_too_long),
     NOT_IN_ORC: (r"(column \S+ has [\d-]+ [\d:.]+)", refuse_timestamp),
     VIOLATED: (r"([^\n]*?)(?: SQLSTATE: \w+)?$", constraint_violated),
+    INEXACT: (r"(column [^\n]*? would be rounded)", _refuse_inexact),
     BEYOND_ORC: (r"(column \S+ has [\d-]+)", refuse_early_day),
 }
 """By the mark of a message: what it says, as a pattern, and the error."""

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 from acid_platform.engine.results import Result
 from acid_platform.engine.rows import Rows, local_table
 from acid_platform.engine.spark.char_varchar import as_values, marked_type, stripped, to_be_stored
-from acid_platform.engine.spark.failures import OTHER_PARTITION
+from acid_platform.engine.spark.failures import INEXACT, OTHER_PARTITION
 from acid_platform.engine.spark.few_calls import selected
 from acid_platform.engine.spark.spark_types import (
     cast_text,
@@ -39,10 +39,12 @@ def conform(
     `defaults` has of SQL for them.
 
     `columns` are the table's columns and partition columns. `fixed` gives values of partition
-    columns; rows may leave them out, but a different value raises WrongType when it is written.
-    Raises UnknownColumn, WrongType.
+    columns; rows may leave them out, but a different value raises WrongType when it is written, and
+    so does a number of a caller's frame that a decimal would round; a query's is rounded, as in
+    SQL. Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}
+    of_caller = isinstance(rows, DataFrame)
     frame = as_frame(spark, rows, columns, table)
     names = dict.fromkeys(column.name for column in columns)
     fields: dict[str, T.StructField] = {}
@@ -59,7 +61,9 @@ def conform(
         if column.name in fields:
             field = fields[column.name]
             require_assignable(field.dataType, column, table)
-            own = cast_text(quoted(field.name), field.dataType, column.type)
+            message = f"{INEXACT} column {column.name} of {table} is {column.type}: "
+            inexact = message if of_caller else ""
+            own = cast_text(quoted(field.name), field.dataType, column.type, inexact)
             value = _agreeing(own, value, column.name, table) if column.name in fixed else own
         elif defaults and column.name in defaults:
             value = defaults[column.name]

@@ -64,27 +64,32 @@ def type_text(hive: HiveType) -> str:
             return spark_type(hive).simpleString()
 
 
-def cast_text(value: str, source: T.DataType, hive: HiveType) -> str:
+def cast_text(value: str, source: T.DataType, hive: HiveType, inexact: str = "") -> str:
     """SQL of a value of type `source`, which `refusal` accepts, as the column's type.
 
-    A cast alone would match the fields of structs by their position.
+    A cast alone would match the fields of structs by their position. With `inexact`, the beginning
+    of a message, a number fails the job that a decimal would round.
     """
     if source == spark_type(hive):
         return value
-    if _same_fields(source, hive):
+    inexact = inexact if _rounds(source, hive) else ""
+    if _same_fields(source, hive) and not inexact:
         return f"CAST({value} AS {type_text(hive)})"
     # A lambda's variable, so that the value is computed once.
-    return f"transform(array({value}), __v0 -> {_by_name('__v0', source, hive, 1)})[0]"
+    return f"transform(array({value}), __v0 -> {_by_name('__v0', source, hive, inexact, 1)})[0]"
 
 
-def _by_name(value: str, source: T.DataType, hive: HiveType, depth: int) -> str:
+def _by_name(value: str, source: T.DataType, hive: HiveType, inexact: str, depth: int) -> str:
     each = f"__v{depth}"
 
     def transformed(array: str, kind: T.DataType, child: HiveType) -> str:
-        return f"transform({array}, {each} -> {_by_name(each, kind, child, depth + 1)})"
+        return f"transform({array}, {each} -> {_by_name(each, kind, child, inexact, depth + 1)})"
 
-    if _same_fields(source, hive):
+    checked = bool(inexact) and _rounds(source, hive)
+    if _same_fields(source, hive) and not checked:
         return f"CAST({value} AS {type_text(hive)})"
+    if not hive.nested:
+        return _exactly(value, source, hive, inexact)
     match source:
         case T.ArrayType():
             return transformed(value, source.elementType, hive.children[0][1])
@@ -101,10 +106,39 @@ def _by_name(value: str, source: T.DataType, hive: HiveType, depth: int) -> str:
                 own = f"CAST(NULL AS {type_text(child)})"
                 if name in spelled:
                     field = f"{value}.{quoted(spelled[name])}"
-                    own = _by_name(field, kinds[spelled[name]], child, depth)
+                    own = _by_name(field, kinds[spelled[name]], child, inexact, depth)
                 fields.append(f"{sql_string(name)}, {own}")
             return f"CASE WHEN {value} IS NOT NULL THEN named_struct({', '.join(fields)}) END"
     raise AssertionError(f"{source} has no fields")
+
+
+def _exactly(value: str, source: T.DataType, hive: HiveType, inexact: str) -> str:
+    """SQL of a number as a decimal, from which it can be computed again; else the job fails."""
+    stored = f"CAST({value} AS {type_text(hive)})"
+    again = f"CAST({stored} AS {source.simpleString()})"
+    message = f"concat({sql_string(inexact)}, CAST({value} AS string), ' would be rounded')"
+    return (
+        f"CASE WHEN {value} IS NULL OR {again} = {value} THEN {stored}"
+        f" ELSE raise_error({message}) END"
+    )
+
+
+def _rounds(source: T.DataType, hive: HiveType) -> bool:
+    """Whether a decimal in the type has less digits behind the point than its source may have."""
+    match source:
+        case T.ArrayType():
+            return _rounds(source.elementType, hive.children[0][1])
+        case T.MapType():
+            (_, key), (_, item) = hive.children
+            return _rounds(source.keyType, key) or _rounds(source.valueType, item)
+        case T.StructType():
+            kinds = {field.name: field.dataType for field in source.fields}
+            children = dict(hive.children)
+            spelled = spelled_fields(tuple(kinds), hive)
+            return any(_rounds(kinds[own], children[name]) for name, own in spelled.items())
+        case T.DecimalType():
+            return hive.kind == "decimal" and source.scale > hive.sizes[1]
+    return hive.kind == "decimal" and isinstance(source, T.DoubleType | T.FloatType)
 
 
 def _same_fields(source: T.DataType, hive: HiveType) -> bool:
