@@ -80,7 +80,7 @@ NOT_IN_ORC, BEYOND_ORC, INEXACT = "[NOT_IN_ORC]", "[BEYOND_ORC]", "[INEXACT]"
 VIOLATED = "[CONSTRAINT_VIOLATED]"
 """Start the message of a job that found a row of another partition than it writes, a text too long
 for its CHAR or VARCHAR column or unfit for a text file, a time or a day that ORC can't store, a
-number that a decimal would round, and a row that violates a constraint.
+number that its column would round, and a row that violates a constraint.
 """
 
 

@@ -40,7 +40,7 @@ def conform(
 
     `columns` are the table's columns and partition columns. `fixed` gives values of partition
     columns; rows may leave them out, but a different value raises WrongType when it is written, and
-    so does a number of a caller's frame that a decimal would round; a query's is rounded, as in
+    so does a number of a caller's frame that its column would round; a query's is rounded, as in
     SQL. Raises UnknownColumn, WrongType.
     """
     fixed = fixed or {}

@@ -68,7 +68,7 @@ def cast_text(value: str, source: T.DataType, hive: HiveType, inexact: str = "")
     """SQL of a value of type `source`, which `refusal` accepts, as the column's type.
 
     A cast alone would match the fields of structs by their position. With `inexact`, the beginning
-    of a message, a number fails the job that a decimal would round.
+    of a message, a number fails the job that the type would round.
     """
     if source == spark_type(hive):
         return value
@@ -113,7 +113,7 @@ def _by_name(value: str, source: T.DataType, hive: HiveType, inexact: str, depth
 
 
 def _exactly(value: str, source: T.DataType, hive: HiveType, inexact: str) -> str:
-    """SQL of a number as a decimal, from which it can be computed again; else the job fails."""
+    """SQL of a number as another one from which it can be computed again; else the job fails."""
     stored = f"CAST({value} AS {type_text(hive)})"
     again = f"CAST({stored} AS {source.simpleString()})"
     message = f"concat({sql_string(inexact)}, CAST({value} AS string), ' would be rounded')"
@@ -124,7 +124,7 @@ def _exactly(value: str, source: T.DataType, hive: HiveType, inexact: str) -> st
 
 
 def _rounds(source: T.DataType, hive: HiveType) -> bool:
-    """Whether a decimal in the type has less digits behind the point than its source may have."""
+    """Whether a number in the type may have less digits than its source."""
     match source:
         case T.ArrayType():
             return _rounds(source.elementType, hive.children[0][1])
@@ -138,7 +138,11 @@ def _rounds(source: T.DataType, hive: HiveType) -> bool:
             return any(_rounds(kinds[own], children[name]) for name, own in spelled.items())
         case T.DecimalType():
             return hive.kind == "decimal" and source.scale > hive.sizes[1]
-    return hive.kind == "decimal" and isinstance(source, T.DoubleType | T.FloatType)
+        case T.DoubleType() | T.FloatType():
+            return hive.kind == "decimal"
+        case T.LongType():
+            return hive.kind in ("float", "double")
+    return hive.kind == "float" and isinstance(source, T.IntegerType)
 
 
 def _same_fields(source: T.DataType, hive: HiveType) -> bool:
