@@ -233,6 +233,8 @@ class MergeRows(RowStatement[MergeCounts]):
             _require_partition(self.source, record, {})
             return
         names = {name.lower() for name in clause.values}
+        if len(names) < len(clause.values) or names - {one.name for one in _all_columns(record)}:
+            return  # the engine says what is wrong with them
         for key, _ in record.partition_columns:
             if key not in names:
                 raise NoSuchPartition(

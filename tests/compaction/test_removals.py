@@ -137,7 +137,11 @@ def test_P22_nothing_is_left_of_what_was_dropped(warehouse: Warehouse, partition
     place = Path(table.location)
     if partitioned:
         table.insert(
-            [{"id": 1, "p": "x", "q": 1}, {"id": 1, "p": "x", "q": 2}, {"id": 1, "p": "y"}]
+            [
+                {"id": 1, "p": "x", "q": 1},
+                {"id": 1, "p": "x", "q": 2},
+                {"id": 1, "p": "y", "q": None},
+            ]
         )
         table.drop_partition("p=x/q=1")
         clean(warehouse)

@@ -31,7 +31,8 @@ class Refused:
 
 REFUSED = Refused()
 _NULLS = [(None, None), (pd.NA, None), (pd.NaT, None)]
-_NO_NUMBER = [("7", REFUSED), (b"7", REFUSED), (True, REFUSED), (DAY, REFUSED), ([1], REFUSED)]
+_NOT_EVEN_A_TEXT = [(b"7", REFUSED), (True, REFUSED), (DAY, REFUSED), ([1], REFUSED)]
+_NO_NUMBER = [("7", REFUSED), *_NOT_EVEN_A_TEXT]
 
 
 def _whole(limit: int) -> list[tuple[object, object]]:
@@ -92,7 +93,7 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
     ],
     "decimal(5,2)": [
         *_NULLS,
-        *_NO_NUMBER,
+        *_NOT_EVEN_A_TEXT,
         (Decimal("1.25"), Decimal("1.25")),
         (Decimal("-999.99"), Decimal("-999.99")),
         (7, Decimal("7.00")),
@@ -101,7 +102,24 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
         (Decimal("1.255"), REFUSED),
         (Decimal("1000"), REFUSED),
         (1000, REFUSED),
-        (1.5, REFUSED),
+        (1.5, Decimal("1.50")),
+        (12.1, Decimal("12.10")),
+        (np.float32(0.1), Decimal("0.10")),
+        (np.float64(-0.25), Decimal("-0.25")),
+        (0.1 + 0.2, REFUSED),
+        (1.005, REFUSED),
+        (1000.0, REFUSED),
+        (float("inf"), REFUSED),
+        ("7", Decimal("7.00")),
+        ("-12.10", Decimal("-12.10")),
+        ("1e2", Decimal("100.00")),
+        (".5", Decimal("0.50")),
+        ("12.345", REFUSED),
+        ("1000", REFUSED),
+        (" 7", REFUSED),
+        ("1,5", REFUSED),
+        ("NaN", REFUSED),
+        ("", REFUSED),
     ],
     "string": [
         *_NULLS,
@@ -130,8 +148,15 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
         (np.datetime64("NaT"), None),
         (NOON, REFUSED),
         (pd.Timestamp("2024-02-29 00:00:00.000000001"), REFUSED),
-        ("2024-02-29", REFUSED),
+        ("2024-02-29", DAY),
+        ("2024-02-29 00:00:00", DAY),
+        ("2024-02-30", REFUSED),
+        ("2024-02-29 12:30", REFUSED),
+        ("2024-2-29", REFUSED),
+        ("29.02.2024", REFUSED),
+        ("", REFUSED),
         (5, REFUSED),
+        (1.5, REFUSED),
     ],
     "timestamp": [
         *_NULLS,
@@ -141,7 +166,14 @@ LEAVES: dict[str, list[tuple[object, object]]] = {
         (np.datetime64("2024-02-29T12:30:01.000005000", "ns"), NOON),
         (pd.Timestamp("2024-01-01 00:00:00.000000001"), REFUSED),
         (np.datetime64("2024-01-01T00:00:00.000000001", "ns"), REFUSED),
-        ("2024-02-29 00:00:00", REFUSED),
+        ("2024-02-29 00:00:00", MIDNIGHT),
+        ("2024-02-29", MIDNIGHT),
+        ("2024-02-29T12:30:01.000005", NOON),
+        ("2024-02-29T12:30:01.000005Z", NOON),
+        ("2024-02-29 14:30:01.000005+02:00", NOON),
+        ("2024-02-29 12:30:01.000005001", REFUSED),
+        ("2024-02-29 24:00", REFUSED),
+        ("noon", REFUSED),
         (1.5, REFUSED),
         (5, REFUSED),
     ],

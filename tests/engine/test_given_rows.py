@@ -105,7 +105,14 @@ ARROW: list[tuple[str, pa.DataType, object, object]] = [
     ("double", pa.int64(), (1 << 53) + 1, REFUSED),
     ("double", pa.float32(), NAN, NAN),
     ("decimal(5,2)", pa.int64(), 7, Decimal("7.00")),
-    ("decimal(5,2)", pa.float64(), 1.25, REFUSED),
+    ("decimal(5,2)", pa.float64(), 1.25, Decimal("1.25")),
+    ("decimal(5,2)", pa.float32(), 0.1, Decimal("0.10")),
+    ("decimal(5,2)", pa.float64(), 1.255, REFUSED),
+    ("decimal(5,2)", pa.float64(), NAN, REFUSED),
+    ("decimal(5,2)", pa.string(), "1.25", Decimal("1.25")),
+    ("decimal(5,2)", pa.string(), "1.255", REFUSED),
+    ("decimal(5,2)", pa.string(), "one", REFUSED),
+    ("decimal(5,2)", pa.decimal128(6, 4), Decimal("1.2550"), REFUSED),
     ("string", pa.large_string(), "x", "x"),
     ("string", pa.dictionary(pa.int8(), pa.string()), "x", "x"),
     ("string", pa.int16(), 7, "7"),
@@ -115,7 +122,11 @@ ARROW: list[tuple[str, pa.DataType, object, object]] = [
     ("binary", pa.string(), "x", REFUSED),
     ("date", pa.timestamp("us"), datetime.datetime(2024, 1, 1), datetime.date(2024, 1, 1)),
     ("date", pa.timestamp("us"), NOON, REFUSED),
-    ("date", pa.string(), "2024-01-01", REFUSED),
+    ("date", pa.string(), "2024-01-01", datetime.date(2024, 1, 1)),
+    ("date", pa.dictionary(pa.int8(), pa.string()), "2024-01-01", datetime.date(2024, 1, 1)),
+    ("date", pa.string(), "2024-01-32", REFUSED),
+    ("timestamp", pa.large_string(), "2024-01-01 12:00", NOON),
+    ("timestamp", pa.string(), "12:00", REFUSED),
     ("timestamp", pa.timestamp("ns"), pd.Timestamp(1), REFUSED),
     ("timestamp", pa.timestamp("s"), NOON, NOON),
     ("timestamp", pa.timestamp("us", "Asia/Tokyo"), NOON, NOON),
@@ -160,6 +171,18 @@ def test_a_fault_is_told_with_its_path_and_row() -> None:
         WrongType, match=r"'x' \(str\) is no int.*at s\.o\[\]\[value\]\.n, in row 2"
     ):
         local_table(rows, columns, "db.t")
+    money = parse_columns("a decimal(5,2)")
+    values: list[object] = [Decimal("1.5"), 1.25, "2.50", None]
+    for wrong, text in ((1.005, r"1\.005 \(float\)"), ("x", r"'x' \(str\)"), (9e9, "9000000000")):
+        with pytest.raises(WrongType, match=rf"{text}.*\(in row 5\)"):
+            local_table([{"a": value} for value in (*values, wrong)], money, "db.t")
+    for array in (
+        pa.chunked_array([[1.25, None], [2.5, 1.005]]),
+        pa.chunked_array([["1.25", None], ["2.5", "1.005"]]),
+        pa.chunked_array([[Decimal("1.250"), None], [Decimal("2.500"), Decimal("1.005")]]),
+    ):
+        with pytest.raises(WrongType, match=r"'1\.005' does not fit.*\(in row 4\)"):
+            local_table(pa.table({"a": array}), money, "db.t")
 
 
 def test_missing_values_of_pandas_are_null_and_nan_of_python_is_nan() -> None:
@@ -410,8 +433,8 @@ def _merge_changes(warehouse: Warehouse, name: str, source: Any) -> None:
     table.merge(source, "t.id = s.id", clauses=clauses)
     made = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
     assert made == [{"id": 1, "v": "newu"}, {"id": 3, "v": "c"}]
-    with pytest.raises(UnknownColumn, match=r"has no column 'op'"):  # nothing reads it
-        table.merge(source, "t.id = s.id", {"v": "s.v"}, None, "*")
+    # Nothing reads `op`, which the table lacks.
+    assert table.merge(source, "t.id = s.id", {"v": "s.v"}, None, "*").inserted == 2
     table.merge(source, "t.id = s.id", {"v": "s.v"})  # nothing is inserted by name
 
 
@@ -423,12 +446,22 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_source_may_have_columns_that_the_statement_reads(form: str, local: Warehouse) -> None:
+def test_a_source_may_have_more_columns(form: str, local: Warehouse) -> None:
     _merge_changes(local, f"m.{form}", FORMS[form](CHANGES))
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_of_a_source_that_is_misspelt_is_told(form: str, local: Warehouse) -> None:
+    table = local.create_table(f"m.misspelt_{form}", "id int, status string")
+    with pytest.raises(UnknownColumn, match=r"no column 'staus'; .* did you mean status"):
+        source = FORMS[form]([{"id": 1, "staus": "new", "op": "I"}])
+        table.merge(source, "t.id = s.id", when_not_matched_insert="*")
+    source = FORMS[form]([{"id": 1, "staus": "new", "status": "old"}])
+    assert table.merge(source, "t.id = s.id", when_not_matched_insert="*").inserted == 1
+
+
 @pytest.mark.spark
-def test_a_source_may_have_columns_that_the_statement_reads_in_spark(
+def test_a_source_may_have_more_columns_in_spark(
     with_spark: Warehouse,
 ) -> None:
     _merge_changes(with_spark, "m.dicts", CHANGES)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -105,12 +105,14 @@ WRONG: list[dict[str, Any]] = [
 
 
 def rows(keys: Sequence[str]) -> st.SearchStrategy[list[dict[str, Any]]]:
-    names = [name for name in values if name not in ("k", "n") or name in keys]
-    row = st.fixed_dictionaries(
-        {}, optional={name: st.none() | values[name] for name in names}
-    ).filter(lambda one: one)
+    kinds = {name: st.none() | kind for name, kind in values.items()}
+    others = {name: kind for name, kind in kinds.items() if name not in ("k", "n")}
+    row = st.fixed_dictionaries({key: kinds[key] for key in keys}, optional=others).filter(
+        lambda one: one
+    )
     good = st.lists(row, min_size=1, max_size=12)
-    return good | st.tuples(good, st.sampled_from(WRONG)).map(lambda pair: [*pair[0], pair[1]])
+    wrong = st.sampled_from([{**dict.fromkeys(keys), **one} for one in WRONG])
+    return good | st.tuples(good, wrong).map(lambda pair: [*pair[0], pair[1]])
 
 
 CONDITIONS = [
@@ -175,6 +177,13 @@ CLAUSES: list[list[MergeClause]] = [
 ]
 
 
+def _with_keys(clause: MergeClause, keys: Sequence[str]) -> MergeClause:
+    """The clause, whose inserted rows go to the default partition if it doesn't say where."""
+    if clause.action is not MergeAction.INSERT or clause.values is None:
+        return clause
+    return replace(clause, values=dict.fromkeys(keys, "NULL") | dict(clause.values))
+
+
 @st.composite
 def changes(draw: st.DrawFn, kind: str) -> list[Statement]:
     keys = [key.split()[0] for key in KINDS[kind].get("partitioned_by", ())]
@@ -196,7 +205,7 @@ def changes(draw: st.DrawFn, kind: str) -> list[Statement]:
                 statements.append(Statement("update", (chosen, where)))
             case "merge":
                 source = draw(given_rows)
-                clauses = draw(st.sampled_from(CLAUSES))
+                clauses = [_with_keys(one, keys) for one in draw(st.sampled_from(CLAUSES))]
                 on = draw(st.sampled_from(["t.id = s.id", "t.id = s.id AND t.v = s.v"]))
                 source = [{"id": None, "v": None, "d": None, **row} for row in source]
                 statements.append(Statement("merge", (source, on, None, None, None, clauses)))
