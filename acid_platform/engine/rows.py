@@ -20,7 +20,7 @@ from acid_platform.errors import (
     UnsupportedStatement,
     WrongType,
 )
-from acid_platform.layout.types import Column, HiveType
+from acid_platform.layout.types import CHAR_TYPES, Column, HiveType
 from acid_platform.predicates.known_columns import unknown_column
 from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.storage.arrow_types import arrow_type, declared_columns
@@ -287,10 +287,10 @@ def _array(
         if isinstance(values, pa.ChunkedArray):
             if coercion is None:
                 return _fitted(values, column.type)
-            if not column.type.has_char:  # whose texts may have to be cut
+            if not any(part.kind in CHAR_TYPES for part in column.type.walk()):
                 with suppress(Unfit):
                     return _fitted(values, column.type)
-            values = _python_values(values)
+            values = _python_values(values)  # texts may have to be cut
         return array_of(values, column.type, coercion, column.name)
     except Unfit as fault:
         raise fault.error(column, table) from fault

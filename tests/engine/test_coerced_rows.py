@@ -165,11 +165,11 @@ def test_arrow_is_converted_too() -> None:
 
 
 def test_what_no_cast_helps_is_still_refused() -> None:
-    with pytest.raises(UnknownColumn, match="no field 'prize'; .*did you mean 'price'"):
+    with pytest.raises(UnknownColumn, match=r"no field 'prize'; .*did you mean 'price'"):
         coerced_table([{"l": [{"prize": 1}]}], COLUMNS, "db.t")
     with pytest.raises(WrongType, match=r"5 \(int\) can't be cast to date.*in row 2"):
         coerced_table([{"day": "x"}, {"day": 5}], COLUMNS, "db.t")
-    with pytest.raises(WrongType, match="'x' .* does not fit|is no decimal"):
+    with pytest.raises(WrongType, match=r"'x' \(str\) is no decimal"):
         local_table([{"amount": "x"}], COLUMNS, "db.t")
 
 
