@@ -3,10 +3,13 @@ alike, in both engines."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -35,6 +38,13 @@ def _as_dict(row: Any) -> dict[str, Any]:
     return dict(row.asDict())
 
 
+def in_polars(table: Reads) -> object:
+    """What is handed to Polars, which need not be installed."""
+    polars = SimpleNamespace(from_arrow=lambda handed: handed)
+    with patch.dict(sys.modules, {"polars": polars}):
+        return rows(table.to_polars(["id"], "id > 1"))
+
+
 READS: dict[str, Callable[[Reads], object]] = {
     "all_columns": lambda table: table.all_columns,
     "changes": lambda table: rows(table.changes(1, 3, ["id", "_change_type"])),
@@ -42,6 +52,7 @@ READS: dict[str, Callable[[Reads], object]] = {
     "columns": lambda table: table.columns,
     "count": lambda table: (table.count(), table.count("id > 1"), table.count(as_of=1)),
     "diff": lambda table: table.diff(1, limit=0),
+    "head": lambda table: table.head(2, ["p"], "p = 1").to_dict("records"),
     "history": lambda table: [(row["write_id"], row["operation"]) for row in table.history()],
     "location": lambda table: table.location,
     "name": lambda table: table.name,
@@ -54,10 +65,13 @@ READS: dict[str, Callable[[Reads], object]] = {
     "snapshot": lambda table: str(table.snapshot()).partition("\n")[2],
     "tags": lambda table: [tag.name for tag in table.tags()],
     "to_arrow": lambda table: [rows(table.to_arrow(["id"], "id > 1")), rows(table.to_arrow())],
+    "to_pandas": lambda table: table.to_pandas(["id"], "id > 1").sort_values("id").to_dict("list"),
+    "to_polars": in_polars,
 }
 NEEDS_SPARK = {"read", "changes"}
 WRITES: dict[str, Callable[[Any, str], object]] = {
     "add_columns": lambda table, _: table.add_columns("n int"),
+    "coerced": lambda table, _: table.coerced([{"id": "7", "p": 7.0}]).to_pylist(),
     "delete": lambda table, engine: table.delete("id = 1", engine=engine),
     "insert": lambda table, engine: table.insert([{"id": 7, "p": 7}], engine=engine),
     "merge": lambda table, engine: table.merge(
@@ -80,7 +94,7 @@ def public(handle: type) -> set[str]:
 
 def test_every_verb_is_in_a_table_of_this_test() -> None:
     assert public(Reads) == set(READS)
-    assert public(Writes) - {"name"} == set(WRITES)
+    assert public(Writes) - {"name", "all_columns"} == set(WRITES)
     assert issubclass(Table, (Reads, Writes)) and issubclass(TransactionTable, (Reads, Writes))
     assert issubclass(SnapshotTable, Reads) and not issubclass(SnapshotTable, Writes)
 
