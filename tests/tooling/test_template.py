@@ -116,10 +116,28 @@ def test_an_invalid_name_writes_nothing(tmp_path: Path, name: str) -> None:
 def test_an_existing_table_is_kept(tmp_path: Path) -> None:
     create(tmp_path, "orders")
     mine = tmp_path / "assets" / "orders.py"
+    with pytest.raises(NameRefused, match=r"assets/orders\.py has default\.orders already"):
+        create(tmp_path, "orders")
     mine.write_text("mine")
-    with pytest.raises(NameRefused, match=r"assets/orders\.py exists already"):
+    create(tmp_path, "shop.orders")
+    with pytest.raises(NameRefused, match=r"assets/shop_orders\.py has shop\.orders already"):
+        create(tmp_path, "shop.orders")
+    (tmp_path / "assets" / "shop_orders.py").write_text("mine too")
+    with pytest.raises(NameRefused, match=r"assets/shop_orders\.py exists already"):
         create(tmp_path, "shop.orders")
     assert mine.read_text() == "mine"
+
+
+def test_tables_of_one_name_in_two_databases(bare: Path) -> None:
+    create(bare, "shop.orders")
+    written = create(bare, "raw.orders")
+    assert [str(path.relative_to(bare)) for path in written] == [
+        "assets/raw_orders.py",
+        "tests/assets/test_raw_orders.py",
+    ]
+    shown = python(bare, "-c", LOADED).stdout
+    assert json.loads(shown.splitlines()[-1]) == [["raw/orders", "shop/orders"], JOBS]
+    python(bare, "-m", "ruff", "check", *map(str, written))
 
 
 # --- what calls make -----------------------------------------------------------------------------
