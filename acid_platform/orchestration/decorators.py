@@ -56,7 +56,7 @@ def acid_asset(
 ) -> Callable[[Body], dg.AssetsDefinition]:
     """Makes the decorated function an asset that fills `table`; the key of table `db.t` is `db/t`.
 
-    The function returns a Spark or pandas DataFrame, a pyarrow Table or a list of dicts, which is
+    The function returns rows of any kind that Table.insert takes, which are
     written according to `write_mode` (see AcidOut); or it takes the parameter `txn` and writes
     itself. Its other parameters are `context`, `config`, resources, and upstream tables, which are
     read at the transaction's snapshot and passed as the annotated type (see TableInput).
@@ -65,7 +65,8 @@ def acid_asset(
     It commits only if all blocking expectations hold for the rows that it would commit; otherwise
     it is aborted, the table stays as it was, and the step fails with the results of the checks.
     After a Transient error, such as a WriteConflict, Dagster retries the step with a new snapshot,
-    as `retry_policy` says (None: never). `spec` are arguments of dg.AssetSpec.
+    as `retry_policy` says (None: never). `coerce` converts returned values that do not fit, and
+    says so in the metadata. `spec` are arguments of dg.AssetSpec.
 
     Expectations can also be executed without the function, on the committed rows, of all partitions
     unless the run names some. So can `checks`, if `recheck` evaluates them: a function of the

@@ -1,0 +1,122 @@
+"""What assets return: texts, indexes, rows without a partition; and `txn.sql` in their bodies."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import pytest
+
+from acid_platform import Transaction, ValuesCoerced
+from acid_platform.orchestration import TableDeclaration, acid_asset
+from resources import SparkResource
+from tests.orchestration.conftest import Place, quiet
+
+ORDERS = TableDeclaration("shop.orders", "id int, amount decimal(5,2)", ("day date",))
+
+
+def run(place: Place, asset: dg.AssetsDefinition, **more: Any) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [asset],
+        instance=place.instance,
+        run_config=quiet(),
+        raise_on_error=False,
+        resources={"warehouse": place.resource, "spark": SparkResource()},
+        **more,
+    )
+
+
+def stored(place: Place) -> list[tuple[object, ...]]:
+    rows = place.warehouse.table("shop.orders").to_arrow().to_pylist()
+    return sorted(tuple(row.values())[:2] for row in rows)
+
+
+def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    [event] = result.get_asset_materialization_events()
+    return {
+        name: getattr(value, "records", value.value)
+        for name, value in event.materialization.metadata.items()
+    }
+
+
+@pytest.mark.parametrize("write_mode", ["overwrite", "append", "upsert", "delete+insert"])
+def test_coerce_says_what_it_changed(place: Place, write_mode: str) -> None:
+    by_key = write_mode in ("upsert", "delete+insert")
+
+    @acid_asset(
+        table=ORDERS,
+        write_mode=write_mode,  # type: ignore[arg-type]
+        key=["id", "day"] if by_key else [],
+        coerce=True,
+    )
+    def orders() -> pd.DataFrame:
+        rows = pd.DataFrame({"id": ["1", "2"], "amount": ["1.005", "x"], "day": "2024-02-29"})
+        return rows.set_index("id")
+
+    with pytest.warns(ValuesCoerced, match=r"shop\.orders: amount: 1 changed, 1 became NULL"):
+        result = run(place, orders)
+    assert result.success and stored(place) == [(1, Decimal("1.01")), (2, None)]
+    [record] = metadata(result)["coerced values"]
+    assert record.data == {"column": "amount", "changed": 1, "became NULL": 1}
+
+
+def test_without_coerce_the_row_is_named(place: Place) -> None:
+    @acid_asset(table=ORDERS)
+    def orders() -> list[dict[str, object]]:
+        return [
+            {"id": 1, "amount": 1.25, "day": "2024-02-29"},
+            {"id": 2, "amount": 1.005, "day": "2024-02-29"},
+        ]
+
+    result = run(place, orders)
+    assert not result.success
+    [failure] = result.get_step_failure_events()
+    told = str(failure.step_failure_data.error_display_string)
+    assert "1.005 (float) does not fit" in told and "in row 2" in told
+    assert stored(place) == []
+
+
+def test_rows_without_their_partition_are_refused_unless_the_run_gives_it(place: Place) -> None:
+    def rows() -> list[dict[str, object]]:
+        return [{"id": 1, "amount": 1}]
+
+    @acid_asset(table=ORDERS)
+    def whole() -> list[dict[str, object]]:
+        return rows()
+
+    @acid_asset(
+        table=ORDERS,
+        partitions_def=dg.DailyPartitionsDefinition("2024-01-01"),
+        partition_expr="day",
+    )
+    def daily() -> list[dict[str, object]]:
+        return rows()
+
+    result = run(place, whole)
+    assert not result.success and stored(place) == []
+    [failure] = result.get_step_failure_events()
+    assert "'day', a partition column" in str(failure.step_failure_data.error_display_string)
+    assert run(place, daily, partition_key="2024-02-29").success
+    assert place.warehouse.table("shop.orders").partitions() == ["day=2024-02-29"]
+
+
+def test_a_body_writes_by_sql(place: Place) -> None:
+    place.warehouse.create_table("shop.orders", "id int, amount decimal(5,2)").insert(
+        [{"id": 1, "amount": 1}]
+    )
+
+    @acid_asset(table="shop.orders")
+    def orders(txn: Transaction) -> None:
+        txn.sql("INSERT INTO shop.orders VALUES (2, 2.5); UPDATE shop.orders SET amount = 9")
+
+    @acid_asset(table="shop.orders")
+    def committing(txn: Transaction) -> None:
+        txn.sql("DELETE FROM shop.orders; COMMIT")
+
+    result = run(place, orders)
+    assert result.success and metadata(result)["rows updated"] == 2
+    nines = [(1, Decimal("9.00")), (2, Decimal("9.00"))]
+    assert stored(place) == nines
+    assert not run(place, committing).success and stored(place) == nines
