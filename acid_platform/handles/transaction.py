@@ -187,7 +187,7 @@ class LentTransaction(Transaction):
     def _not_ours(self, what: str) -> InvalidDefinition:
         return InvalidDefinition(
             f"transaction {self.id} is ended by the code that began it, after the checks: don't"
-            f" {what} it; write with txn.table(…) or txn.sql(…), and raise an error to have it aborted"
+            f" {what} it; write with txn.table(…) or txn.sql(…), and raise an error to abort it"
         )
 
 
