@@ -224,8 +224,9 @@ def _moment(value: object) -> tuple[datetime.datetime | None, bool]:
     if isinstance(value, np.datetime64):
         micros = value.astype("datetime64[us]")
         item = micros.item()
-        whole = isinstance(item, datetime.datetime)
-        return (item, bool(micros == value)) if whole else (None, False)
+        if not isinstance(item, datetime.datetime):
+            return None, False
+        return item, bool(micros == value)
     if isinstance(value, datetime.datetime):
         below = bool(getattr(value, "nanosecond", 0))
         to_python = getattr(value, "to_pydatetime", None)
@@ -242,8 +243,9 @@ def _parsed(text: str) -> tuple[datetime.datetime | None, bool]:
         return moment, moment is not None
     *numbers, fraction = parts.groups()
     digits = (fraction or "").ljust(6, "0")
+    year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
     try:
-        moment = datetime.datetime(*(int(number or 0) for number in numbers), int(digits[:6]))
+        moment = datetime.datetime(year, month, day, hour, minute, second, int(digits[:6]))
     except ValueError:  # such as the 30th of February
         return None, False
     return moment, not digits[6:].strip("0")

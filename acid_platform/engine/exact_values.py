@@ -52,8 +52,9 @@ def moment_of_text(text: str) -> datetime.datetime | None:
     digits = (fraction or "").ljust(6, "0")
     if digits[6:].strip("0"):
         return None
+    year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
     try:
-        moment = datetime.datetime(*(int(number or 0) for number in numbers), int(digits[:6]))
+        moment = datetime.datetime(year, month, day, hour, minute, second, int(digits[:6]))
         if zone is None:
             return moment
         offset = datetime.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").utcoffset()

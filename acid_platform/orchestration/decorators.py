@@ -57,8 +57,9 @@ def acid_asset(
     """Makes the decorated function an asset that fills `table`; the key of table `db.t` is `db/t`.
 
     The function returns rows of any kind that Table.insert takes, which are written according to
-    `write_mode` (see AcidOut); or it takes the parameter `txn` and writes itself. Its other parameters are `context`, `config`, resources, and upstream tables, which are
-    read at the transaction's snapshot and passed as the annotated type (see TableInput).
+    `write_mode` (see AcidOut); or it takes the parameter `txn` and writes itself. Its other
+    parameters are `context`, `config`, resources, and upstream tables, which are read at the
+    transaction's snapshot and passed as the annotated type (see TableInput).
 
     Each run is one transaction, also for a range of partitions if `backfill_policy` is single_run.
     It commits only if all blocking expectations hold for the rows that it would commit; otherwise
