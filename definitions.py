@@ -42,11 +42,11 @@ def defs() -> dg.Definitions:
             abort_canceled_runs,
             fail_lost_runs,
         ],
+        resources={
+            "warehouse": WarehouseResource(),
+            "spark": SparkResource(),
+            IN_MEMORY: dg.mem_io_manager,
+        },
         executor=dg.in_process_executor,
     )
-    resources = {
-        "warehouse": WarehouseResource(),
-        "spark": SparkResource(),
-        IN_MEMORY: dg.mem_io_manager,
-    }
-    return dg.Definitions.merge(services, collected(modules_of("assets"), resources))
+    return collected(modules_of("assets"), services)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -44,15 +44,15 @@ def _names(root: Path) -> Iterator[str]:
             yield ".".join(parts)
 
 
-def collected(modules: Iterable[ModuleType], resources: Mapping[str, Any]) -> dg.Definitions:
-    """The assets, checks, jobs, schedules and sensors at the top of the modules, alone or in lists.
+def collected(modules: Sequence[ModuleType], services: dg.Definitions) -> dg.Definitions:
+    """The services, and the assets, checks, jobs, schedules and sensors at the top of the modules,
+    alone or in lists.
 
-    A resource at the top of a module is one under the name of its variable; `resources` are the
-    others. Raises InvalidDefinition for a name that two of them have, and for a module that makes a
-    `dg.Definitions`, which would be lost.
+    A resource at the top of a module is one under the name of its variable. What several modules
+    import is taken once. Raises InvalidDefinition for a name that two resources have, and for a
+    module that makes a `dg.Definitions`, which would be lost.
     """
-    modules = list(modules)
-    every = dict(resources)
+    resources = dict(services.resources or {})
     for module in modules:
         for name, value in vars(module).items():
             if isinstance(value, dg.Definitions) or type(value).__name__ == "LazyDefinitions":
@@ -61,11 +61,25 @@ def collected(modules: Iterable[ModuleType], resources: Mapping[str, Any]) -> dg
                     " it out; definitions.py finds what stands at the top of the module"
                 )
             is_resource = isinstance(value, _RESOURCES) and not name.startswith("_")
-            if is_resource and every.setdefault(name, value) is not value:
+            if is_resource and resources.setdefault(name, value) is not value:
                 raise InvalidDefinition(
                     f"two resources have the name {name!r}, one is in {module.__name__}: give its"
                     " variable another name"
                 )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        return dg.load_definitions_from_modules(modules, resources=every)
+        own = dg.load_definitions_from_modules(modules)
+    return dg.Definitions(
+        assets=_once(services.assets, own.assets),
+        asset_checks=_once(services.asset_checks, own.asset_checks),
+        jobs=_once(services.jobs, own.jobs),
+        schedules=_once(services.schedules, own.schedules),
+        sensors=_once(services.sensors, own.sensors),
+        resources=resources,
+        executor=services.executor,
+    )
+
+
+def _once(*parts: Iterable[Any] | None) -> list[Any]:
+    """The objects in their order; a schedule's module may import a job of the services."""
+    return list({id(each): each for part in parts for each in part or ()}.values())

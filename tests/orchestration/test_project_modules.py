@@ -72,7 +72,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def load() -> dg.RepositoryDefinition:
-    return collected(modules_of("shop_assets"), {"warehouse": object()}).get_repository_def()
+    services = dg.Definitions(resources={"warehouse": object()})
+    return collected(modules_of("shop_assets"), services).get_repository_def()
 
 
 def test_everything_at_the_top_of_a_module_is_found(package: Path) -> None:
@@ -110,7 +111,8 @@ def test_a_package_with_modules_and_folders(package: Path) -> None:
 
 def test_no_package_is_nothing() -> None:
     assert modules_of("no_such_assets") == []
-    assert not list(collected([], {}).get_repository_def().asset_graph.get_all_asset_keys())
+    repository = collected([], dg.Definitions()).get_repository_def()
+    assert not list(repository.asset_graph.get_all_asset_keys())
 
 
 def test_a_broken_module_is_told(package: Path) -> None:
@@ -129,15 +131,29 @@ def test_a_broken_module_is_told(package: Path) -> None:
 def test_definitions_that_would_be_lost_are_refused(package: Path, text: str) -> None:
     (package / "own.py").write_text(text)
     with pytest.raises(InvalidDefinition, match=r"shop_assets\.own makes a dg\.Definitions, defs"):
-        collected(modules_of("shop_assets"), {})
+        collected(modules_of("shop_assets"), dg.Definitions())
 
 
 def test_two_resources_of_one_name_are_refused(package: Path) -> None:
     (package / "other.py").write_text(LANDING)
     with pytest.raises(InvalidDefinition, match="two resources have the name 'landing'"):
-        collected(modules_of("shop_assets"), {})
+        collected(modules_of("shop_assets"), dg.Definitions())
 
 
 def test_a_resource_that_two_modules_import_is_one(package: Path) -> None:
     (package / "other.py").write_text("from shop_assets.landing import landing\n")
-    collected(modules_of("shop_assets"), {})
+    collected(modules_of("shop_assets"), dg.Definitions())
+
+
+def test_a_module_may_schedule_a_job_of_the_services(package: Path) -> None:
+    (package / "compacting.py").write_text(
+        "import dagster as dg\n"
+        "from acid_platform.orchestration.compaction_job import compaction_job\n"
+        "weekly = dg.ScheduleDefinition(job=compaction_job, cron_schedule='0 5 * * 0')\n"
+    )
+    from acid_platform.orchestration.compaction_job import IN_MEMORY, compaction_job
+
+    resources = {"warehouse": object(), "spark": object(), IN_MEMORY: dg.mem_io_manager}
+    services = dg.Definitions(jobs=[compaction_job], resources=resources)
+    repository = collected(modules_of("shop_assets"), services).get_repository_def()
+    assert "compaction_job_schedule" in {one.name for one in repository.schedule_defs}
