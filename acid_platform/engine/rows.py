@@ -280,7 +280,7 @@ def _array(
     values: Sequence[object] | pa.ChunkedArray,
     column: Column,
     table: str,
-    coercion: Coercion | None,
+    coercion: Coercion | None = None,
 ) -> Any:
     """The values as the column's type. Raises WrongType, UnknownColumn."""
     try:
