@@ -105,6 +105,18 @@ def test_cat_prints_live_rows_events_and_markers(small: Small) -> None:
     assert "--limit 0 prints all" in cut.stderr
 
 
+def test_timestamps_are_printed_alike_by_sql_and_cat(small: Small) -> None:
+    script = (
+        "CREATE TABLE db.moments (id int, t timestamp);"
+        " INSERT INTO db.moments VALUES (1, '2024-02-29 12:30:00'), (2, NULL)"
+    )
+    assert small.acid("sql", script).exit_code == 0
+    rows = json.loads(small.acid("sql", "SELECT * FROM db.moments", "--json").stdout)
+    lines = small.acid("cat", "db.moments").stdout.splitlines()
+    assert rows == [json.loads(line) for line in lines]
+    assert rows == [{"id": 1, "t": "2024-02-29 12:30:00"}, {"id": 2, "t": None}]
+
+
 @pytest.mark.parametrize(
     ("path", "found"),
     [
