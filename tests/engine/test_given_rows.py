@@ -345,6 +345,38 @@ def test_an_unknown_field_of_a_frame_is_told(with_spark: Warehouse, value: str, 
     assert table.count() == 0
 
 
+@pytest.mark.spark
+def test_a_number_of_a_frame_that_would_be_rounded_is_told(with_spark: Warehouse) -> None:
+    spark = with_spark.spark
+    declared = "id int, a decimal(5,2), d double, l array<struct<x:decimal(3,1)>>"
+    table = with_spark.create_table("f.r", declared)
+    for value in (
+        "1.005D AS a",
+        "CAST(1.255 AS decimal(6,3)) AS a",
+        "9007199254740993L AS d",
+        "array(named_struct('X', 1.25D)) AS l",
+    ):
+        name = value.rpartition(" ")[2]
+        with pytest.raises(WrongType, match=rf"column {name} of f\.r is .* would be rounded"):
+            table.insert(spark.sql(f"SELECT 1 AS id, {value}"))
+    for value in ("double('NaN') AS a", "1000D AS a"):
+        with pytest.raises(WrongType):
+            table.overwrite(spark.sql(f"SELECT 1 AS id, {value}"))
+    assert table.count() == 0
+    exact = "12.1D AS a, 9007199254740992L AS d, array(named_struct('X', 1.5D), NULL) AS l"
+    table.insert(spark.sql(f"SELECT 1 AS id, {exact} UNION ALL SELECT 2, NULL, NULL, NULL"))
+    first, second = table.to_arrow().sort_by("id").to_pylist()
+    assert first == {
+        "id": 1,
+        "a": Decimal("12.10"),
+        "d": float(1 << 53),
+        "l": [{"x": Decimal("1.5")}, None],
+    }
+    assert second == {"id": 2, "a": None, "d": None, "l": None}
+    assert with_spark.sql("INSERT INTO f.r (id, a) SELECT 3, 1.257D").rows == 1  # type: ignore[union-attr]
+    assert table.to_arrow(["a"], "id = 3").to_pylist() == [{"a": Decimal("1.26")}]
+
+
 def test_an_unknown_field_of_a_local_result_is_told(local: Warehouse) -> None:
     source = local.create_table("r.s", "id int, s struct<a:int,typo:int>")
     source.insert([{"id": 1, "s": {"a": 1, "typo": 2}}])
