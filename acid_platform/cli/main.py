@@ -192,7 +192,7 @@ def _script(script: str | None, file: TextIO | None) -> str:
         raise click.UsageError("give a SCRIPT, or -f FILE, or - for standard input")
     if script is not None and script != "-":
         return script
-    source = file or click.get_text_stream("stdin", encoding="utf-8")
+    source = file or click.open_file("-", encoding="utf-8")
     try:
         return source.read()
     except UnicodeDecodeError as error:

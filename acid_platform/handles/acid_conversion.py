@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
+from acid_platform.base.table_properties import (
+    FIELD_DELIMITER,
+    FILE_FORMAT,
+    NULL_TEXT,
+    TRANSACTIONAL_KIND,
+)
 from acid_platform.engine.reads import TableRead
 from acid_platform.errors import InvalidDefinition, UnsupportedStatement
 from acid_platform.handles.column_rewrite import require_all_visible
@@ -18,7 +23,7 @@ from acid_platform.handles.row_statements import (
     refuse_finer_rows,
     require_writable,
 )
-from acid_platform.layout.formats import TRANSACTIONAL_KIND, is_insert_only
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.layout.names import original_bucket
 from acid_platform.tables.record_layout import columns_of_record
 from acid_platform.transactions import RowOperation

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 
 from sqlglot import exp
 
@@ -82,14 +83,13 @@ def _negated(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Paren():
             return _negated(node.this)
-        case exp.Not() if not isinstance(node.this, exp.Is):
-            return node.this
         case exp.And():
             return exp.Or(this=_negated(node.left), expression=_negated(node.right))
         case exp.Or():
             return exp.And(this=_negated(node.left), expression=_negated(node.right))
         case exp.Not():
-            return node.this
+            denied: exp.Expr = node.this
+            return denied
         case exp.EQ():
             return _other_than(node.left, node.right)
         case exp.LT() | exp.GT() | exp.LTE() | exp.GTE() | exp.NEQ():
@@ -99,10 +99,8 @@ def _negated(node: exp.Expr) -> exp.Expr:
             above = exp.GT(this=node.this.copy(), expression=node.args["high"])
             return exp.Or(this=below, expression=above)
         case exp.In() if node.expressions and not node.args.get("query"):
-            first, *others = (_other_than(node.this, member) for member in node.expressions)
-            for other in others:
-                first = exp.And(this=first, expression=other)
-            return first
+            unequal = [_other_than(node.this, member) for member in node.expressions]
+            return reduce(lambda one, other: exp.And(this=one, expression=other), unequal)
     return exp.Not(this=node)
 
 

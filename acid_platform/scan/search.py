@@ -196,8 +196,8 @@ def _owner(path: str) -> int | None:
 
 def _highest(path: str) -> int:
     """The highest write id in the names of the directories of a path; 0 for original files."""
-    parsed = filter(None, map(names.parse_directory, path.split("/")[:-1]))
-    return max((names.span(name)[1] for name in parsed), default=0)
+    parsed = map(names.parse_directory, path.split("/")[:-1])
+    return max((names.span(name)[1] for name in parsed if name), default=0)
 
 
 def _without_rows(name: str) -> bool:

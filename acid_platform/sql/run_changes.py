@@ -175,7 +175,7 @@ class Changes:
             condition = None if when.condition is None else called(when.condition, sides)
             values: Mapping[str, Expression] = {}
             if when.verb is MergeAction.UPDATE:
-                assigned = _by_column(when.assignments, target, "MERGE")
+                assigned = _by_column(when.assignments or (), target, "MERGE")
                 values = {name: each.value for name, each in assigned.items()}
             elif when.values is not None:
                 values = _inserted_by(when.columns, when.values, record)

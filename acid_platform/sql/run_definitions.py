@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import CODEC, LAYOUT, registered
+from acid_platform.base.table_properties import CODEC, LAYOUT, TRANSACTIONAL_KIND, registered
 from acid_platform.errors import (
     InvalidDefinition,
     NoSuchTable,
     TableExists,
     UnsupportedStatement,
 )
-from acid_platform.layout.formats import TRANSACTIONAL_KIND, is_insert_only
+from acid_platform.layout.formats import is_insert_only
 from acid_platform.metastore.operations.tables import (
     DeclareView,
     DropView,

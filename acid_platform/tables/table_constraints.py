@@ -114,12 +114,12 @@ def _checked_condition(
     ):
         raise InvalidDefinition(f"{what}: its answer would differ from one time to another")
     names = []
-    for column in tree.find_all(exp.Column):
-        if len(column.parts) > 1 and column.parts[0].name.lower() not in {
-            one.name for one in columns if one.type.kind == "struct"
-        }:
-            raise UnknownColumn(f"{what}: name {column.sql('hive')} without its table")
-        names.append(column.parts[0].name.lower())
+    structs = {column.name for column in columns if column.type.kind == "struct"}
+    for node in tree.find_all(exp.Column):
+        first = node.parts[0].name.lower()
+        if len(node.parts) > 1 and first not in structs:
+            raise UnknownColumn(f"{what}: name {node.sql('hive')} without its table")
+        names.append(first)
     names = list(dict.fromkeys(names))
     if not names:
         raise InvalidDefinition(f"{what}: a CHECK names no column")
