@@ -28,7 +28,7 @@ from acid_platform.orchestration.compaction_job import worker_prefix
 def abort_failed_runs(
     context: dg.RunFailureSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason | None:
-    return _abort(context, warehouse)
+    return _abort(context, warehouse, dg.DagsterRunStatus.FAILURE)
 
 
 @dg.run_status_sensor(
@@ -39,13 +39,16 @@ def abort_failed_runs(
 def abort_canceled_runs(
     context: dg.RunStatusSensorContext, warehouse: dg.ResourceParam[WarehouseAccess]
 ) -> dg.SkipReason | None:
-    return _abort(context, warehouse)
+    return _abort(context, warehouse, dg.DagsterRunStatus.CANCELED)
 
 
-def _abort(context: dg.RunStatusSensorContext, warehouse: WarehouseAccess) -> dg.SkipReason | None:
+def _abort(
+    context: dg.RunStatusSensorContext, warehouse: WarehouseAccess, status: dg.DagsterRunStatus
+) -> dg.SkipReason | None:
+    """End what a run left open. Dagster may write `status` to its record after the sensor ran."""
     run = context.dagster_run
     with warehouse.open() as opened:
-        ended = abort_run(opened, run.run_id, f"run {run.run_id} is {run.status.value}")
+        ended = abort_run(opened, run.run_id, f"run {run.run_id} is {status.value}")
     if not ended:
         return dg.SkipReason(f"run {run.run_id} left nothing open")
     context.log.info(ended)

@@ -224,10 +224,14 @@ def states(place: Place) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    "event", [dg.DagsterEventType.PIPELINE_FAILURE, dg.DagsterEventType.PIPELINE_CANCELED]
+    ("event", "final_status"),
+    [
+        (dg.DagsterEventType.PIPELINE_FAILURE, "FAILURE"),
+        (dg.DagsterEventType.PIPELINE_CANCELED, "CANCELED"),
+    ],
 )
 def test_P2_what_an_ended_run_left_open_is_aborted(
-    place: Place, event: dg.DagsterEventType
+    place: Place, event: dg.DagsterEventType, final_status: str
 ) -> None:
     place.table()
     place.write(times=3)
@@ -240,20 +244,23 @@ def test_P2_what_an_ended_run_left_open_is_aborted(
         resources={"warehouse": place.resource},
     )
     assert sorted(states(place).values()) == ["OPEN", "OPEN"]
-    failed = event is dg.DagsterEventType.PIPELINE_FAILURE
+    [left_open] = set(states(place)) - {other.id}
     context = dg.build_run_status_sensor_context(
         sensor_name="sensor",
         dagster_instance=place.instance,
-        dagster_run=result.dagster_run,
+        # The event may be seen before the run's record is written.
+        dagster_run=result.dagster_run.with_status(dg.DagsterRunStatus.STARTED),
         dagster_event=dg.DagsterEvent(event.value, "dying_job"),
         context=place.context(),
         resources={"warehouse": place.resource},
     )
-    if failed:
+    if final_status == "FAILURE":
         ended_runs.abort_failed_runs(context.for_run_failure())
     else:
         ended_runs.abort_canceled_runs(context)
     assert [one for one, state in states(place).items() if state == "OPEN"] == [other.id]
+    reason = place.warehouse.metastore.outcome(left_open)["reason"]
+    assert reason == f"run {result.run_id} is {final_status}"
     [row] = place.warehouse.metastore.compactions()
     assert row["state"] == "initiated"  # C25: another run takes it
     other.abort()
