@@ -326,7 +326,7 @@ _SOFT_DELETE = "soft deletes are not built (P1)"
 REFUSED = _treated(
     Treatment.REFUSED,
     ("hive.support.concurrency", _B, "true", "transactions need it"),
-    ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "transactions need it"),
+    ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "rows choose their partitions"),
     ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions (P12)"),
     ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
     ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),

@@ -20,7 +20,7 @@ from acid_platform.layout.schema import VIRTUAL_COLUMNS
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import unresolved_column
 from acid_platform.sql.scopes import ColumnsOf, cte_of, full_name, members, visible_selects
-from acid_platform.sql.text import Edit, Expression, edited, place, span
+from acid_platform.sql.text import CURRENT_DATABASE, Edit, Expression, edited, place, span
 from acid_platform.sql.time_travel import changes_between
 
 ANY = "*"
@@ -321,6 +321,10 @@ def assigned_column(target: Sequence[str], member: FromMember) -> str:
 
 
 def _references(written: Expression, scope: tuple[FromMember, ...]) -> Iterator[Reference]:
+    if written.tree.find(*CURRENT_DATABASE):
+        raise UnsupportedStatement(
+            "current_database() is supported in queries only; write the name of the database"
+        )
     for column in _columns(written.tree):
         if len(column.parts) > 1:
             yield Reference(column, _parts(column), (scope,))

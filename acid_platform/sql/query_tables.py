@@ -13,7 +13,16 @@ from acid_platform.layout.sql_text import quoted
 from acid_platform.sql.pruning import conditions, needed_columns
 from acid_platform.sql.qualified_names import resolve
 from acid_platform.sql.scopes import ColumnsOf, direct_tables, full_name, stored_tables
-from acid_platform.sql.text import Edit, Query, edited, place, span, tokens_of, word
+from acid_platform.sql.text import (
+    Edit,
+    Query,
+    edited,
+    place,
+    span,
+    tokens_of,
+    with_database,
+    word,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,7 @@ class _Binding:
         tables = stored_tables(tree)
         names = resolve(tree, tables, self.columns_of, database)
         virtual = _virtual(tree, tables)
-        edits = [*names.edits]
+        edits = [*names.edits, *with_database(query.text, tree, database)]
         for select in tree.find_all(exp.Select):
             edits += _hidden(select, query.text, virtual, names.aliases)
         for table in tables:

@@ -177,7 +177,7 @@ class Changes:
             if when.verb is MergeAction.UPDATE:
                 assigned = _by_column(when.assignments or (), target, "MERGE")
                 values = {name: each.value for name, each in assigned.items()}
-            elif when.values is not None:
+            elif when.verb is MergeAction.INSERT and when.values is not None:
                 values = _inserted_by(when.columns, when.values, record)
             texts = {
                 name: called(value, sides) for name, value in _without_word(values, record).items()

@@ -16,7 +16,7 @@ from sqlglot.dialects.dialect import DialectType
 from sqlglot.errors import ParseError, SqlglotError
 
 from acid_platform.errors import InvalidExpression, UnsupportedStatement
-from acid_platform.layout.sql_text import canonical
+from acid_platform.layout.sql_text import canonical, sql_string
 from acid_platform.predicates.grammar import SparkSql
 from acid_platform.sql.time_travel import mark, with_words_of_sqlglot
 
@@ -104,7 +104,12 @@ def _query(text: str) -> Query:
         return _query.__wrapped__(edited(text, edits))
     if not isinstance(tree, exp.Query) or not (tree.find(exp.Select) or tree.find(exp.Values)):
         raise UnsupportedStatement(f"{text!r} is not supported here; write a SELECT")
-    changing = tree.find(exp.Into, exp.Insert, exp.QueryTransform)
+    if tree.find(exp.QueryTransform):
+        raise UnsupportedStatement(
+            "SELECT TRANSFORM is not supported; compute rows in Python from"
+            " wh.sql(query).to_pandas(), and call table.insert"
+        )
+    changing = tree.find(exp.Into, exp.Insert)
     if changing is not None:
         raise UnsupportedStatement(
             f"a SELECT with {changing.key.upper()} does more than read; leave that part out"
@@ -137,6 +142,24 @@ def _grouping_ids(tree: exp.Expr) -> Iterator[Edit]:
         if select is not None and select.args.get("group"):
             shown = column.parent is select and column.arg_key == "expressions"
             yield Edit(*span(column.this), f"grouping_id(){' AS grouping__id' if shown else ''}")
+
+
+CURRENT_DATABASE = (exp.CurrentDatabase, exp.CurrentSchema)
+
+
+def with_database(text: str, tree: exp.Expr, database: str) -> Iterator[Edit]:
+    """The edits that put the session's database in the place of `current_database()`, also in the
+    tree; engines know no databases."""
+    tokens = tokens_of(text)
+    at = {token.start: number for number, token in enumerate(tokens)}
+    for call in [*tree.find_all(*CURRENT_DATABASE)]:
+        first, last = span(call)
+        if word(tokens, at[first] + 1) == "(":
+            last = tokens[closing(tokens, at[first] + 1)].end + 1
+        shown = isinstance(call.parent, exp.Select) and call.arg_key == "expressions"
+        name = f" AS `{text[first:last].lower()}`" if shown else ""
+        yield Edit(first, last, f"{sql_string(database)}{name}")
+        call.replace(exp.Literal.string(database))
 
 
 @lru_cache(256)

@@ -38,7 +38,24 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
     (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
+    (
+        r"create temporary (?:transactional )?table\b",
+        "use WITH name AS (SELECT …), CREATE VIEW, or a table that a DROP TABLE at the end removes",
+    ),
+    (
+        r"create (?:temporary )?external table\b",
+        "use CREATE TABLE … LOCATION '…', or wh.adopt_table('db.t', location) for files of Hive",
+    ),
     (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
+    (
+        r"create [^']*table [^']* stored by\b",
+        "leave STORED BY out, and copy the rows of the other system in (docs/ingesting.md)",
+    ),
+    (
+        r"alter (?:database|schema) \S+ set (?:managed)?location\b",
+        "make another database, or place a table elsewhere by CREATE TABLE … LOCATION '…'",
+    ),
+    (rf"{_ALTER}set owner\b", f"tables have no owner; {_RIGHTS}"),
     (r"alter view ", "use CREATE OR REPLACE VIEW"),
     (r"msck ", "use ALTER TABLE … ADD PARTITION, or wh.adopt_table for files of Hive"),
     (rf"{_ALTER}set (?:fileformat|inputformat)\b", _FORMAT),
@@ -70,7 +87,7 @@ _TWO_WORDS = {
     *("ALTER", "ABORT", "ADD", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START"),
     *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
 }
-_ADJECTIVES = {"CURRENT", "MATERIALIZED", "RESOURCE", "SCHEDULED", "TEMPORARY"}
+_ADJECTIVES = {"CURRENT", "EXTERNAL", "MATERIALIZED", "RESOURCE", "SCHEDULED", "TEMPORARY"}
 """Second words of a statement whose third one says what it is about."""
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +20,10 @@ from tests.conftest import temporary_warehouse
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "hive-statements.md"
 ANSWER = "-- "
 REFUSED = "refused: "
+_ORDERED = re.compile(r"(?!SELECT\b)|.*\b(?:ORDER|SORT|CLUSTER) BY\b", re.DOTALL)
+"""Statements whose rows have an order."""
+_TIME = re.compile(r"\b\d{13}\b|[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}")
+_PROCESS = re.compile(rf"\b{re.escape(socket.gethostname())} \| [\d.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +64,31 @@ def _steps(block: str) -> Iterator[Step]:
 
 
 def answer_of(warehouse: Warehouse, step: Step) -> tuple[str, ...]:
-    """The answer as the page writes it; a refusal is cut to what the page says of it."""
+    """The answer as the page writes it: with words for what differs each time."""
     try:
         [(_, outcome)] = warehouse.session.steps(step.statement)
         result = rows_of(outcome)
     except AcidError as error:
-        message = f"{ANSWER}{REFUSED}{str(error).splitlines()[0]}"
-        beginning = step.answer[0] if len(step.answer) == 1 else ""
-        says_so = beginning.startswith(ANSWER + REFUSED) and message.startswith(beginning)
-        return (beginning if says_so else message,)
-    if result is None:
-        return (f"{ANSWER}{outcome}",)
-    rows = [" | ".join(str(hive_text("", value)) for value in row.values()) for row in result.rows]
-    return tuple(
-        f"{ANSWER}{row}" for row in (rows if "ORDER BY" in step.statement else sorted(rows))
-    )
+        lines = [REFUSED + str(error)]
+    else:
+        rows = () if result is None else result.rows
+        lines = [" | ".join(str(hive_text("", value)) for value in row.values()) for row in rows]
+        if result is None:
+            lines = str(outcome).splitlines()
+        elif not _ORDERED.match(step.statement):
+            lines.sort()
+    return tuple(f"{ANSWER}{_lasting(line, warehouse)}".rstrip() for line in lines)
+
+
+def _lasting(line: str, warehouse: Warehouse) -> str:
+    """The line without the directory, the times and the process of this run."""
+    line = line.replace(str(warehouse.metastore.places.root), "/warehouse")
+    return _PROCESS.sub("HOST | PROCESS", _TIME.sub("TIME", line))
 
 
 def main() -> None:
     page = PAGE.read_text()
-    head = page.split("\n## ")[0]
+    head = page.split("\n## ")[0].rstrip() + "\n"
     text = [head]
     for section in sections(page):
         with (

@@ -40,8 +40,11 @@ def test_a_setting_without_meaning_is_remembered_by_the_session(warehouse: Wareh
 
 
 def test_the_one_value_of_a_setting_is_accepted_with_its_reason(warehouse: Warehouse) -> None:
-    for text in ("hive.support.concurrency=true", "hive.exec.dynamic.partition.mode=nonstrict"):
-        assert answer(warehouse, f"SET {text}") == ("OK, but without effect: transactions need it")
+    for text, reason in (
+        ("hive.support.concurrency=true", "transactions need it"),
+        ("hive.exec.dynamic.partition.mode=nonstrict", "rows choose their partitions"),
+    ):
+        assert answer(warehouse, f"SET {text}") == f"OK, but without effect: {reason}"
     for text in (
         "hive.support.concurrency=false",
         "hive.exec.dynamic.partition=false",
