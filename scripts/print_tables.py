@@ -113,10 +113,11 @@ own SQL, with every table as a view at one snapshot. There, DuckDB's rules hold,
 ## Queries
 
 SELECT with WHERE, GROUP BY (names, positions, aliases, expressions), HAVING, DISTINCT, ORDER BY,
-LIMIT and OFFSET; `*`, `t.*` and `* EXCEPT`; inner, left, right, full, cross, left semi and left
-anti joins, USING in inner and left joins; UNION [ALL], INTERSECT, EXCEPT; CTEs; subqueries in
-FROM; VALUES; IN and EXISTS with a subquery in WHERE; a subquery that is one aggregate as a value;
-window functions with ROWS frames, and RANGE frames from UNBOUNDED or CURRENT ROW.
+SORT BY, DISTRIBUTE BY, CLUSTER BY, LIMIT and OFFSET; `*`, `t.*` and `* EXCEPT`; inner, left, right,
+full, cross, left semi and left anti joins, USING in inner and left joins; UNION [ALL], INTERSECT,
+EXCEPT; CTEs; subqueries in FROM; VALUES; IN and EXISTS with a subquery in WHERE; a subquery that is
+one aggregate as a value; window functions with ROWS frames, and RANGE frames from UNBOUNDED or
+CURRENT ROW.
 
 These need Spark: names of an earlier column in the same SELECT, columns without an alias whose
 name in Spark is not known here, GROUPING SETS, ROLLUP, CUBE, LATERAL VIEW, PIVOT, TABLESAMPLE,
@@ -131,7 +132,8 @@ result then raises NeedsSpark, and never gives a different value.
 ## Writes
 
 INSERT, INSERT OVERWRITE, UPDATE, DELETE and MERGE of rows in this process and of local results, in
-tables with and without partitions and buckets, and in insert-only tables in ORC and Parquet. The
+tables with and without partitions and buckets, and in insert-only tables in ORC and Parquet. SET
+takes fields of structs, and subqueries as a SELECT does: one that reads the row needs Spark. The
 rows, the row ids, the files and what their commit records are as Spark writes them.
 
 These go to Spark before anything is published: the other formats of insert-only tables, timestamps
