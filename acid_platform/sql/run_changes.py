@@ -173,11 +173,9 @@ class Changes:
             if when.by_source:
                 sides = {target: aliases[0]}
             condition = None if when.condition is None else called(when.condition, sides)
-            values: Mapping[str, Expression] = {}
-            if when.verb is MergeAction.UPDATE:
-                assigned = _by_column(when.assignments or (), target, "MERGE")
-                values = {name: each.value for name, each in assigned.items()}
-            elif when.verb is MergeAction.INSERT and when.values is not None:
+            assigned = _by_column(when.assignments or (), target, "MERGE")
+            values: Mapping[str, Expression] = {name: one.value for name, one in assigned.items()}
+            if when.verb is MergeAction.INSERT and when.values is not None:
                 values = _inserted_by(when.columns, when.values, record)
             texts = {
                 name: called(value, sides) for name, value in _without_word(values, record).items()
@@ -287,8 +285,8 @@ def _target_columns(
     dynamic = [key for key in keys if key not in fixed]
     if spec and (spec.dynamic != tuple(dynamic)):
         raise NoSuchPartition(
-            f"PARTITION of {record.name} must name {', '.join(keys)}: columns with fixed values"
-            " first, then the others in this order"
+            f"PARTITION of {record.name} must name {', '.join(keys)}: those without a value in this"
+            " order"
         )
     names = list(statement.columns or columns)
     own, partition_columns = columns_of_record(record)

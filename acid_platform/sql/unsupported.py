@@ -77,7 +77,6 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"source ", "use `acid sql -f FILE`"),
     (r"(?:dfs|!) ?", "use a shell"),
     (r"(?:prepare|execute) ", "give parameters: wh.sql('… WHERE day = :day', {'day': day})"),
-    (r"from ", "write an INSERT … SELECT for each table, between START TRANSACTION and COMMIT"),
     (r"values\b", "write SELECT * FROM VALUES (1, 'a') AS t(id, v)"),
     (r"set ", "write SET name=value"),
 )

@@ -148,9 +148,11 @@ def test_partitions_that_a_comparison_names_are_dropped(
     warehouse.sql(f"ALTER TABLE {table.name} DROP IF EXISTS {spec}")
 
 
-def test_a_spec_may_name_columns_without_a_value_in_any_order(warehouse: Warehouse) -> None:
+def test_a_column_without_a_value_is_for_rows_of_an_insert(warehouse: Warehouse) -> None:
     table = created(warehouse, "listed")
-    warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (ds, hr='12')")
+    with pytest.raises(InvalidExpression, match=r"PARTITION \(ds\) of db.listed needs values"):
+        warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (ds, hr='12')")
+    warehouse.sql(f"TRUNCATE TABLE {table.name} PARTITION (hr='12')")
     assert [id for id, _, _ in places(table)] == [1, 2, 4, 5]
     warehouse.sql(f"INSERT INTO {table.name} PARTITION (ds, hr=12) VALUES (7, '2024-02-01')")
     assert (7, "2024-02-01", 12) in places(table)

@@ -139,7 +139,7 @@ def test_rows_without_a_partition_column_are_refused(warehouse: Warehouse, kind:
     # The default partition is there for those who ask for it.
     table.insert(rows, fixed={"d": None, "k": "x"})
     everywhere = {"id": "s.id", "d": "2", "k": "NULL"}
-    table.merge(rows, "t.id = s.id + 1", when_not_matched_insert=everywhere)
+    table.merge(rows, "t.id = s.id AND t.d = 2", when_not_matched_insert=everywhere)
     table.overwrite(rows, partition="d=7/k=z")
     assert table.partitions() == [f"d=2/k={DEFAULT}", "d=7/k=z", f"d={DEFAULT}/k=x"]
     assert table.merge(rows, "t.id = s.id AND t.d = 7", {"id": "3"}).updated == 1  # inserts none
@@ -151,7 +151,7 @@ def test_one_dict_without_a_partition_column_is_told(warehouse: Warehouse) -> No
     with pytest.raises(NoSuchPartition, match="row 2 lacks 'd'"):
         table.insert([{"id": 1, "D": 1}, {"id": 2}])
     assert table.count() == 0
-    table.insert([{"id": 1, "D": 1}, {"id": 2, "d": None}])
+    table.insert([{"id": 1, "D": 1}, {"id": 2, "D": None}])
     assert table.partitions() == ["d=1", f"d={DEFAULT}"]
     assert table.insert([]) == 0 and table.insert(pd.DataFrame({"id": []})) == 0
 

@@ -57,6 +57,37 @@ def changed(
     return answer.rows, sorted((tuple(row.values()) for row in rows), key=str)
 
 
+@pytest.mark.parametrize(
+    "source", ["VALUES (1{nulls})", "SELECT 1{nulls}", "SELECT v.* FROM (SELECT 1{nulls}) v"]
+)
+def test_a_column_of_any_type_takes_rows_of_nothing_but_null(
+    warehouse: Warehouse, source: str
+) -> None:
+    kinds = [
+        "boolean",
+        "tinyint",
+        "bigint",
+        "float",
+        "decimal(5,2)",
+        "string",
+        "char(3)",
+        "varchar(3)",
+        "binary",
+        "date",
+        "timestamp",
+        "array<int>",
+        "map<int,string>",
+        "struct<x:int>",
+    ]
+    name = f"nulls{len(warehouse.tables())}"
+    columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(kinds))
+    warehouse.sql(f"CREATE TABLE {name} (id int, {columns}) PARTITIONED BY (p int)")
+    nulls = ", NULL" * (len(kinds) + 1)
+    warehouse.sql(f"INSERT INTO {name} {source.format(nulls=nulls)}")
+    (row,) = warehouse.table(name).to_arrow().to_pylist()
+    assert tuple(row.values()) == (1, *[None] * (len(kinds) + 1))
+
+
 def rows(**values: Any) -> list[tuple[Any, ...]]:
     """The rows of `t` after a change: `v1` says what became of row 1, None that it is gone."""
     made = [

@@ -122,7 +122,9 @@ def test_describe(warehouse: Warehouse) -> None:
     assert of_partition[: len(whole)] == whole
     assert ("Location:", f"{table.location}/ds=a/hr=2", "") in of_partition
     root = warehouse.path
-    assert shown(warehouse, "DESCRIBE DATABASE EXTENDED d") == [("d", "", f"{root}/d.db")]
+    assert shown(warehouse, "DESCRIBE DATABASE EXTENDED d") == [
+        ("d", "", f"{root}/d.db", "acid", "USER", "")
+    ]
 
 
 def test_show_table_extended(warehouse: Warehouse) -> None:

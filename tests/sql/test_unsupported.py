@@ -54,7 +54,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("SOURCE x.sql", "acid sql -f FILE"),
     ("dfs -ls /", "use a shell"),
     ("EXECUTE q USING 1", "give parameters"),
-    ("FROM s INSERT INTO t SELECT a", "between START TRANSACTION and COMMIT"),
     ("VALUES (1)", "write SELECT * FROM VALUES"),
     ("SET a b", "write SET name=value"),
 )

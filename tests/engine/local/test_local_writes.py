@@ -448,10 +448,18 @@ def test_P4_a_lost_transaction_interrupts_duckdb(warehouse: Warehouse) -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda t: t.insert([{"c": "abc   "}, {"c": "abcd "}]), "takes char.3., .* 4 characters"),
-        (lambda t: t.insert([{"n": [{"x": "abcd"}]}]), r"column n of .* takes varchar\(2\)"),
         (
-            lambda t: t.insert([{"n": [{"t": datetime.datetime(1969, 12, 31, 23, 59, 59, 2000)}]}]),
+            lambda t: t.insert([{"c": "abc   "}, {"c": "abcd "}], {"p": "1"}),
+            "takes char.3., .* 4 characters",
+        ),
+        (
+            lambda t: t.insert([{"n": [{"x": "abcd"}]}], {"p": "1"}),
+            r"column n of .* takes varchar\(2\)",
+        ),
+        (
+            lambda t: t.insert(
+                [{"n": [{"t": datetime.datetime(1969, 12, 31, 23, 59, 59, 2000)}]}], {"p": "1"}
+            ),
             r"column n has 1969-12-31 23:59:59\.002, which ORC",
         ),
         (lambda t: t.overwrite([{"c": "a", "p": 2}], "p=1"), "has p=2, the partition has 1;"),

@@ -25,7 +25,7 @@ TIMESTAMP = HiveType("timestamp")
 
 FLOATING = ("float", "double")
 NUMERIC = (*INTEGRAL, *FLOATING, "decimal")
-_DUCKDB = {"void": "INTEGER", "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
+_DUCKDB = {"void": '"NULL"', "int": "INTEGER", "string": "VARCHAR", "binary": "BLOB"}
 """The types that have another name in DuckDB."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from acid_platform.engine.local.translation.casts import cast
-from acid_platform.engine.local.translation.duckdb_types import VOID, identifier, spark_name, widest
+from acid_platform.engine.local.translation.duckdb_types import identifier, spark_name, widest
 from acid_platform.engine.local.translation.expressions import Translator
 from acid_platform.engine.local.translation.scope import NameScope, ScopeColumn, columns_under
 from acid_platform.errors import NeedsSpark
@@ -92,7 +92,7 @@ def values(node: exp.Values) -> QueryBlock:
     columns = []
     for position, column in enumerate(zip(*rows, strict=True)):
         kind = widest(value.type for value in column)
-        if kind is None or kind == VOID:
+        if kind is None:
             kinds = ", ".join(sorted({spark_name(value.type) for value in column}))
             raise NeedsSpark(f"a column of VALUES of {kinds}")
         columns.append((f"col{position + 1}", kind))
