@@ -1,7 +1,8 @@
 """`make new-table NAME=db.orders`: writes a working asset and its test for you to change.
 
-Writes assets/orders.py and tests/assets/test_orders.py, or assets/db_orders.py beside a table of
-that name in another database. Dagster loads every module of assets/, in subfolders too.
+Writes assets/orders.py and tests/assets/test_orders.py. Beside a table of that name in another
+database, NAME=raw.orders writes assets/raw_orders.py. Dagster loads every module of assets/, in
+subfolders too.
 """
 
 from __future__ import annotations

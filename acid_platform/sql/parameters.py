@@ -123,7 +123,7 @@ def _number(name: str, text: str, digits: int) -> str:
 
 def _double(value: float) -> str:
     if math.isfinite(value):
-        text = repr(value) if "e" in repr(value) else f"{value!r}E0"  # 1.5 would be a decimal
+        text = repr(value) if "e" in repr(value) else f"{value!r}e0"  # 1.5 would be a decimal
         return f"({text})" if text.startswith("-") else text
     text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return f"CAST('{text}' AS DOUBLE)"

@@ -31,7 +31,7 @@ NOON = datetime.datetime(2024, 7, 1, 12)
         (5, "5"),
         (-5, "(-5)"),
         (np.int64(7), "7"),
-        (1.5, "1.5E0"),
+        (1.5, "1.5e0"),
         (-1e300, "(-1e+300)"),
         (math.inf, "CAST('Infinity' AS DOUBLE)"),
         (Decimal("1.50"), "1.50"),
@@ -46,7 +46,7 @@ NOON = datetime.datetime(2024, 7, 1, 12)
         (np.datetime64("2024-07-01"), "DATE '2024-07-01'"),
         (np.datetime64("NaT"), "NULL"),
         (pd.NaT, "NULL"),
-        (np.float32(0.5), "0.5E0"),
+        (np.float32(0.5), "0.5e0"),
         (
             NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
             "TIMESTAMP '2024-07-01 10:00:00'",
