@@ -143,6 +143,12 @@ def _altered(*arguments: Any) -> list[Need]:
     return [Need((Verb.ALTER,), table), *made]
 
 
+def _keys(request: Any) -> list[Need]:
+    """get_foreign_keys: without a table that has them, the keys of all tables are told."""
+    table = request.foreign_tbl_name
+    return [Need(SEE, _named(request.foreign_db_name if table else None, table))]
+
+
 def _listed(request: Any) -> list[Need]:
     """get_valid_write_ids: names with their databases."""
     return [
@@ -213,11 +219,12 @@ def _rules() -> dict[str, Rule]:
             " get_partition_names_ps_req get_partitions_ps get_partitions_ps_with_auth"
             " get_partitions_ps_with_auth_req get_partitions_req get_partitions_by_filter"
             " get_num_partitions_by_filter get_partitions_by_expr get_partitions_spec_by_expr"
-            " get_partitions_by_names get_partitions_by_names_req get_primary_keys get_foreign_keys"
+            " get_partitions_by_names get_partitions_by_names_req get_primary_keys"
             " get_unique_constraints get_not_null_constraints get_default_constraints"
             " get_check_constraints get_all_table_constraints get_table_statistics_req"
             " get_partitions_statistics_req get_aggr_stats_for get_max_allocated_table_write_id",
         ),
+        (Rule(_keys, _words(SEE, "the table that has the keys")), "get_foreign_keys"),
         (Rule(_several, _words(SEE, "each table")), "get_table_objects_by_name"),
         (Rule(_several_req, _words(SEE, "each table")), "get_table_objects_by_name_req"),
         (Rule(_listed, _words(SEE, "each table")), "get_valid_write_ids"),

@@ -15,8 +15,26 @@ from tests.gateway.test_protocol import message
 Value = Callable[[str, int], Any]
 """A value for a field of this name and this type that holds no others."""
 
-_DATABASES = ("dbname", "databasename", "db_name", "database", "db", "database_name", "name")
-_TABLES = ("tblname", "tablename", "tbl_name", "tname", "table", "table_name", "tab_name")
+_DATABASES = (
+    "dbname",
+    "databasename",
+    "db_name",
+    "database",
+    "db",
+    "database_name",
+    "name",
+    "foreign_db_name",
+)
+_TABLES = (
+    "tblname",
+    "tablename",
+    "tbl_name",
+    "tname",
+    "table",
+    "table_name",
+    "tab_name",
+    "foreign_tbl_name",
+)
 
 
 def named(database: str, table: str, other: Any = "x") -> Value:

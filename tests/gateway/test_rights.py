@@ -138,6 +138,22 @@ def test_a_call(name: str) -> None:
             guard.admit(strange, EVE)
 
 
+def test_foreign_keys_are_told_to_whoever_may_see_the_table_that_has_them() -> None:
+    of_child, of_parent = (
+        Call("get_foreign_keys", 1, [m.ForeignKeysRequest(**names)])
+        for names in (
+            {"foreign_db_name": "safe", "foreign_tbl_name": "shut"},
+            {"parent_db_name": "safe", "parent_tbl_name": "shut"},
+        )
+    )
+    for verb in ("read", "insert"):
+        assert _admits([(verb, "safe.shut")], of_child)
+        assert not _admits([(verb, "safe.other")], of_child)
+        # Every table may have keys that refer to the parent.
+        assert not _admits([(verb, "safe.shut")], of_parent)
+        assert _admits([(verb, "*.*")], of_parent)
+
+
 @pytest.mark.parametrize("name", sorted(TXNS_OF))
 def test_without_a_login_the_platforms_transactions_are_out_of_reach(name: str) -> None:
     guard = Guard(_Metastore())  # type: ignore[arg-type]
