@@ -71,6 +71,7 @@ def set_properties(
 ) -> None:
     """With `transactional_properties=default` an insert-only table is converted first."""
     record = catalog.target(table)
+    _refuse_external(record.name, properties)
     kind = properties.get(TRANSACTIONAL_KIND.name, "")
     if kind.lower() == "default" and is_insert_only(record.properties):
         convert_to_acid(session, catalog, table)
@@ -198,6 +199,7 @@ def drop_tag(
 def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -> Done | None:
     warehouse, full = session.warehouse, catalog.full(declared.name)
     catalog.require_database(full.partition(".")[0])
+    _refuse_external(full, declared.properties)
     if declared.query is not None:
         return _create_from_query(warehouse, catalog, declared, declared.query)
     if declared.like:
@@ -217,6 +219,15 @@ def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -
         constraints=[in_database(one, catalog) for one in declared.constraints],
     )
     return None
+
+
+def _refuse_external(table: str, properties: Mapping[str, str]) -> None:
+    """Raises UnsupportedStatement for the property by which Hive gives up a table's files."""
+    if any(f"{name}={text}".lower() == "external=true" for name, text in properties.items()):
+        raise UnsupportedStatement(
+            f"{table}: EXTERNAL=TRUE is not supported, since a table's files have one owner; leave"
+            " it out, and place a table by CREATE TABLE … LOCATION '…'"
+        )
 
 
 def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:

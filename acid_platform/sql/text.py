@@ -6,6 +6,7 @@ only used to understand it, e.g. which tables it names and where.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -97,7 +98,7 @@ def query(text: str) -> Query:
 def _query(text: str) -> Query:
     text = canonical(text)
     tokens = tokens_of(text)
-    _refuse_bucket_samples(tokens)
+    _refuse_samples(tokens)
     understood = with_words_of_sqlglot(text, tokens)
     tree = parsed(understood)
     if edits := [*_grouping_ids(tree)]:
@@ -118,14 +119,20 @@ def _query(text: str) -> Query:
     return Query(text, tree, momentary=mark(tree))
 
 
-def _refuse_bucket_samples(tokens: Sequence[Token]) -> None:
+def _refuse_samples(tokens: Sequence[Token]) -> None:
     """Raises UnsupportedStatement for TABLESAMPLE (BUCKET …), which Spark takes for a random part
-    of the rows: `BUCKET 3 OUT OF 4` for three quarters of them."""
+    of the rows: `BUCKET 3 OUT OF 4` for three quarters of them; and for a sample by size."""
     for number in range(len(tokens)):
-        if word(tokens, number) == "TABLESAMPLE" and word(tokens, number + 2) == "BUCKET":
+        if word(tokens, number) != "TABLESAMPLE":
+            continue
+        if word(tokens, number + 2) == "BUCKET":
             raise UnsupportedStatement(
                 "TABLESAMPLE (BUCKET x OUT OF y) is not supported; for one of y parts write WHERE"
                 " pmod(hash(column), y) = x - 1, for a random one TABLESAMPLE (n PERCENT)"
+            )
+        if re.match(r"\d+[BKMG]\b", word(tokens, number + 2) + word(tokens, number + 3)):
+            raise UnsupportedStatement(
+                "TABLESAMPLE by size is not supported; write (n PERCENT) or (n ROWS)"
             )
 
 
@@ -150,9 +157,10 @@ CURRENT_DATABASE = (exp.CurrentDatabase, exp.CurrentSchema)
 def with_database(text: str, tree: exp.Expr, database: str) -> Iterator[Edit]:
     """The edits that put the session's database in the place of `current_database()`, also in the
     tree; engines know no databases."""
-    tokens = tokens_of(text)
+    calls = [*tree.find_all(*CURRENT_DATABASE)]
+    tokens = tokens_of(text) if calls else []
     at = {token.start: number for number, token in enumerate(tokens)}
-    for call in [*tree.find_all(*CURRENT_DATABASE)]:
+    for call in calls:
         first, last = span(call)
         if word(tokens, at[first] + 1) == "(":
             last = tokens[closing(tokens, at[first] + 1)].end + 1

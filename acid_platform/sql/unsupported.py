@@ -52,6 +52,10 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "leave STORED BY out, and copy the rows of the other system in (docs/ingesting.md)",
     ),
     (
+        r"create (?:database|schema) .*(?:managed)?location ",
+        "leave LOCATION out; CREATE TABLE … LOCATION '…' places a table elsewhere",
+    ),
+    (
         r"alter (?:database|schema) \S+ set (?:managed)?location\b",
         "make another database, or place a table elsewhere by CREATE TABLE … LOCATION '…'",
     ),

@@ -534,6 +534,7 @@ def test_the_number_of_a_group_is_that_of_spark() -> None:
         ("DELETE FROM t ORDER BY a", "DELETE with ORDER BY"),
         ("UPDATE t SET a = 1 WHERE b = 2 LIMIT 3", "UPDATE with LIMIT"),
         ("SELECT * FROM t TABLESAMPLE (BUCKET 3 OUT OF 4 ON a, b) s", "BUCKET x OUT OF y"),
+        ("SELECT * FROM t TABLESAMPLE (10M) s", "TABLESAMPLE by size"),
         ("EXPLAIN SHOW TABLES", "EXPLAIN takes a SELECT"),
         ("SELECT TRANSFORM(a) USING 'rm' FROM t", "compute rows in Python"),
         ("SELECT * INTO x FROM t", "does more than read"),

@@ -26,6 +26,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("CREATE TEMPORARY TABLE t (a int)", "CREATE TEMPORARY TABLE is not supported; use WITH name"),
     ("CREATE EXTERNAL TABLE t (a int)", "EXTERNAL TABLE is not supported; use CREATE TABLE … LOC"),
     ("CREATE TABLE t (a int) STORED BY 'x.Handler'", "leave STORED BY out, and copy the rows"),
+    ("CREATE DATABASE d LOCATION '/x'", "LOCATION '…' places a table elsewhere"),
     ("ALTER DATABASE d SET LOCATION '/x'", "make another database, or place a table elsewhere"),
     ("ALTER TABLE t SET OWNER USER ann", "tables have no owner; rights on tables are given"),
     ("CREATE TEMPORARY MACRO twice(x int) x * 2", "write the expression where it is used"),
