@@ -29,15 +29,14 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
     Raises what the statement would raise before it runs.
     """
     text: list[str] = []
-    query = statement if isinstance(statement, Query) else None
-    with session.reading(catalog, query) as at_snapshot:
-        queries = [] if query is None else [query]
-        for part in () if isinstance(statement, Query) else statement.parts:
-            record = at_snapshot.target(part.table)
-            text += _locks(session.warehouse, record, part.lock)
-            rows = part.read_rows(record)
-            queries += [] if rows is None else [rows]
-        for each in queries:
+    parts = () if isinstance(statement, Query) else statement.parts
+    records = [catalog.target(part.table) for part in parts]
+    queries = [part.read_rows(record) for part, record in zip(parts, records, strict=True)]
+    asked = [statement] if isinstance(statement, Query) else list(filter(None, queries))
+    with session.reading(catalog, asked, [record.name for record in records]) as at_snapshot:
+        for part in parts:
+            text += _locks(session.warehouse, at_snapshot.target(part.table), part.lock)
+        for each in asked:
             planned = run_queries.plan(at_snapshot, each)
             for source in planned.sources:
                 text += _read(source.table, planned.reads[source.placeholder])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -107,30 +107,35 @@ class SqlSession:
         return statement.run(self, catalog)
 
     @contextmanager
-    def reading(self, catalog: Catalog, query: Query | None) -> Iterator[Catalog]:
-        """The catalog of one snapshot: the transaction's, or a new one (P28)."""
+    def reading(
+        self, catalog: Catalog, queries: Sequence[Query], changed: Sequence[str] = ()
+    ) -> Iterator[Catalog]:
+        """The catalog of one snapshot: the transaction's, or a new one (P28), in which the tables
+        of the queries and those of `changed` are as they are now."""
         if self.transaction is not None:
             yield self._catalog(self.transaction)
             return
-        named = run_queries.names_in(catalog, query) if query is not None else []
+        named = {name for query in queries for name in run_queries.names_in(catalog, query)}
         leases = self.warehouse.leases
         with ExitStack() as stack:
             view = None
-            if not self._views & set(named):
+            if not self._views & named:
                 try:
-                    view = stack.enter_context(leases.lasting(*named))
+                    view = stack.enter_context(leases.lasting(*sorted(named.union(changed))))
                 except NoSuchTable:  # a view, or misspelt
-                    self._views |= set(named) & set(catalog.views)
+                    self._views |= named & set(catalog.views)
             if view is None:
-                tables = run_queries.tables_of(catalog, query) if query is not None else ()
-                view = stack.enter_context(leases.lasting(*tables))
+                tables = {
+                    name for query in queries for name in run_queries.tables_of(catalog, query)
+                }
+                view = stack.enter_context(leases.lasting(*sorted(tables.union(changed))))
             yield Catalog(self.warehouse.metastore, self.current_database, view, view.tables)
 
     def _catalog(self, txn: Transaction) -> Catalog:
         return Catalog(self.warehouse.metastore, self.current_database, txn.view)
 
     def _select(self, catalog: Catalog, query: Query) -> Result:
-        with self.reading(catalog, query) as at_snapshot:
+        with self.reading(catalog, [query]) as at_snapshot:
             if not self.in_transaction:
                 counted = run_queries.count_from_footers(self.warehouse, at_snapshot, query)
                 if counted is not None:
