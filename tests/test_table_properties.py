@@ -24,6 +24,8 @@ MISSPELT = [
     ("compactor.hive.compactor.worker.threads", "5", "a setting of the whole warehouse"),
     ("compactorthreshold.hive.compactor.delta.num.treshold", "5", "delta.num.threshold?"),
     ("compactorthreshold.hive.compactor.abortedtxn.threshold", "5", "whole warehouse"),
+    ("skip.header.line.count", "1", "each line of a file is a row"),
+    ("Skip.Footer.Line.Count", "2", "each line of a file is a row"),
 ]
 NOT_ALLOWED = [
     ("acid.history.retention", "soon"),
@@ -44,6 +46,7 @@ KEPT = {
     "compactor.mapreduce.map.memory.mb": "2048",
     "compactor.tez.queue.name": "q",
     "Acidity": "7",
+    "skip.header.line.count": "0",
 }
 
 

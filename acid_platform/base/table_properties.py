@@ -17,6 +17,7 @@ from acid_platform.layout.sql_text import has_half_character
 
 THRESHOLD_PREFIX = "compactorthreshold."
 JOB_PREFIX = "compactor."
+_LINES_LEFT_OUT = ("skip.header.line.count", "skip.footer.line.count")
 _NAMESPACES = ("acid.", JOB_PREFIX, THRESHOLD_PREFIX)
 _NO_EFFECT = tuple(f"{JOB_PREFIX}{engine}." for engine in ("mapreduce", "mapred", "tez", "yarn"))
 """Settings of Hive's compaction jobs, which tables bring along from Hive; no such job runs here."""
@@ -239,6 +240,11 @@ def check(what: str, properties: Mapping[str, str]) -> None:
                 entry.value({name: text})
             except SettingRefused as error:
                 raise InvalidDefinition(f"{what}: table property {error}") from error
+        elif name.lower() in _LINES_LEFT_OUT and text.strip() not in ("", "0"):
+            raise InvalidDefinition(
+                f"{what}: {name}={text} is not supported, since each line of a file is a row; leave"
+                " it out"
+            )
         elif name.lower().startswith(_NAMESPACES) and not name.startswith(_NO_EFFECT):
             raise InvalidDefinition(f"{what}: {_unknown(name)}")
 

@@ -130,6 +130,8 @@ def _create(written: ScriptStatement) -> Command:
 
 
 def _explain(written: ScriptStatement) -> Command:
+    if advice_on(written.plain) is not None:
+        raise unsupported(written)
     inner = parse(_EXPLAIN.sub("", written.text, count=1))
     if isinstance(inner, Command) and inner.explain is not None:
         return Command("EXPLAIN", inner.explain, inner.arguments)

@@ -78,6 +78,12 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (rf"{_ALTER}compact\b", "write COMPACT 'major' or 'minor' [AND WAIT]"),
     (r"desc(?:ribe)? (?:extended|formatted) ", "write DESCRIBE FORMATTED t, or DESCRIBE t column"),
     (r"(?:add|delete|list) (?:jar|file|archive)s?\b", _NO_JARS),
+    (
+        r"explain (?:ast|analyze|authorization|cbo|ddl|debug|dependency|vectorization)\b",
+        "write EXPLAIN, which shows the tables, locks and the engine's plan",
+    ),
+    (r"(?:start transaction|begin) ", "write START TRANSACTION, which reads one snapshot"),
+    (r"set autocommit\b", "write START TRANSACTION, and COMMIT or ROLLBACK"),
     (r"source ", "use `acid sql -f FILE`"),
     (r"(?:dfs|!) ?", "use a shell"),
     (r"(?:prepare|execute) ", "give parameters: wh.sql('… WHERE day = :day', {'day': day})"),
@@ -87,7 +93,19 @@ ADVICE: tuple[tuple[str, str], ...] = (
 """How a text on one line begins, and what to write instead; the first counts."""
 
 _TWO_WORDS = {
-    *("ALTER", "ABORT", "ADD", "CREATE", "DESC", "DESCRIBE", "DROP", "INSERT", "SHOW", "START"),
+    *(
+        "ALTER",
+        "ABORT",
+        "ADD",
+        "CREATE",
+        "DESC",
+        "DESCRIBE",
+        "DROP",
+        "EXPLAIN",
+        "INSERT",
+        "SHOW",
+        "START",
+    ),
     *("LOAD", "LOCK", "UNLOCK", "ANALYZE", "MSCK", "KILL", "REPL", "EXPORT", "IMPORT"),
 }
 _ADJECTIVES = {"CURRENT", "EXTERNAL", "MATERIALIZED", "RESOURCE", "SCHEDULED", "TEMPORARY"}
