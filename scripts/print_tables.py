@@ -76,7 +76,7 @@ than the code.
 
 Two engines run statements. Spark runs everything. The local engine (Arrow and DuckDB, in the
 process itself) needs no JVM: a query over a small table takes milliseconds. Whatever it accepts
-gives the columns, rows and errors of Spark (P33): what stands on this page was computed in both
+gives the columns, rows and errors of Spark: what stands on this page was computed in both
 engines over values of all its types, and is computed again by every `make test`. Everything else
 goes to Spark.
 

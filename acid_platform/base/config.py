@@ -232,9 +232,9 @@ starts.
 _METRIC = "a threshold of Hive's periodic metric log, which is not built"
 _NO_LOCK_POLL = "the metastore grants waiting locks itself; each call states its own wait"
 _ALL_ACID = "every table of this platform is transactional"
-_ONE_LOOP = "one loop handles requests one at a time (P1)"
-_NO_REPLICATION = "Hive's replication is not built (P1)"
-_NO_STATS = "statistics come from the reports of writers (P8)"
+_ONE_LOOP = "one loop handles requests one at a time"
+_NO_REPLICATION = "Hive's replication is not built"
+_NO_STATS = "statistics come from the reports of writers"
 
 
 def _treated(treatment: Treatment, *rows: tuple[str, SettingKind, str, str]) -> tuple[Setting, ...]:
@@ -250,8 +250,8 @@ NO_EFFECT = _treated(
     ("hive.enforce.bucketing", _B, "true", "always enforced, as in Hive since 2.0"),
     ("hive.txn.opentxn.timeout", _T, "1000ms", _ONE_LOOP),
     ("hive.txn.use.minhistorylevel", _B, "true", _ONE_LOOP),
-    ("hive.txn.use.minhistorywriteid", _B, "false", "acid.cleaner.watermark chooses (C42)"),
-    ("hive.metastore.housekeeping.threads.on", _B, "true", "housekeeping always runs (P2)"),
+    ("hive.txn.use.minhistorywriteid", _B, "false", "acid.cleaner.watermark chooses"),
+    ("hive.metastore.housekeeping.threads.on", _B, "true", "housekeeping always runs"),
     (
         "hive.metastore.txn.store.impl",
         _X,
@@ -277,15 +277,15 @@ NO_EFFECT = _treated(
     ("hive.txn.strict.locking.mode", _B, "true", _ALL_ACID),
     ("hive.txn.ext.locking.enabled", _B, "false", _ALL_ACID),
     ("hive.txn.nonacid.read.locks", _B, "true", _ALL_ACID),
-    ("hive.txn.read.locks", _B, "true", "reads hold a lease (P12)"),
-    ("hive.locks.max.partitions", _N, "-1", "reads hold a lease (P12)"),
+    ("hive.txn.read.locks", _B, "true", "reads hold a lease"),
+    ("hive.locks.max.partitions", _N, "-1", "reads hold a lease"),
     ("hive.txn.xlock.ctas", _B, "false", "the metastore refuses a second table of one name"),
     ("hive.txn.stats.enabled", _B, "true", _NO_STATS),
     ("hive.txn.acid.dir.cache.duration", _T, "120min", "no reader lists a directory"),
     ("hive.create.as.acid", _B, "false", _ALL_ACID),
     ("hive.compactor.request.queue", _N, "1", "the Initiator decides from memory"),
-    ("hive.compactor.cleaner.threads.num", _N, "1", "one Cleaner holds the lease (P9)"),
-    ("hive.compactor.worker.pool.timeout", _T, "12h", "worker pools are not built (P1)"),
+    ("hive.compactor.cleaner.threads.num", _N, "1", "one Cleaner holds the lease"),
+    ("hive.compactor.worker.pool.timeout", _T, "12h", "worker pools are not built"),
     ("hive.compactor.run.as.user", _X, "", "everything runs as the user of the process"),
     ("hive.compactor.crud.query.based", _B, "false", "compaction streams ORC files"),
     ("hive.compaction.merge.enabled", _B, "false", "compaction streams ORC files"),
@@ -321,18 +321,18 @@ NO_EFFECT = _treated(
     ("hive.compactor.acid.metrics.logger.frequency", _T, "360min", _METRIC),
 )
 
-_SOFT_DELETE = "soft deletes are not built (P1)"
+_SOFT_DELETE = "soft deletes are not built"
 
 REFUSED = _treated(
     Treatment.REFUSED,
     ("hive.support.concurrency", _B, "true", "transactions need it"),
     ("hive.exec.dynamic.partition.mode", _X, "nonstrict", "rows choose their partitions"),
-    ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions (P12)"),
+    ("hive.txn.readonly.enabled", _B, "true", "reads are READ_ONLY transactions"),
     ("hive.acid.lockless.reads.enabled", _B, "false", _SOFT_DELETE),
     ("hive.acid.createtable.softdelete", _B, "false", _SOFT_DELETE),
     ("hive.acid.droppartition.usebase", _B, "false", _SOFT_DELETE),
     ("hive.acid.renamepartition.makecopy", _B, "false", _SOFT_DELETE),
-    ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base (P6)"),
+    ("hive.acid.truncate.usebase", _B, "true", "TRUNCATE writes an empty base"),
     ("hive.txn.operational.properties", _N, "1", "updates are always split"),
     ("hive.txn.write.acid.version.file", _B, "true", "readers need _orc_acid_version"),
     ("hive.merge.cardinality.check", _B, "true", "MERGE would update a row twice"),

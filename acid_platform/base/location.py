@@ -101,8 +101,8 @@ class Location:
     ) -> Location:
         """Defaults are ACID_WAREHOUSE and ACID_METASTORE; a local warehouse holds its metastore.
 
-        Raises InvalidDefinition if no warehouse is named, a remote one has no ACID_METASTORE, or
-        one of the two has a scheme that is not known, or a password.
+        Raises InvalidDefinition if no warehouse is named, a remote one has no ACID_METASTORE (P10),
+        or one of the two has a scheme that is not known, or a password.
         """
         where = os.fspath(warehouse) if warehouse is not None else os.environ.get("ACID_WAREHOUSE")
         if not where:
@@ -119,6 +119,6 @@ class Location:
         if not local:
             raise InvalidDefinition(
                 f"{where} is not a local directory: set ACID_METASTORE to a local one for its"
-                " metastore, to tcp://host:port, or to postgresql://… or s3://… (P10)"
+                " metastore, to tcp://host:port, or to postgresql://… or s3://…"
             )
         return cls(where, f"{where}/{METASTORE_DIRECTORY}")

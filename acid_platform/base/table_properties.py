@@ -79,14 +79,14 @@ TRANSACTIONAL = TableProperty(
 )
 TRANSACTIONAL_KIND = TableProperty(
     _words("transactional_properties", "default", "default", "insert_only"),
-    "`default`: full CRUD; `insert_only`: rows are only added or overwritten (F5); `ALTER TABLE …"
+    "`default`: full CRUD; `insert_only`: rows are only added or overwritten; `ALTER TABLE …"
     " CONVERT TO ACID` writes the rows again, with row ids",
     "every write and read",
     fixed=True,
 )
 FILE_FORMAT = TableProperty(
     _words("acid.format", "orc", "orc", "parquet", "json", "csv", "text", "avro"),
-    "the format of an insert-only table's files (F17)",
+    "the format of an insert-only table's files",
     "every write and read",
     fixed=True,
 )
@@ -119,7 +119,7 @@ CODEC = TableProperty(
 )  # fmt: skip
 LAYOUT = TableProperty(
     _words("acid.layout", "hive4", "hive4", "hive3"),
-    "how compacted directories are named (P23)",
+    "how compacted directories are named",
     "compaction",
 )
 DISTRIBUTION = TableProperty(
@@ -130,28 +130,28 @@ DISTRIBUTION = TableProperty(
 )
 CONFLICT_DETECTION = TableProperty(
     REGISTRY["acid.conflict.detection"],
-    "what two transactions may not both change (P38)",
+    "what two transactions may not both change",
     "commit",
 )
 HISTORY_RETENTION = TableProperty(
     REGISTRY["acid.history.retention"],
-    "how long past snapshots and changes stay readable (P36)",
+    "how long past snapshots and changes stay readable",
     "Cleaner, time travel, change feed",
 )
 GROUP_COMMIT = TableProperty(
     Setting("acid.group.commit.interval", SettingKind.TIME, "0ms", 0, 10_000),
-    "how long a small insert waits for others to commit with (P44)",
+    "how long a small insert waits for others to commit with",
     "INSERT",
 )
 NO_AUTO_COMPACTION = TableProperty(
     _words("NO_AUTO_COMPACTION", "false", "true", "false"),
-    "compact only on request (C5)",
+    "compact only on request",
     "Initiator",
     any_case=True,
 )
 NO_CLEANUP = TableProperty(
     _words("NO_CLEANUP", "false", "true", "false"),
-    "remove no file (C44)",
+    "remove no file",
     "Cleaner, erasure",
     any_case=True,
 )
@@ -182,7 +182,7 @@ def _override(prefix: str, name: str, read_by: str) -> TableProperty:
     """A property that replaces a setting of the warehouse for one table."""
     values = REGISTRY.get(name, Setting(name, SettingKind.TEXT, ""))
     return TableProperty(
-        replace(values, name=prefix + name), "replaces the setting for this table (C22)", read_by
+        replace(values, name=prefix + name), "replaces the setting for this table", read_by
     )
 
 

@@ -128,7 +128,6 @@ class Runner:
                     table=initiated.table,
                     partition=initiated.partition,
                     compaction=initiated.id,
-                    rule=initiated.decision.rule,
                     reason=initiated.decision.reason,
                 )
         queued = sum(decided.id is not None for decided in decisions)

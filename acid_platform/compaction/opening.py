@@ -224,5 +224,5 @@ def _refuse_raw(sources: EntitySources) -> None:
     for source in sources.inserts:
         if source.kind is SourceKind.RAW:
             raise CompactionRefused(
-                f"{source.path} has no ACID columns (LOAD DATA); request a major compaction (C27)"
+                f"{source.path} has no ACID columns (LOAD DATA); request a major compaction"
             )

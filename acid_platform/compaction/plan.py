@@ -46,7 +46,7 @@ class NothingToDo:
 
     def __str__(self) -> str:
         follows = "to the Cleaner" if self.to_cleaning else "refused"
-        return f"nothing to compact, {follows} ({self.rule}): {self.reason}"
+        return f"nothing to compact, {follows}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

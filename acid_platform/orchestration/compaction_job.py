@@ -242,7 +242,7 @@ def publish(context: dg.OpExecutionContext, attempt: Attempt) -> None:
 
 @dg.job(
     executor_def=dg.in_process_executor,
-    description="Runs the queued compactions of a table (C26 to C36).",
+    description="Runs the queued compactions of a table.",
 )
 def compaction_job() -> None:
     queued().map(lambda task: publish(validate(merge(plan(task)))))

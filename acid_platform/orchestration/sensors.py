@@ -44,7 +44,7 @@ UNFINISHED = [
 @dg.sensor(
     job=compaction_job,
     minimum_interval_seconds=30,
-    description="Requests a compaction when a table's deltas exceed its thresholds (C1 to C24).",
+    description="Requests a compaction when a table's deltas exceed its thresholds.",
 )
 def initiator_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]
@@ -105,7 +105,7 @@ def _compacting(instance: dg.DagsterInstance, table: str, ids: str) -> dg.RunReq
 @dg.sensor(
     job=cleaning_job,
     minimum_interval_seconds=5,
-    description="Launches the Cleaner when there is something to remove (C37 to C55).",
+    description="Launches the Cleaner when there is something to remove.",
 )
 def cleaner_sensor(
     context: dg.SensorEvaluationContext, warehouse: dg.ResourceParam[WarehouseAccess]

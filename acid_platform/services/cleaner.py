@@ -13,7 +13,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from acid_platform.compaction.cleaning_plan import (
-    PINNED,
     CleaningPlan,
     no_cleanup,
 )
@@ -51,7 +50,7 @@ class CleaningResult:
     table: str
     partition: str | None
     removed: tuple[str, ...]
-    """`path (rule: reason)` for each directory or file that was removed."""
+    """`path (reason)` for each directory or file that was removed."""
     error: str = ""
     left: tuple[str, ...] = ()
     """The paths that stay, since this platform did not write them (P49)."""
@@ -154,7 +153,7 @@ def _waits(
     if wait is None:
         why = "no compaction has covered it yet; the Initiator requests one"
         return ExplainedPath(table, partition, path, Fate.WAITS, "C16", why)
-    rule = "C41" if wait.holders else PINNED if PINNED in wait.reason else "C38"
+    rule = "C41" if wait.holders else "C38"
     return ExplainedPath(table, partition, path, Fate.WAITS, rule, wait.reason, wait.holders)
 
 
@@ -184,7 +183,7 @@ def _unpublish(metastore: Metastore, task: Unpublication) -> CleaningResult:
         removed = removals.unpublish(metastore, task)
     except Exception as error:  # it fails only this entity; the next cycle tries again
         return _failed(task.table, task.partition, error)
-    lines = tuple(f"{path} (P46: {removals.WHY_UNPUBLISHED})" for path in removed)
+    lines = tuple(f"{path} ({removals.WHY_UNPUBLISHED})" for path in removed)
     return CleaningResult(task.table, task.partition, lines)
 
 

@@ -76,7 +76,7 @@ class ErasureRequest:
             )
         if no_cleanup(record.properties):
             raise UnsupportedStatement(
-                f"{record.name} keeps its old files (NO_CLEANUP, C44): set it to false, then erase"
+                f"{record.name} keeps its old files (NO_CLEANUP): set it to false, then erase"
             )
         from acid_platform.predicates.arrow_predicates import arrow_predicate
 
@@ -112,7 +112,7 @@ class Erasure:
     rewritten: tuple[str, ...]
     """Directories that compactions have written, relative to the table's."""
     removed: tuple[str, ...]
-    """`path (rule: reason)` for everything of the table that the Cleaner removed."""
+    """`path (reason)` for everything of the table that the Cleaner removed."""
     files: int
     """The number of files that were read for the proof."""
     remaining: tuple[Remaining, ...]
@@ -350,14 +350,13 @@ def _explain(
         if file.path.rpartition("/")[0] in live:
             if unfinished:
                 ids = ", ".join(map(str, unfinished))
-                return f"a compaction stops below write ids that are open (S16): {ids}", writers
+                return f"a compaction stops below write ids that are open: {ids}", writers
             return failed.get(
                 file.partition, "written since, or not yet compacted: run it again"
             ), ()
         fate = _explained(file.path, fates)
         if fate is not None:
-            rule = "" if fate.rule in fate.reason else f" ({fate.rule})"
-            return f"{fate.reason}{rule}", fate.holders
+            return fate.reason, fate.holders
         return failed.get(file.partition, "no cleaning covers it: see `acid fsck`"), ()
 
     return tuple(Remaining(file.path, file.rows, *reason(file)) for file in files)

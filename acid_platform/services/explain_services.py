@@ -103,9 +103,7 @@ def explain_initiator(metastore: Metastore, now_ms: int) -> list[Section]:
     decisions = initiator.explain(metastore, now_ms)
     rows = tuple(decision_row(decided) for decided in decisions)
     wishes = [
-        PlannedCompaction(
-            decided.table, decided.partition, decided.decision.kind, decided.decision.rule
-        )
+        PlannedCompaction(decided.table, decided.partition, decided.decision.kind, "the Initiator")
         for decided in decisions
         if decided.decision.kind
     ]
@@ -119,7 +117,6 @@ def decision_row(decided: initiator.Initiated) -> Row:
         "table": decided.table,
         "partition": decided.partition or "",
         "compaction": decision.kind.value if decision.kind else "none",
-        "rule": decision.rule,
         "reason": decision.reason,
     }
 
@@ -195,7 +192,6 @@ def explain_cleaner(metastore: Metastore) -> list[Section]:
             "partition": path.partition or "",
             "path": path.path,
             "fate": path.fate.value,
-            "rule": path.rule,
             "reason": path.reason,
             "held by": ", ".join(map(str, path.holders)),
         }

@@ -46,7 +46,7 @@ class Initiated:
     def __str__(self) -> str:
         where = f"{self.table} {self.partition or ''}".rstrip()
         what = self.decision.kind.value if self.decision.kind else "nothing"
-        return f"{where}: {what} ({self.decision.rule}) {self.decision.reason}"
+        return f"{where}: {what}: {self.decision.reason}"
 
 
 def explain(metastore: Metastore, now_ms: int) -> list[Initiated]:

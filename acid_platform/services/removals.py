@@ -37,7 +37,7 @@ class DropRemoved:
     """What the removals of a drop did."""
 
     lines: tuple[str, ...]
-    """`path (rule: reason)` for each directory or file that is gone."""
+    """`path (reason)` for each directory or file that is gone."""
     left: tuple[str, ...]
     """The paths that stay, since this platform did not write them."""
 
@@ -93,7 +93,7 @@ def execute(
             left += there
             stays.append(removal.path)
         else:
-            lines.append(f"{location}/{removal.path} ({removal.rule}: {removal.reason})")
+            lines.append(f"{location}/{removal.path} ({removal.reason})")
     sync_removals(files, [f"{location}/{removal.path}" for removal in plan.removals])
     return Removed(tuple(lines), tuple(left), plan, tuple(stays))
 
@@ -132,7 +132,7 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> DropRemoved:
     if not task.reused:
         left = remove(files, path, "", ours)
         sync_removals(files, [path])
-        return DropRemoved(() if left else (f"{path} (P22: dropped)",), left)
+        return DropRemoved(() if left else (f"{path} (dropped)",), left)
     directory = select(
         ours_only(files.entity(path), _recorded(metastore, task, task.partition)),
         task.write_ids,
@@ -151,7 +151,7 @@ def remove_dropped(metastore: Metastore, task: DropCleaning) -> DropRemoved:
         there = remove(files, path, target, ours)
         left += there
         if not there:
-            lines.append(f"{path}/{target} (P22: {reason})")
+            lines.append(f"{path}/{target} ({reason})")
     sync_removals(files, [f"{path}/{target}" for target in targets])
     if task.partition and not _registered(metastore, task):
         remove_if_empty(files, path.removesuffix(f"/{task.partition}"), task.partition)

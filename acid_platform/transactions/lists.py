@@ -98,7 +98,7 @@ def _parse_body(fields: list[str], whole: str) -> tuple[int, tuple[int, ...], tu
     if len(fields) != 4:
         raise MalformedList(
             f"{whole!r} is not a list of high watermark:lowest open id:open ids:aborted ids,"
-            " such as 12:5:5,9:7,10 (S5, S13)"
+            " such as 12:5:5,9:7,10"
         )
     try:
         high_watermark, min_open = int(fields[0]), int(fields[1])

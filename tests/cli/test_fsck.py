@@ -277,7 +277,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.ORDER,
         "delta_0000003_0000003_0000/bucket_00000",
-        "(P15)",
+        "Hive misses deletes there",
     ),
     (
         "a row id twice in a file",
@@ -285,7 +285,7 @@ DAMAGES: list[tuple[str, Plant, Severity, Check, str, str]] = [
         ERROR,
         Check.ORDER,
         "delta_0000003_0000003_0000/bucket_00000",
-        "(P15)",
+        "Hive misses deletes there",
     ),
     (
         "a row id in two files",

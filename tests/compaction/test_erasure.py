@@ -82,7 +82,7 @@ def test_a_held_snapshot_is_named_and_a_second_request_finishes(
         assert {file.path: file.rows for file in result.remaining} == on_disk(people) != {}
         for one in result.remaining:
             [holder] = one.holders
-            assert holder.run_id == "a-long-report" and "C41" in one.reason
+            assert holder.run_id == "a-long-report" and "opened before its commit" in one.reason
         assert "not erased" in str(result) and "run a-long-report" in str(result)
         assert held.table("db.people").to_arrow().num_rows == old  # it still has its rows
         held.close()
@@ -97,7 +97,7 @@ def test_an_open_writer_below_the_delete_is_named(people: Table) -> None:
         writer.lock("db.people", "SHARED_WRITE")
         result = people.erase(ANN, "month=1")
         assert not result.erased
-        live = [file for file in result.remaining if "open (S16)" in file.reason]
+        live = [file for file in result.remaining if "write ids that are open" in file.reason]
         assert live and [holder.txn for holder in live[0].holders] == [writer.id]
         writer.abort()
     assert people.erase(ANN, "month=1").erased

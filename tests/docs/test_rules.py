@@ -164,6 +164,30 @@ def test_a_rule_is_named_where_it_is_enforced_and_proved(rule: Rule) -> None:
         assert rule.id in named(known_tests()[name]), f"{name} does not name {rule.id}"
 
 
+def test_what_users_read_names_no_rule() -> None:
+    """Messages, listings and pages: the ids of rules are for those who change the code."""
+    cited = re.compile(rf"\((?:[^()]*, )?[{LETTERS}]\d{{1,2}}\b[^()]*\)")
+    pages = {"docs/architecture.md", "docs/extending.md"}
+    places = {}
+    for path, text in texts().items():
+        if path.startswith(("acid_platform/", "assets/", "resources/")) and path.endswith(".py"):
+            places[path] = list(filter(cited.search, _shown_texts(ast.parse(text))))
+        elif (path.startswith("docs/") and path not in pages) or path == "README.md":
+            places[path] = cited.findall(text)
+    assert {path: shown for path, shown in places.items() if shown} == {}
+
+
+def _shown_texts(module: ast.Module) -> list[str]:
+    """The texts of a module that are not for its readers, as docstrings are."""
+    nodes = list(ast.walk(module))
+    bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
+    ]
+
+
 def test_the_platform_does_not_load_the_rule_book() -> None:
     users = [
         path

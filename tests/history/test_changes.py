@@ -357,7 +357,7 @@ def test_P39_a_reader_keeps_its_changes_while_others_compact_and_clean(own: Ware
     own.sql("ALTER TABLE held SET TBLPROPERTIES ('acid.history.retention' = '0s')")
     assert not cleaner.run(own.metastore)
     (blocked,) = own.metastore.call(GetCleanings()).blocked
-    assert "reads the changes since before it (P39)" in blocked.reason
+    assert "reads the changes since before it" in blocked.reason
     for _ in range(104):  # more commits than are remembered without a retention
         own.sql("INSERT INTO held VALUES (9)")
     assert table.changes_arrow(0, 8).read_all().num_rows == 8, "the history reaches back as far"

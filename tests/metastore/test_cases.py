@@ -155,7 +155,7 @@ def test_case_08_T17_T18_T19_write_ids_of_several(world: World) -> None:
     assert world.state.table("t").next_write_id == 1
     seven = world.begin()
     assert allocate(seven, five) == [[five.id, 1], [seven.id, 2]] == allocate(five, seven)
-    with pytest.raises(InvalidDefinition, match="T18"):
+    with pytest.raises(InvalidDefinition, match="and the others none"):
         allocate(five, world.begin())
     assert world.state.table("t").next_write_id == 3
 

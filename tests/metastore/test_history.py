@@ -137,7 +137,7 @@ def test_P36_a_tag_that_expires_is_dropped_and_what_it_held_is_cleaned(world: Wo
     world.cleaning("mark_cleaned", task, removed=None, gone=gone, held=held)
     assert not world.ready()
     (blocked,) = world.call("cleaning")["blocked"]
-    assert blocked["reason"] == "tag x: it keeps what it shows (P36)"
+    assert blocked["reason"] == "tag x: it keeps what it shows"
     assert past(world, tag="x")["pin"] == tag["pin"]
     world.tick(100_000)
     assert not world.state.table("t").tags

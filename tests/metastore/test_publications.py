@@ -258,7 +258,7 @@ def test_P46_nobody_ends_the_publication_of_a_compaction_that_goes_on(
     held = asked(world, opened(world), "t")
     with pytest.raises(InvalidDefinition):
         world.call("end_publication", ext=held.ext)
-    with pytest.raises(InvalidDefinition, match="P46"):
+    with pytest.raises(InvalidDefinition, match="for the Worker of a compaction"):
         world.begin(LockRequest("t", LockType.PUBLICATION))
 
 

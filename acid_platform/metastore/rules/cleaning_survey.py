@@ -45,13 +45,13 @@ def survey(
             continue
         table, reason = state.tables.get(cleaning.table_id), ""
         if table is not None and table.record.foreign:
-            reason = f"it is read only, {why_foreign(table)} (P31)"
+            reason = f"it is read only, {why_foreign(table)}"
         elif cleaning.entity in working:
-            reason = "a compaction of it is working (P21)"
+            reason = "a compaction of it is working"
         elif being_cleaned(state, cleaning.entity):
             reason = "a Cleaner is at work on it"
         elif _earlier_table(dropped, cleaning):
-            reason = f"a table dropped from {cleaning.location} is still to be removed (C41)"
+            reason = f"a table dropped from {cleaning.location} is still to be removed"
         if reason:
             waiting.append(BlockedCleaning.of(cleaning, reason))
         else:
@@ -94,7 +94,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
         if txns := holders(state, row.table_id, row.next_txn_id):
             yield BlockedCleaning.of(
                 row,
-                f"transactions opened before its commit (next id {row.next_txn_id}) are open (C41)",
+                f"transactions opened before its commit (next id {row.next_txn_id}) are open",
                 tuple(map(holder, txns)),
             )
         elif reason := _past_needs(turn, row):
@@ -114,13 +114,13 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
         keep = kept_history.retention(turn.state, table)
         reader = kept_history.reader(turn.state, table, commit.moment)
         if reader and commit.at + keep <= turn.now:
-            return f"transaction {reader} reads the changes since before it (P39)"
+            return f"transaction {reader} reads the changes since before it"
         until = utc_text(commit.at + keep)
-        return f"{HISTORY_RETENTION.name} keeps what it replaced until {until} (P36)"
+        return f"{HISTORY_RETENTION.name} keeps what it replaced until {until}"
     if isinstance(row, DropTask):
         for who, pin in kept_history.pins(turn.state, table):
             if not pin.write_ids.is_valid(row.highest_write_id):
-                return f"{who} keeps the partition as it was before its drop (P36)"
+                return f"{who} keeps the partition as it was before its drop"
     return ""
 
 
@@ -226,7 +226,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             pins = {pin.moment: who for who, pin in kept_history.pins(state, table)}
             if pins.keys() >= set(moments):
                 who = ", ".join(pins[moment] for moment in moments)
-                reason = f"{who}: it keeps what it shows (P36)"
+                reason = f"{who}: it keeps what it shows"
                 yield BlockedCleaning(0, table.record.name, *entity, reason)
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
@@ -238,7 +238,7 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
                     0,
                     table.record.name,
                     *entity,
-                    f"a snapshot may not see what transaction {newest} merged or replaced (P36)",
+                    f"a snapshot may not see what transaction {newest} merged or replaced",
                     tuple(holder(txn) for txn in state.open_txns() if txn.txn_id < newest),
                 )
 

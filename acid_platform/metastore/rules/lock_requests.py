@@ -35,7 +35,7 @@ def resolve(
     for request in requests:
         if request.lock is LockType.PUBLICATION:
             raise InvalidDefinition(
-                f"PUBLICATION of {request.table} is for the Worker of a compaction (P46)"
+                f"PUBLICATION of {request.table} is for the Worker of a compaction"
             )
         operation = request.operation or _STRICTEST[request.lock]
         if request.table.endswith(".*"):

@@ -88,9 +88,7 @@ def stand_in_line(
     blocked = first_block(turn.state, entry)
     if blocked:
         if zero_wait and blocked.asked.lock is LockType.SHARED_READ and not blocked.brief:
-            raise LockNotAcquired(
-                f"{blocked.reason}, and a read does not queue (L10); try again later"
-            )
+            raise LockNotAcquired(f"{blocked.reason}, and a read does not queue; try again later")
         if entry.deadline <= turn.now:
             raise LockTimeout(
                 f"{blocked.reason}, and no wait was allowed; try again, or wait longer"

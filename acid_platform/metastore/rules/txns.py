@@ -212,7 +212,7 @@ def allocate(turn: Turn, operation: Allocate) -> int:
 
 def _allocate(turn: Turn, txn: Txn, name: str) -> int:
     if txn.kind is not TxnType.DEFAULT:
-        raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id (T17)")
+        raise ReadOnlyTxn(f"transaction {txn.txn_id} is {txn.kind.name}: it gets no write id")
     table = unchanged(turn.state, txn, name)
     write_id = table.by_txn.get(txn.txn_id)
     if write_id is None:
@@ -239,17 +239,17 @@ def allocate_many(turn: Turn, operation: AllocateMany) -> list[tuple[int, int]]:
         try:
             require_open(turn, ended_txn)
         except AcidError as error:
-            raise type(error)(f"transactions {ended} are not open (T17): {error}") from error
+            raise type(error)(f"transactions {ended} are not open: {error}") from error
     txns = [turn.state.txns[txn_id] for txn_id in ids]
     bad = [txn.txn_id for txn in txns if txn.kind is not TxnType.DEFAULT]
     if bad:
-        raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name} (T17)")
+        raise ReadOnlyTxn(f"transactions {bad} get no write id of {table.record.name}")
     for txn in txns:
         unchanged(turn.state, txn, operation.table)
     have = [txn.txn_id for txn in txns if txn.txn_id in table.by_txn]
     if have and len(have) < len(txns):
         raise InvalidDefinition(
-            f"transactions {have} have write ids of {table.record.name} and the others none (T18);"
+            f"transactions {have} have write ids of {table.record.name} and the others none;"
             " ask for either"
         )
     for txn in txns:

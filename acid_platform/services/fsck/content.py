@@ -172,7 +172,7 @@ class EntityContents:
                 Check.ORDER,
                 path,
                 f"the key of row {at + 1}, {events.key(at + 1)}, is not above that of row {at},"
-                f" {events.key(at)} (P15): Hive misses deletes there",
+                f" {events.key(at)}: Hive misses deletes there",
                 _REWRITE,
             )
 
