@@ -32,10 +32,11 @@ _CHANGES: dict[str, Callable[[str], Change]] = {
     "DELETE": split_dml.delete,
     "MERGE": split_merge.merge,
     "TRUNCATE": split_dml.truncate,
+    "LOAD": split_dml.load_data,
 }
 _OTHERS = (
     *("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO"),
-    *("TRUNCATE TABLE", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
+    *("TRUNCATE TABLE", "LOAD DATA", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
 )
 """The statements that are in none of the tables."""
 _EXPLAIN = re.compile(r"^.*?\bexplain\b(?:\s+(?:extended|formatted|locks)\b)?", re.I | re.S)

@@ -11,6 +11,7 @@ from sqlglot import exp
 from acid_platform.engine.assignments import values_of_all
 from acid_platform.engine.merge_clauses import MergeAction, MergeClause
 from acid_platform.errors import AcidError, InvalidExpression, NoSuchPartition, WrongType
+from acid_platform.handles.file_rows import rows_of_files
 from acid_platform.handles.grouped_inserts import interval_ms
 from acid_platform.layout.sql_text import quoted
 from acid_platform.predicates.known_columns import require_columns
@@ -25,6 +26,7 @@ from acid_platform.sql.statements import (
     Change,
     Delete,
     Insert,
+    LoadData,
     MergeInto,
     MultiInsert,
     Truncate,
@@ -74,6 +76,8 @@ class Changes:
             case Truncate():
                 self._truncate(statement, record)
                 return Done("TRUNCATE")
+            case LoadData():
+                return Done.changed("LOAD DATA", self._load(statement, record))
 
     def _insert(self, statement: Insert | MultiInsert) -> int:
         """All rows are planned before any are written, so that they come from one snapshot."""
@@ -93,21 +97,32 @@ class Changes:
     def _write(
         self, insert: Insert, record: TableRecord, fixed: Mapping[str, str | None], rows: Result
     ) -> int:
-        target = self.txn.table(record.name)
-        if not insert.overwrite:
-            return target.insert(rows, fixed)
-        whole = bool(fixed) and len(fixed) == len(record.partition_columns)
         if insert.if_not_exists:
-            if not whole:
+            if len(fixed) < len(record.partition_columns):
                 raise NoSuchPartition(
                     f"INSERT OVERWRITE into {record.name} with IF NOT EXISTS needs a value for each"
                     f" partition column: {', '.join(name for name, _ in record.partition_columns)}"
                 )
             if _is_there(self.txn.view.partitions(record.name), record, insert.partition):
                 return 0
-        if whole:
+        return self._stored(rows, record, fixed, insert.overwrite)
+
+    def _stored(
+        self, rows: Result, record: TableRecord, fixed: Mapping[str, str | None], overwrite: bool
+    ) -> int:
+        target = self.txn.table(record.name)
+        if not overwrite:
+            return target.insert(rows, fixed)
+        if fixed and len(fixed) == len(record.partition_columns):
             return target.overwrite(rows, fixed)
         return target.overwrite(rows, fixed=fixed)
+
+    def _load(self, statement: LoadData, record: TableRecord) -> int:
+        own, keys = columns_of_record(record)
+        fixed = {} if statement.partition is None else fixed_values(statement.partition, record)
+        names = [column.name for column in (*own, *keys) if column.name not in fixed]
+        rows = rows_of_files(self.warehouse, statement.source, names)
+        return self._stored(rows, record, fixed, statement.overwrite)
 
     def _truncate(self, statement: Truncate, record: TableRecord) -> None:
         target = self.txn.table(record.name)

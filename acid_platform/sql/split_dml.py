@@ -1,4 +1,4 @@
-"""Dividing INSERT, UPDATE, DELETE and TRUNCATE into the parts that their user wrote.
+"""Dividing INSERT, UPDATE, DELETE, TRUNCATE and LOAD DATA into the parts that their user wrote.
 
 Only words and parentheses are looked at; each part is then parsed alone. So no part is generated
 anew, and what follows a part that can be parsed is an error.
@@ -17,6 +17,7 @@ from acid_platform.sql.statements import (
     Assignment,
     Delete,
     Insert,
+    LoadData,
     MultiInsert,
     Truncate,
     Update,
@@ -268,6 +269,30 @@ def truncate(text: str) -> Truncate:
             f"TRUNCATE with {parts.rest()} is not supported; leave that part out"
         )
     return Truncate(table, spec)
+
+
+def load_data(text: str) -> LoadData:
+    """Raises InvalidExpression, UnsupportedStatement."""
+    parts = Parts.of(text)
+    parts.need("LOAD DATA", "this")
+    if not parts.skip("LOCAL"):
+        raise UnsupportedStatement(
+            "LOAD DATA INPATH would move the files, and nothing is moved here; write LOAD DATA"
+            " LOCAL INPATH, which copies their rows, and remove them after it"
+        )
+    parts.need("INPATH", "LOAD DATA LOCAL")
+    if not parts.text_comes():
+        raise InvalidExpression(f"not Hive SQL: LOAD DATA needs a path in quotes {parts.here}")
+    source = parts.tokens[parts.at].text
+    parts.at += 1
+    overwrite = parts.skip("OVERWRITE")
+    parts.need("INTO TABLE", "LOAD DATA")
+    table, spec = ".".join(changed_table(parts)), _partition(parts)
+    if not parts.ended:
+        raise UnsupportedStatement(
+            f"LOAD DATA with {parts.rest()} is not supported; leave that part out"
+        )
+    return LoadData(table, source, spec, overwrite)
 
 
 def changed_table(parts: Parts) -> tuple[str, ...]:

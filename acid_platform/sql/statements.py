@@ -198,7 +198,20 @@ class Truncate(RowChange):
     lock = Locked.TRUNCATE
 
 
-Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate
+@dataclass(frozen=True, slots=True)
+class LoadData(RowChange):
+    """LOAD DATA LOCAL INPATH `source`: an INSERT of the rows of files."""
+
+    source: str
+    partition: PartitionSpec | None = None
+    overwrite: bool = False
+
+    @property
+    def lock(self) -> Locked:
+        return Locked.INSERT_OVERWRITE if self.overwrite else Locked.INSERT
+
+
+Change = Insert | MultiInsert | Update | Delete | MergeInto | Truncate | LoadData
 
 
 # --- declaring ------------------------------------------------------------------------------------

@@ -21,10 +21,6 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"(?:create|drop|set|show) (?:current )?roles?\b", _RIGHTS),
     (r"show (?:grant|principals)\b", _RIGHTS),
     (r"(?:un)?lock ", "each statement locks what it needs; START TRANSACTION keeps its locks"),
-    (
-        r"load data ",
-        "read the files with pandas, Arrow or Spark, and call table.insert",
-    ),
     (r"export ", "copy the rows by CREATE TABLE … LOCATION '…' AS SELECT"),
     (r"import ", "wh.adopt_table('db.t', location) takes over a directory of Hive's files"),
     (r"(?:create|drop|reload) (?:temporary )?functions?\b", _FUNCTION),

@@ -27,6 +27,7 @@ from acid_platform.sql.statements import (
     CreateView,
     Delete,
     Insert,
+    LoadData,
     MergeInto,
     MultiInsert,
     Truncate,
@@ -486,6 +487,13 @@ def test_updates_deletes_merges_views_and_explain() -> None:
         assert isinstance(explain.arguments["statement"], inner)
 
 
+def test_files_whose_rows_are_inserted() -> None:
+    text = r"LOAD DATA LOCAL INPATH '/in/it\'s' {}INTO TABLE db.t PARTITION (ds='a')"
+    spec = PartitionSpec({"ds": "a"})
+    assert parse(text.format("")) == LoadData("db.t", "/in/it's", spec)
+    assert parse(text.format("OVERWRITE ")) == LoadData("db.t", "/in/it's", spec, overwrite=True)
+
+
 def test_inserts_that_share_their_rows() -> None:
     multi = parse(
         "WITH x AS (SELECT 1 AS a) FROM x y\nINSERT INTO t SELECT y.a WHERE a IS DISTINCT FROM 2"
@@ -532,6 +540,8 @@ def test_the_number_of_a_group_is_that_of_spark() -> None:
             "subquery in MERGE SET",
         ),
         ("DELETE FROM t ORDER BY a", "DELETE with ORDER BY"),
+        ("LOAD DATA INPATH 'x' INTO TABLE t", "write LOAD DATA LOCAL INPATH"),
+        ("LOAD DATA LOCAL INPATH 'x' INTO TABLE t SERDE 's'", "LOAD DATA with SERDE 's'"),
         ("UPDATE t SET a = 1 WHERE b = 2 LIMIT 3", "UPDATE with LIMIT"),
         ("SELECT * FROM t TABLESAMPLE (BUCKET 3 OUT OF 4 ON a, b) s", "BUCKET x OUT OF y"),
         ("SELECT * FROM t TABLESAMPLE (10M) s", "TABLESAMPLE by size"),

@@ -18,7 +18,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("SHOW GRANT ON TABLE t", "SHOW GRANT is not supported; rights on tables"),
     ("LOCK TABLE t SHARED", "LOCK TABLE is not supported; each statement locks"),
     ("UNLOCK TABLE t", "UNLOCK TABLE is not supported"),
-    ("LOAD DATA LOCAL INPATH '/a.orc' INTO TABLE t", "LOAD DATA is not supported; read the files"),
     ("EXPORT TABLE t TO '/somewhere'", "CREATE TABLE … LOCATION"),
     ("IMPORT TABLE t FROM '/somewhere'", "wh.adopt_table"),
     ("CREATE FUNCTION f AS 'org.example.F' USING JAR 'f.jar'", "use Spark's functions"),
