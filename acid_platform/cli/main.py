@@ -229,14 +229,26 @@ def compact(
 @click.option("--where", metavar="PREDICATE", required=True, help='Such as "person_id = 42".')
 @click.option("--partition", metavar="NAME", help="Such as month=3; default: the whole table.")
 @click.option("--later", is_flag=True, help="Only record the request for Dagster's sensor.")
+@click.option(
+    "--end-history",
+    is_flag=True,
+    help="End the history of the partitions that had such rows, if a retention or a tag keeps it.",
+)
 def erase(
-    session: CommandSession, table: str, where: str, partition: str | None, later: bool
+    session: CommandSession,
+    table: str,
+    where: str,
+    partition: str | None,
+    later: bool,
+    end_history: bool,
 ) -> None:
     """Delete rows of TABLE from every file, also from files of old snapshots.
 
     Deletes, compacts, cleans, then reads every file. Exit code 1 if some files still hold such
     rows: it prints which, and the transactions that need them; run it again when they have ended.
     """
+    if later and end_history:
+        raise click.UsageError("--end-history can't be recorded for later; leave one of both out")
     if later:
         with session.open() as warehouse:
             number = warehouse.table(table).request_erasure(where, partition)
@@ -247,7 +259,7 @@ def erase(
         )
         return
     with session.open() as warehouse, session.working(f"erasing rows of {table}"):
-        result = warehouse.table(table).erase(where, partition)
+        result = warehouse.table(table).erase(where, partition, end_history)
     if session.json:
         session.say_json(result.as_json())
     if not result.erased:

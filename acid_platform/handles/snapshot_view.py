@@ -117,7 +117,7 @@ class SnapshotView:
         past = request.past
         if past is not None:
             layout = table_layout(past.table, self.transaction, past.partitions)
-            return layout, past.pin.write_ids, past.pin.txns
+            return replace(layout, ended=past.ended), past.pin.write_ids, past.pin.txns
         if request.write_ids is not None:
             layout = table_layout(request.table, self.transaction)
             return layout, request.write_ids, self.transaction.valid_txns

@@ -92,13 +92,15 @@ class Table(Reads, Writes):
             grouped = self._warehouse.grouped_inserts.insert(self._insert_record, plain, fixed)
             return autocommit(self._warehouse, self._name, alone) if grouped is None else grouped
 
-    def erase(self, where: str, partition: Partition = None) -> Erasure:
+    def erase(self, where: str, partition: Partition = None, end_history: bool = False) -> Erasure:
         """Deletes rows from every file, also from files of old snapshots.
 
         Deletes the rows in one transaction, compacts and cleans, then reads every file of the
         table. Files that an open snapshot still needs stay; `remaining` names the transactions:
-        erase again when they have ended. Raises as count, also NoSuchPartition, LeaseHeld, and
-        CorruptFile for a file that can't be read.
+        erase again when they have ended. Files that a retention or a tag keeps stay too, unless
+        `end_history` ends the history of the partitions that held such rows: earlier snapshots of
+        them can't be read any more, those of other partitions can. Raises as count, also
+        NoSuchPartition, LeaseHeld, and CorruptFile for a file that can't be read.
         """
         from acid_platform.services import erasure
 
@@ -107,6 +109,8 @@ class Table(Reads, Writes):
         deleted = self.delete(request.condition) if self.count(request.condition) else 0
         erasure.queue(metastore, request)
         outcomes = erasure.compact(self._warehouse, request)
+        if end_history:
+            erasure.end_history(metastore, request)
         removed = erasure.clean(metastore, request)
         return erasure.prove(metastore, request, deleted, outcomes, removed)
 

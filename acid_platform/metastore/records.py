@@ -325,6 +325,8 @@ class PastTable:
     table: TableRecord
     partitions: tuple[PartitionRecord, ...]
     pin: Pin
+    ended: dict[str, int] = field(default_factory=dict)
+    """The partitions whose history was ended after it, and when (milliseconds UTC)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,8 @@ class BlockedCleaning(EntityTask):
 
     reason: str
     holders: tuple[Holder, ...] = ()
+    by_history: bool = False
+    """A retention or a tag is the reason (P36)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ for recorded requests. Spark starts only for the steps that need it.
 """
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
@@ -32,6 +32,8 @@ class ErasureConfig(dg.Config):
     """A SQL predicate, such as `person_id = 42`."""
     partition: str | None = None
     """A partition such as `month=3`; None: the whole table."""
+    end_history: bool = False
+    """Whether to end the history of the partitions that held such rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Progress:
     request: ErasureRequest
     deleted: int
     outcomes: tuple[CompactionOutcome, ...] = ()
+    end_history: bool = False
 
 
 @dg.op(out=_OUT, description="Deletes the visible rows in one transaction.")
@@ -56,9 +59,10 @@ def delete_rows(
     context.instance.add_run_tags(context.run_id, {TABLE_TAG: request.table})
     context.log.info(f"{visible} rows of {request.table} are visible")
     if not visible:
-        return Progress(request, 0)
+        return Progress(request, 0, (), config.end_history)
     with warehouse.open(context.run_id, lambda: spark.spark_session) as opened:
-        return Progress(request, opened.table(request.table).delete(request.condition))
+        deleted = opened.table(request.table).delete(request.condition)
+    return Progress(request, deleted, (), config.end_history)
 
 
 @dg.op(
@@ -80,7 +84,7 @@ def compact_files(
         outcomes = erasure.compact(opened, deleted.request)
     for outcome in outcomes:
         context.log.info(f"compaction {outcome.task.id}: {outcome.state}: {outcome.reason}")
-    return Progress(deleted.request, deleted.deleted, outcomes)
+    return replace(deleted, outcomes=outcomes)
 
 
 @dg.op(description="Runs the Cleaner, then searches every file of the table for the rows.")
@@ -90,6 +94,9 @@ def clean_and_prove(
     warehouse: dg.ResourceParam[WarehouseAccess],
 ) -> None:
     with warehouse.open(context.run_id) as opened:
+        if rewritten.end_history:
+            for ended in erasure.end_history(opened.metastore, rewritten.request):
+                context.log.info(f"ended the history of {rewritten.request.table} {ended}")
         removed = erasure.clean(opened.metastore, rewritten.request)
         for line in removed:
             context.log.info(f"removed {line}")

@@ -8,10 +8,11 @@ still exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import compress
 
-from acid_platform.errors import CorruptFile
+from acid_platform.errors import CorruptFile, NotEnoughHistory
 from acid_platform.layout.bucketing import Bucketing
 from acid_platform.layout.file_entries import EntityListing
 from acid_platform.layout.formats import ORC, FileFormat
@@ -46,6 +47,9 @@ class TableLayout:
     rewritten: int = 0
     """Files with lower write ids have other columns, or another format; no snapshot of now sees
     them."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """The partitions ('' without partition columns) whose files of this past snapshot may be gone,
+    since rows were erased from their history, and when: milliseconds UTC."""
 
     def values(self, partition: str) -> tuple[str | None, ...]:
         """The values of a partition's columns, in order.
@@ -81,6 +85,12 @@ def select_entities(
     """
     names = sorted(table.partitions) if table.partition_columns else [""]
     names = _matching(where, table, [name for name in names if only in (None, name)])
+    for name in filter(table.ended.__contains__, names):
+        at = datetime.fromtimestamp(table.ended[name] / 1000, UTC)
+        raise NotEnoughHistory(
+            f"{f'{table.name} {name}'.rstrip()} is kept since {at:%Y-%m-%d %H:%M:%S} UTC: rows were"
+            " erased from its history then"
+        )
     listings = table.listings(names)
     return {
         name: select(

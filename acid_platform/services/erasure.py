@@ -1,8 +1,8 @@
 """Erasure requests: deleting rows from every file, also from files of old snapshots.
 
-DELETE only hides rows. The steps after it: `queue` and `compact` (major compactions), `clean` (the
-Cleaner), `prove` (every file is read). If something has to wait, a later request continues from
-there. Only `compact` may start Spark.
+DELETE only hides rows. The steps after it: `queue` and `compact` (major compactions), perhaps
+`end_history`, `clean` (the Cleaner), `prove` (every file is read). If something has to wait, a
+later request continues from there. Only `compact` may start Spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acid_platform.compaction.cleaning_plan import no_cleanup
+from acid_platform.compaction.cleaning_plan import PINNED, no_cleanup
 from acid_platform.compaction.states import CompactionKind, CompactionState, ErasureState
 from acid_platform.errors import (
     AlreadyScheduled,
@@ -25,6 +25,7 @@ from acid_platform.errors import (
 )
 from acid_platform.layout.partition_names import partition_name, partition_values
 from acid_platform.metastore.operations.compaction import AnswerErasure, GetErasures, GetQueue
+from acid_platform.metastore.operations.history import EndHistory
 from acid_platform.metastore.operations.tables import GetPartitions
 from acid_platform.metastore.operations.transactions import GetLocks, GetOpenTxns, GetTxnStates
 from acid_platform.metastore.records import Holder
@@ -225,6 +226,23 @@ def compact(warehouse: Warehouse, request: ErasureRequest) -> tuple[CompactionOu
     return tuple(outcomes)
 
 
+def end_history(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
+    """Ends the history of the partitions in which only a retention or a tag keeps such rows.
+
+    Returns them, '' for an unpartitioned table. What they show now stays, and so does all that
+    the table's other partitions have shown.
+    """
+    fates = [path for path in cleaner.explain(metastore) if path.table == request.table]
+    partitions = {
+        file.partition
+        for file in _search(metastore, request).matches
+        if (fate := _explained(file.path, fates)) and fate.rule == PINNED
+    }
+    if partitions:
+        metastore.call(EndHistory(request.table, tuple(sorted(partitions))))
+    return tuple(sorted(partitions))
+
+
 def clean(metastore: Metastore, request: ErasureRequest) -> tuple[str, ...]:
     """Runs cycles of the Cleaner until one removes nothing; returns what was removed of the table.
 
@@ -356,7 +374,8 @@ def _explain(
             ), ()
         fate = _explained(file.path, fates)
         if fate is not None:
-            return fate.reason, fate.holders
+            advice = "; --end-history ends the history of its partition" * (fate.rule == PINNED)
+            return f"{fate.reason}{advice}", fate.holders
         return failed.get(file.partition, "no cleaning covers it: see `acid fsck`"), ()
 
     return tuple(Remaining(file.path, file.rows, *reason(file)) for file in files)

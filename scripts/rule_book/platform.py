@@ -485,7 +485,7 @@ GROUP = Group(
             "A read as of a write id, a time or a tag gives exactly the rows, columns and"
             " partitions that the table had then, or an error that says since when its history"
             " is kept. The Cleaner keeps what the retention, tags and open readers of the past"
-            " need.",
+            " need, but for partitions whose history an erasure has ended: open readers alone.",
             (
                 "metastore.rules.kept_history",
                 "metastore.rules.past_snapshots",
@@ -497,6 +497,8 @@ GROUP = Group(
                 "test_P36_a_tag_keeps_its_files_until_it_is_dropped",
                 "test_P36_a_rollback_makes_the_rows_those_of_then",
                 "test_P36_a_rollback_conflicts_like_an_overwrite",
+                "test_P36_the_history_of_the_erased_rows_ends_and_no_other",
+                "test_P36_a_history_that_was_ended_is_that_of_its_partition_alone",
             ),
         ),
         Rule(

@@ -132,6 +132,8 @@ class Chaos:
                 expires = world.clock.moment().wall + two * 20_000 if two % 3 else 0
                 made = {"name": str(one // 4), "as_of": None, "expires": expires, "user": ""}
                 world.call("create_tag", table=table, **made)
+                if two % 5 == 4:
+                    world.call("end_history", table=table, partitions=["", f"p={one % 3}"])
         elif action == 18 and self.open:
             asked = LockRequest(table, LockType.EXCL_WRITE, operation, partition)
             txn_id = self.open[one % len(self.open)].id if two % 4 else 0

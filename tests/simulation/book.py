@@ -47,6 +47,8 @@ class Book:
         """The entities that a Cleaner works on, and since when."""
         self.tagged: dict[tuple[int, str], Txn] = {}
         """A reader of the moment of each tag, by table and name (P36)."""
+        self.ended: set[int] = set()
+        """The tables of which the history of a partition was ended."""
         self.answers: dict[str, Json] = {}
         self.parked_answers: dict[str, str] = {}
         self.started = self.reaped = self.lists = self.last_ext = 0

@@ -408,7 +408,7 @@ _CLEANING = (
            cleaning.Cleaned.apply, _everything_is_gone),
     Faulty("P26", "what was cleaned stays known", cleaning.Cleaned.apply, _nothing_is_gone, 2),
     Faulty("P36", "the Cleaner ignores the retention", kept_history.horizon,
-           lambda _real, state, _table, _now: state.next_moment, 3),
+           lambda _real, state, _table, _now, _ended=0: state.next_moment, 3),
     Faulty("P36", "the Cleaner ignores tags and who reads the past", kept_history.pins,
            _always([]), 9),
 )

@@ -73,7 +73,7 @@ class Pasts(Upkeep):
             txn.needs.setdefault(table.name, table.id)
         elif owner is None or owner.state != "c" or owner.committed >= txn.snapshot:
             expect("P39", own, "NoSuchPast", "NotEnoughHistory", "InvalidDefinition")
-        elif forever:
+        elif forever and table.id not in self.ended:
             expect("P39", own, "InvalidDefinition")  # a column of then is gone
         else:
             expect("P39", own, "NotEnoughHistory", "InvalidDefinition")
@@ -99,6 +99,15 @@ class Pasts(Upkeep):
             return
         value("P36", own)
         self.tagged[table.id, args["name"]] = self._reader_at(self.now)
+
+    def on_end_history(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
+        table = self._table(args["table"])
+        if table is None:
+            expect("P36", own, "NoSuchTable")
+            return
+        value("P36", own)
+        if args["partitions"]:
+            self.ended.add(table.id)
 
     def on_drop_tag(self, request_id: str, args: Json, own: Json | None, clock: int) -> None:
         table = self._table(args["table"])

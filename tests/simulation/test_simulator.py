@@ -188,6 +188,35 @@ def test_P46_other_engines_and_compactions_meet() -> None:
         assert seen[what] >= 5, f"{what}: {seen[what]}"
 
 
+def test_P36_a_history_that_was_ended_is_that_of_its_partition_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Traveller, "ends", True)
+    seen: Counter[str] = Counter()
+    for seed in (6, 15, 18, 21):
+        simulation = Simulation(seed)
+        simulation.run(1500)
+        seen += simulation.counts
+    for what in ("history ended: True", "past ended", "past read"):
+        assert seen[what] >= 3, f"{what}: {seen[what]}"
+
+
+def test_P36_a_history_that_ends_for_every_partition_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Traveller, "ends", True)
+    what = "the history of one partition ends for all"
+    everywhere = Faulty(
+        "P36",
+        what,
+        kept_history.ended,
+        lambda _real, table, _partition: max((end for end, _ in table.ended.values()), default=0),
+    )
+    with everywhere.applied(), pytest.raises(Failure):
+        for seed in range(60):
+            Simulation(seed).run(1500)
+
+
 def test_P39_a_reader_of_changes_finds_what_each_commit_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

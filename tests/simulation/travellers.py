@@ -38,6 +38,8 @@ class Pinned:
     partitions: dict[str, tuple[int, ...]]
     """The partitions of then, with their floors."""
     tag: str = ""
+    ended: frozenset[str] = frozenset()
+    """The partitions whose history had ended when it was asked for."""
 
 
 class Traveller(Actor):
@@ -45,6 +47,8 @@ class Traveller(Actor):
 
     follows: ClassVar[bool] = False
     """Whether it also asks for changes; not by default, since other seeds would catch mutations."""
+    ends: ClassVar[bool] = False
+    """Whether it also ends the history of partitions; not by default, as `follows`."""
 
     def __init__(self, sim: Simulation, number: int) -> None:
         super().__init__(sim, number)
@@ -60,7 +64,9 @@ class Traveller(Actor):
     def go_on(self) -> None:
         chance = self.chance
         name = self.pick("t", "u", "v", "w")
-        if self.txn and self.follows and chance > 0.4:
+        if self.ends and chance > 0.9:
+            self._end_history(name)
+        elif self.txn and self.follows and chance > 0.4:
             self._follow(name)
         elif not self.txn:
             self.ask(
@@ -132,7 +138,8 @@ class Traveller(Actor):
             )
         else:
             then = self.sim.model.reader_after(past.table.table_id, as_of["write_id"])
-        held = Pinned(past.table.table_id, then, past.pin, _floors(past.partitions))
+        ended = frozenset(past.ended)
+        held = Pinned(past.table.table_id, then, past.pin, _floors(past.partitions), "", ended)
         table = self.sim.model.tables[held.table_id]
         self._check_declaration(table, then, past)
         self.pins.append(held)
@@ -190,6 +197,18 @@ class Traveller(Actor):
             held = Pinned(table_id, then, Pin(table_id, commit.moment, *lists), floors)
             self.pins.append(held)
             check_pinned(self.sim, held)
+
+    def _end_history(self, name: str) -> None:
+        table = self.sim.model._table(name)
+        if table is None:
+            return
+        partitions = sorted(table.partitions_at(self.sim.model.now)) if table.partitioned else [""]
+        chosen = [each for each in partitions if self.chance < 0.5]
+
+        def ended(reply: Json) -> None:
+            self.sim.counts[f"history ended: {'value' in reply}"] += 1
+
+        self.ask(ended, "end_history", table=name, partitions=chosen)
 
     # --- tags -----------------------------------------------------------------------------------
 
@@ -252,6 +271,11 @@ def check_pinned(sim: Simulation, held: Pinned) -> None:
         listed, txns = held.pin.write_ids, held.pin.txns
         floor = settled(listed, table.floor, *held.partitions.get(str(partition), ()))
         place = (table.location, partition)
+        known = state.known_table(table.id)
+        end, _ = (known.ended if known else {}).get(partition or "", (0, 0))
+        if (partition or "") in held.ended or (held.tag and end > held.pin.moment):
+            sim.counts["past ended"] += 1
+            continue
         expected = sim.model.content(held.then, table, partition)
         # A reader of the past gets its directories from the metastore (P26): it does not know any
         # more which transactions were aborted whose output appears late.

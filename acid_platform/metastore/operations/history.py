@@ -37,6 +37,17 @@ class RemoveTag(MetastoreOperation[None], op="drop_tag"):
 
 
 @dataclass(frozen=True, slots=True)
+class EndHistory(MetastoreOperation[None], op="end_history"):
+    """Ends the history of partitions ('' for an unpartitioned table), except for open readers.
+
+    Retention and tags keep no file of them that only snapshots before now need.
+    """
+
+    table: str
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GetKept(Unrecorded[list[KeptHistory]], op="kept", answers="tables"):
     """Since when the history of a table, or of all (None), is kept, and what that costs."""
 

@@ -53,12 +53,14 @@ def changes(turn: Turn, operation: GetChanges) -> TableChanges:
         if operation.until is None
         else resolve(turn, table, operation.until)
     )
+    _require_unended(table, after, operation.since)
     since, cursor = operation.since, None
     if since is not None and since.consumer is not None:
         cursor = state.cursors.get((since.consumer, table.record.table_id))
     before = None
     if since is not None and (since.consumer is None or cursor is not None):
         before = replace(resolve(turn, table, since), onward=True)
+        _require_unended(table, before, since)
         _require_kept(state, table, before, after, since, operation.until)
         before = _after_rewrites(state, table, before, after)
         _require_columns(table, before, after)
@@ -94,6 +96,18 @@ def _require_kept(
         raise NoSuchPast(
             f"{since} of {name} is after {until or 'the snapshot of this transaction'}; changes"
             " lead from an earlier snapshot to a later one"
+        )
+
+
+def _require_unended(table: TableState, pin: Pin, since: AsOf | None) -> None:
+    """Raises NotEnoughHistory if the history of a partition was ended after the snapshot."""
+    name = table.record.name
+    consumer = since and since.consumer
+    again = f"forget how far it came: acid changes {name} --forget {consumer}"
+    for partition, at in kept_history.ended_after(table, pin.moment).items():
+        raise NotEnoughHistory(
+            f"the changes of {f'{name} {partition}'.rstrip()} before {utc_text(at)} are not kept:"
+            f" rows were erased from its history then; {again if consumer else 'ask since then'}"
         )
 
 

@@ -98,7 +98,7 @@ def _rows(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedCle
                 tuple(map(holder, txns)),
             )
         elif reason := _past_needs(turn, row):
-            yield BlockedCleaning.of(row, reason)
+            yield BlockedCleaning.of(row, reason, (), True)
         else:
             yield _row_task(turn, row)
 
@@ -108,7 +108,7 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
     table = turn.state.known_table(row.table_id)
     if table is None:
         return ""
-    later = () if table.dropped else _later(turn, table)
+    later = () if table.dropped else _later(turn, table, row.partition)
     commit = next((past for past in later if past.txn_id == row.txn_id), None)
     if commit is not None:
         keep = kept_history.retention(turn.state, table)
@@ -118,15 +118,17 @@ def _past_needs(turn: Turn, row: QueuedTask) -> str:
         until = utc_text(commit.at + keep)
         return f"{HISTORY_RETENTION.name} keeps what it replaced until {until}"
     if isinstance(row, DropTask):
-        for who, pin in kept_history.pins(turn.state, table):
+        ended = kept_history.ended(table, row.partition)
+        for who, pin in kept_history.pins(turn.state, table, ended):
             if not pin.write_ids.is_valid(row.highest_write_id):
                 return f"{who} keeps the partition as it was before its drop"
     return ""
 
 
-def _later(turn: Turn, table: TableState) -> Sequence[TableCommit]:
-    """The commits that the oldest snapshot of the table's history does not see."""
-    return kept_history.after(table, kept_history.horizon(turn.state, table, turn.now))
+def _later(turn: Turn, table: TableState, partition: str | None) -> Sequence[TableCommit]:
+    """The commits that the oldest snapshot of a partition's history does not see."""
+    ended = kept_history.ended(table, partition)
+    return kept_history.after(table, kept_history.horizon(turn.state, table, turn.now, ended))
 
 
 def holder(txn: Txn) -> Holder:
@@ -141,7 +143,7 @@ def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
     # An open transaction may still ask for the table; P11 refuses only those below `next_txn_id`.
     above = (txn.txn_id for txn in state.open_txns() if txn.txn_id >= row.next_txn_id)
     watermark = min(above, default=state.next_txn)
-    later = _later(turn, table)
+    later = _later(turn, table, row.partition)
     txns, listed = cleaner_lists(state, table, watermark, row.highest_write_id, later)
     return EntityCleaning.of(
         row,
@@ -152,7 +154,7 @@ def _row_task(turn: Turn, row: QueuedTask) -> CleaningTask:
         listed,
         CleaningCause.COMPACTION,
         {**table.record.properties, **row.properties},
-        _pins(state, table),
+        _pins(state, table, row.partition),
     )
 
 
@@ -173,8 +175,9 @@ def _drop_task(state: State, drop: DropTask) -> DropCleaning:
     )
 
 
-def _pins(state: State, table: TableState) -> tuple[Pin, ...]:
-    return tuple(pin for _, pin in kept_history.pins(state, table))
+def _pins(state: State, table: TableState, partition: str | None) -> tuple[Pin, ...]:
+    ended = kept_history.ended(table, partition)
+    return tuple(pin for _, pin in kept_history.pins(state, table, ended))
 
 
 def aborted_rows(state: State) -> dict[Entity, list[Component]]:
@@ -223,11 +226,12 @@ def _lapsed(turn: Turn, only: Entity | None) -> Iterator[CleaningTask | BlockedC
             entity = (table_id, name or None)
             if only not in (None, entity):
                 continue
-            pins = {pin.moment: who for who, pin in kept_history.pins(state, table)}
+            ended = kept_history.ended(table, name)
+            pins = {pin.moment: who for who, pin in kept_history.pins(state, table, ended)}
             if pins.keys() >= set(moments):
                 who = ", ".join(pins[moment] for moment in moments)
                 reason = f"{who}: it keeps what it shows"
-                yield BlockedCleaning(0, table.record.name, *entity, reason)
+                yield BlockedCleaning(0, table.record.name, *entity, reason, (), True)
             elif entity not in aborted_rows(state):
                 newest = _newest_merge(state, entity)
                 if newest < low_mark(state):
@@ -261,7 +265,7 @@ def _entity_task(
     """A cleaning without a compaction, of what no open snapshot of any table needs."""
     state = turn.state
     txns, listed = cleaner_lists(
-        state, table, low_mark(state), table.last_write_id, _later(turn, table)
+        state, table, low_mark(state), table.last_write_id, _later(turn, table, partition)
     )
     return EntityCleaning(
         0,
@@ -275,5 +279,5 @@ def _entity_task(
         listed,
         cause,
         table.record.properties,
-        _pins(state, table),
+        _pins(state, table, partition),
     )

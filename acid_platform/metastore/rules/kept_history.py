@@ -87,16 +87,28 @@ _MOMENT, _AT = attrgetter("moment"), attrgetter("at")
 # --- what has to stay -----------------------------------------------------------------------------
 
 
-def horizon(state: State, table: TableState, now: int) -> int:
+def ended(table: TableState, partition: str | None) -> int:
+    """The moment before which the history of a partition was ended; 0 if it was not."""
+    return table.ended.get(partition or "", (0, 0))[0]
+
+
+def ended_after(table: TableState, moment: int) -> dict[str, int]:
+    """The partitions of which a snapshot of this moment is not kept, and when that was ended."""
+    return {name: at for name, (end, at) in table.ended.items() if end > moment}
+
+
+def horizon(state: State, table: TableState, now: int, ended: int = 0) -> int:
     """The moment from which on everything has to stay readable; pins may keep older snapshots.
 
-    Whoever reads the changes since a moment needs all that came after it (P39).
+    Whoever reads the changes since a moment needs all that came after it (P39). `ended`: the moment
+    before which the history of the partition in question was ended.
     """
     duration = retention(state, table)
     if duration:
         oldest = at_time(table, now - duration)
     else:
         oldest = table.commits[-1].moment if table.commits else table.since
+    oldest = max(oldest, ended)
     return min(oldest, _onward(state, table, oldest))
 
 
@@ -133,14 +145,14 @@ def after(table: TableState, moment: int) -> Sequence[TableCommit]:
     return table.commits[bisect_right(table.commits, moment, key=_MOMENT) :]
 
 
-def pins(state: State, table: TableState) -> list[tuple[str, Pin]]:
+def pins(state: State, table: TableState, ended: int = 0) -> list[tuple[str, Pin]]:
     """The snapshots that stay apart from the retention, with their holders.
 
-    Of a dropped table, those of open transactions stay.
+    Of a dropped table, and of before the moment `ended`, those of open transactions stay.
     """
     tags = () if table.dropped else table.tags.values()
     return [
-        *((f"tag {tag.name}", tag.pin) for tag in tags),
+        *((f"tag {tag.name}", tag.pin) for tag in tags if tag.pin.moment >= ended),
         *((f"transaction {txn_id}", pin) for txn_id, pin in _open_pins(state, table)),
     ]
 

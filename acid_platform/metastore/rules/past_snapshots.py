@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 
 from acid_platform.base.table_properties import HISTORY_RETENTION
 from acid_platform.errors import InvalidDefinition, NoSuchPast, NotEnoughHistory
-from acid_platform.metastore.operations.history import GetKept, GetPast, PlaceTag, RemoveTag
+from acid_platform.metastore.operations.history import (
+    EndHistory,
+    GetKept,
+    GetPast,
+    PlaceTag,
+    RemoveTag,
+)
 from acid_platform.metastore.pasts import AsOf, KeptHistory, Pin, Tag, utc_text
 from acid_platform.metastore.records import PastTable, TableRecord
 from acid_platform.metastore.rules import kept_history
@@ -31,7 +37,12 @@ def past(turn: Turn, operation: GetPast) -> PastTable:
     else:
         turn.record(PastPinned(txn.txn_id, then.name, pin))
     renew_lease(turn, txn)
-    return PastTable(record_at(table, pin), tuple(partitions_at(table, pin.moment)), pin)
+    return PastTable(
+        record_at(table, pin),
+        tuple(partitions_at(table, pin.moment)),
+        pin,
+        kept_history.ended_after(table, pin.moment),
+    )
 
 
 def with_history(turn: Turn, txn_id: int, name: str) -> tuple[Txn, TableState, TableRecord]:
@@ -56,7 +67,28 @@ def record_at(table: TableState, pin: Pin) -> TableRecord:
 
 
 def resolve(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
-    """The snapshot that is meant. Raises NoSuchPast, NotEnoughHistory."""
+    """The snapshot that is meant, or one after it with the same rows whose files are kept.
+
+    Raises NoSuchPast, NotEnoughHistory.
+    """
+    pin = _named(turn, table, as_of)
+    for end in sorted({end for end, _ in table.ended.values() if end > pin.moment}, reverse=True):
+        if _shows_the_same(table, pin.moment, end):
+            return kept_history.pin_at(turn.state, table, end)
+    return pin
+
+
+def _shows_the_same(table: TableState, before: int, after: int) -> bool:
+    """Whether only compactions were committed between two moments."""
+    between = [commit for commit in table.commits if before < commit.moment <= after]
+    return (
+        not any(commit.write_id for commit in between)
+        and table.at(before) == table.at(after)
+        and partitions_at(table, before) == partitions_at(table, after)
+    )
+
+
+def _named(turn: Turn, table: TableState, as_of: AsOf) -> Pin:
     parts = (as_of.write_id, as_of.time, as_of.tag, as_of.consumer, as_of.moment)
     if sum(part is not None for part in parts) != 1:
         raise InvalidDefinition(f"{as_of!r} has to name one write id, one time or one tag")
@@ -192,6 +224,14 @@ def drop_tag(turn: Turn, operation: RemoveTag) -> None:
     turn.record(TagDropped(table.record.table_id, tag.name))
 
 
+@handles(EndHistory)
+def end_history(turn: Turn, operation: EndHistory) -> None:
+    """What the table shows since its last commit stays readable. Raises NoSuchTable."""
+    table = turn.state.table(operation.table)
+    last = table.commits[-1].moment if table.commits else table.since
+    turn.record(HistoryEnded(table.record.table_id, operation.partitions, last))
+
+
 @handles(GetKept)
 def kept_histories(turn: Turn, operation: GetKept) -> list[KeptHistory]:
     """Raises NoSuchTable."""
@@ -261,3 +301,16 @@ class TagDropped(Event, kind="tag_dropped"):
     def apply(self, state: State, _at: int) -> None:
         table = state.tables[self.table_id]
         table.tags = {name: tag for name, tag in table.tags.items() if name != self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEnded(Event, kind="history_ended"):
+    """Of these partitions, nothing that was shown before `moment` is kept any more."""
+
+    table_id: int
+    partitions: tuple[str, ...]
+    moment: int
+
+    def apply(self, state: State, at: int) -> None:
+        table = state.tables[self.table_id]
+        table.ended = {**table.ended, **dict.fromkeys(self.partitions, (self.moment, at))}

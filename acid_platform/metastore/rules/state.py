@@ -117,6 +117,9 @@ class TableState:
     held: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """By partition ('' for an unpartitioned table): the moments of the pins for which the last
     cleaning left directories in place."""
+    ended: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By partition, as `held`: the moment before which its history was ended, so that no file keeps
+    rows that were erased, and when (milliseconds UTC)."""
 
     def at(self, moment: int) -> TableRecord | None:
         """The declaration that a snapshot of this moment sees, if the table existed then (P28)."""

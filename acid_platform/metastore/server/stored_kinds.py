@@ -99,6 +99,7 @@ class TableRow:
     since_write: int
     anchor: int
     held: dict[str, tuple[int, ...]]
+    ended: dict[str, tuple[int, int]]
     dropped: int
 
     @classmethod
