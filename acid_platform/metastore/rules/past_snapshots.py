@@ -305,7 +305,7 @@ class TagDropped(Event, kind="tag_dropped"):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEnded(Event, kind="history_ended"):
-    """Nothing that these partitions showed before `moment` is kept any more, but for open readers."""
+    """What these partitions showed before `moment` is kept for open readers alone."""
 
     table_id: int
     partitions: tuple[str, ...]
