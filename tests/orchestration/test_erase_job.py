@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 import definitions
+from acid_platform import NotEnoughHistory
 from acid_platform.cli.main import main
 from acid_platform.compaction.states import ErasureState
 from acid_platform.metastore.operations.compaction import GetErasures
@@ -125,6 +126,29 @@ def test_a_recorded_request_is_worked_off_and_answered(place: Place, spark: Spar
     shown = CliRunner().invoke(main, ["show", "erasures", "--json", *wh])
     [row] = json.loads(shown.output)
     assert (row["state"], row["condition"]) == ("erased", "id = 1")
+
+
+def test_the_job_and_the_command_end_a_history_if_they_are_told_to(
+    place: Place, spark: SparkSession
+) -> None:
+    place.warehouse._given = spark
+    wh = ["--warehouse", place.warehouse.path]
+    table = place.warehouse.create_table(
+        "db.t", "id int, v string", properties={"acid.history.retention": "1h"}
+    )
+    table.insert([{"id": 1, "v": "Ann"}, {"id": 2, "v": "Bob"}, {"id": 3, "v": "Cy"}])
+    kept = erase(place, where="id = 1")
+    assert not kept.success and "--end-history" in observed(place, kept)["what holds them"]
+    assert erase(place, where="id = 1", end_history=True).success
+    with pytest.raises(NotEnoughHistory, match="rows were erased"):
+        table.to_arrow(as_of=1)
+    command = ["erase", "db.t", "--where", "id = 2", *wh]
+    assert CliRunner().invoke(main, command).exit_code == 1
+    both = CliRunner().invoke(main, [*command, "--end-history", "--later"])
+    assert both.exit_code == 2 and "can't be recorded for later" in both.output
+    ended = CliRunner().invoke(main, [*command, "--end-history"])
+    assert ended.exit_code == 0 and "db.t: erased" in ended.output
+    assert table.to_arrow().to_pylist() == [{"id": 3, "v": "Cy"}]
 
 
 def test_a_wrong_predicate_deletes_nothing(place: Place) -> None:
