@@ -43,7 +43,9 @@ def rows_of_files(warehouse: Warehouse, source: str, names: Sequence[str]) -> Re
     for path, shape in others:
         if shape != (format_name, columns):
             raise WrongType(f"{path} has other columns or another format than {first}")
-    sources = tuple(SourceFile(path, SourceKind.PLAIN, size, "", 0, 0) for path, size in found)
+    # Spark's own reader of PLAIN files can't read times before 1970 that ORC's C++ library wrote.
+    kind = SourceKind.RAW if format_name == "orc" else SourceKind.PLAIN
+    sources = tuple(SourceFile(path, kind, size, "", 0, 0) for path, size in found)
     entity = EntityScan(EntitySources("", sources, ()), paths=tuple(shapes))
     scan = Scan(
         files,
