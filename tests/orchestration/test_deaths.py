@@ -30,6 +30,7 @@ from tests.orchestration.mortal import COMPACTED, COMPACTION, IN_PROCESS, STEPS,
 from tests.orchestration.processes import PAUSE, DagsterProcesses, kill
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(600),  # of a busy machine; it takes a tenth
     pytest.mark.filterwarnings("ignore:Error:UserWarning"),  # Dagster's, about the killed server
 ]
@@ -179,10 +180,7 @@ def config(scene: Scene, ops: Mapping[str, Mapping[str, object]]) -> dict[str, A
     }
 
 
-ROUNDS = [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, 5))]
-
-
-@pytest.fixture(scope="module", params=ROUNDS)
+@pytest.fixture(scope="module", params=range(5))
 def world(request: pytest.FixtureRequest, place: World) -> World:
     """One round: every run enters its transaction, then each is killed in its own way."""
     dagster, metastore = place.dagster, place.warehouse.metastore
