@@ -9,7 +9,7 @@ from pathlib import Path
 import pyorc
 import pytest
 
-from acid_platform import NotEnoughHistory, Table, Warehouse
+from acid_platform import CorruptFile, NotEnoughHistory, Table, Warehouse
 from tests.conftest import temporary_warehouse
 
 ANN = "v = 'ann'"
@@ -159,3 +159,18 @@ def test_what_no_history_keeps_ends_none(warehouse: Warehouse) -> None:
     table = people(warehouse)
     assert table.erase("id = 99", end_history=True).erased
     assert (0, "ann", 1) in rows(table, as_of=1)
+
+
+def test_files_in_which_the_condition_cant_be_tested_count_as_holding_rows(
+    warehouse: Warehouse,
+) -> None:
+    table = people(warehouse)
+    table.rename_column("v", "w")
+    with pytest.raises(CorruptFile, match="the condition can't be tested"):
+        table.erase("w = 'ann'")
+    assert table.erase("w = 'ann'", end_history=True).erased
+    assert files_with_ann(table) == []
+    for partition in ("p = 1", "p = 2"):
+        with pytest.raises(NotEnoughHistory, match="is kept since"):
+            table.to_arrow(where=partition, as_of=1)
+    assert len(rows(table)) == 3
