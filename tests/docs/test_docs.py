@@ -24,7 +24,6 @@ from acid_platform.base.location import Location
 from acid_platform.base.table_properties import TABLE_PROPERTIES
 from acid_platform.cli.main import main
 from acid_platform.metastore import Metastore
-from acid_platform.services import fsck
 from resources import SparkResource, WarehouseResource
 from scripts import print_tables
 from tests.conftest import temporary_warehouse
@@ -158,31 +157,6 @@ def test_old_runs_are_deleted_as_the_page_says(
         assert instance.get_runs_count() == 2  # none of them is old
         exec(compile(example.replace("days=30", "days=-1"), "production.md", "exec"), {})
         assert [run.job_name for run in instance.get_runs()] == ["week_job"]
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_the_tutorial_runs_and_prints_what_it_says(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    spark: SparkSession,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ACID_METASTORE", raising=False)
-    text = (ROOT / "docs" / "tutorial.md").read_text()
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, "tutorial.md", "exec"), names)
-    warehouse = names["wh"]
-    assert sorted(
-        warehouse.table("db.people").to_arrow().to_pylist(), key=lambda row: row["id"]
-    ) == [{"id": 2, "name": "BO"}, {"id": 3, "name": "Cy"}]
-    assert fsck.examine(warehouse.metastore).healthy
-    warehouse.metastore.stop()
-    now, before = capsys.readouterr().out.splitlines()[:2]
-    assert "BO" in now and "Bo" in before
-    assert str(names["before"]) in text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -513,22 +513,3 @@ def test_further_columns_of_a_source_have_any_type_and_are_converted_alike(
         table.merge([{"id": 1, "op": "\ud800"}], "t.id = s.id", {"v": "s.op"})
     with pytest.raises((WrongType, InvalidDefinition), match="column 'op'"):
         table.merge([{"id": 1, "op": 1}, {"id": 2, "op": "x"}], "t.id = s.id", {"v": "s.op"})
-
-
-def test_the_changes_of_a_table_are_merged_into_a_copy(local: Warehouse) -> None:
-    """As docs/changes.md shows it."""
-    page = (Path(__file__).parents[2] / "docs" / "changes.md").read_text()
-    [code] = [block for block in page.split("```python\n") if "MergeClause(" in block]
-    code = code.partition("```")[0]
-    orders = local.create_table("shop.orders", "id int, v string")
-    orders.insert([{"id": i, "v": "a"} for i in range(5)])
-    copy = local.create_table("shop.copy", "id int, v string")
-    copy.insert(orders.to_arrow())
-    orders.delete("id = 0")
-    orders.update({"v": "'b'"}, "id < 3")
-    orders.insert([{"id": 9, "v": "c"}])
-    exec(code, {"wh": local, "since": 1})
-    made, right = (
-        sorted(tuple(row.values()) for row in one.to_arrow().to_pylist()) for one in (copy, orders)
-    )
-    assert made == right

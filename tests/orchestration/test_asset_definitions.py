@@ -1,15 +1,10 @@
 """@acid_asset when a module is loaded: what Dagster learns of it, and what is refused. No JVM."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of its functions.
-import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import pandas as pd
 import pytest
 
 from acid_platform import InvalidDefinition
@@ -161,26 +156,6 @@ def test_several_tables_can_be_taken_apart_only_if_asked() -> None:
     assert (whole.can_subset, parts.can_subset) == (False, True)
     assert {one.to_user_string() for one in whole.keys} == {"db/a", "db/b"}
     assert whole.check_keys == {dg.AssetCheckKey(dg.AssetKey(["db", "b"]), "v_is_given")}
-
-
-def test_the_examples_of_the_documents_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "assets.md").read_text()
-    orders, totals, schedule = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    made: dict[str, Any] = {"dg": dg, "pd": pd}
-    for example in (orders, totals):
-        exec(compile(example, "assets.md", "exec"), made)
-    assert made["orders"].key.to_user_string() == "shop/orders"
-    assert [one.name for one in made["orders"].check_specs] == ["amounts_are_given"]
-    assert made["totals"].dependency_keys == {made["orders"].key}
-    monkeypatch.setitem(sys.modules, "assets.orders", SimpleNamespace(orders=made["orders"]))
-    exec(compile(schedule, "assets.md", "exec"), made)
-    defs = dg.Definitions(
-        assets=[made["orders"], made["totals"]],
-        schedules=[made["daily_orders"]],
-        resources={"warehouse": WarehouseResource(), "spark": SparkResource()},
-    )
-    [daily] = defs.get_repository_def().schedule_defs
-    assert daily.cron_schedule == "30 2 * * *"
 
 
 # --- automation: the write id is the data version -------------------------------------------------

@@ -1,0 +1,299 @@
+"""The code of the pages runs, block after block, as a reader of the page would type it.
+
+A page's blocks share their variables. Commands of `acid` run as typed, in a directory with the
+warehouse `var/warehouse`; SQL runs in the same warehouse.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shlex
+import sys
+import types
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from acid_platform import Warehouse
+from acid_platform.cli.main import main
+from acid_platform.engine.coercion import ValuesCoerced
+from acid_platform.services import fsck
+from resources import SparkResource, WarehouseResource
+from tests.conftest import temporary_warehouse
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```(python|sql|sh|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+RUN_HERE = {
+    "docs/assets.md",
+    "docs/changes.md",
+    "docs/history.md",
+    "docs/ingesting.md",
+    "docs/metastore.md",
+    "docs/operations.md",
+    "docs/streaming.md",
+    "docs/tutorial.md",
+}
+RUN_ELSEWHERE = {
+    "README.md": "tests/docs/test_docs.py, tests/tooling/test_template.py",
+    "docs/backup.md": "tests/metastore: backups, archives and write ids in doubt",
+    "docs/cluster.md": "tests/cluster",
+    "docs/foreign-readers.md": "tests/interop/direct: they need Hive's metastore",
+    "docs/gateway.md": "tests/gateway/test_entry.py, test_rights.py",
+    "docs/hive-statements.md": "tests/docs/test_hive_statements.py",
+    "docs/object-stores.md": "tests/stores",
+    "docs/production.md": "tests/docs/test_docs.py",
+    "docs/shared-metastore.md": "tests/docs/test_deploy.py, tests/log",
+    "docs/testing.md": "tests/tooling/test_template.py",
+    "docs/upgrading.md": "tests/metastore: the backup of another version",
+}
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def test_every_page_with_code_is_run() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    with_code = {str(path.relative_to(ROOT)) for path in pages if BLOCK.search(path.read_text())}
+    assert with_code - {"CHANGELOG.md", "CONTRIBUTING.md"} == RUN_HERE | set(RUN_ELSEWHERE)
+
+
+class Reader:
+    """Somebody who types what a page says, in `directory`."""
+
+    def __init__(self, warehouse: Warehouse, directory: Path) -> None:
+        self.warehouse = warehouse
+        self.directory = directory
+        self.variables: dict[str, Any] = {"wh": warehouse}
+
+    def types(
+        self, text: str, *, instead: dict[str, str] | None = None, without: str | None = None
+    ) -> list[str]:
+        """Runs all blocks in their order, but for those that contain `without`.
+
+        `instead` replaces what a reader would replace.
+
+        Returns: what each command of `acid` printed.
+        """
+        for written, meant in (instead or {}).items():
+            assert written in text, written
+            text = text.replace(written, meant)
+        printed = []
+        for language, code in BLOCK.findall(text):
+            if without is not None and without in code:
+                continue
+            if language == "python":
+                exec(compile(code, "page", "exec"), self.variables)
+            elif language == "sql":
+                self.warehouse.sql(code)
+            else:
+                printed += [self.command(line) for line in code.splitlines() if line.strip()]
+        return printed
+
+    def command(self, line: str) -> str:
+        name, *arguments = shlex.split(line, comments=True)
+        assert name == "acid", line
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, (line, done.output, done.exception)
+        return done.output
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    for setting in ("ACID_WAREHOUSE", "ACID_METASTORE", "DAGSTER_HOME"):
+        monkeypatch.delenv(setting, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACID_WAREHOUSE", "var/warehouse")
+    with temporary_warehouse(tmp_path / "var" / "warehouse") as warehouse:
+        yield Reader(warehouse, tmp_path)
+
+
+def rows_of(warehouse: Warehouse, table: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in warehouse.table(table).to_arrow().to_pylist())
+
+
+def materialize(asset: dg.AssetsDefinition, **options: Any) -> None:
+    dg.materialize(
+        [asset],
+        resources={
+            "warehouse": WarehouseResource(path="var/warehouse"),
+            "spark": SparkResource(),
+        },
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        **options,
+    )
+
+
+def test_the_page_about_assets(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page("assets.md")
+    name, lines = re.findall(r"`(landing/\S+\.csv)`:\n\n```text\n(.*?)```", text, re.DOTALL)[0]
+    (reader.directory / "landing").mkdir()
+    (reader.directory / name).write_text(lines)
+    module = types.ModuleType("assets.orders")
+    reader.variables = module.__dict__
+    monkeypatch.setitem(sys.modules, "assets.orders", module)
+    reader.types(text)
+    day = datetime.date(2024, 1, 2)
+    materialize(module.orders, partition_key=day.isoformat())
+    materialize(module.totals)
+    assert rows_of(reader.warehouse, "shop.orders") == [
+        (1, Decimal("12.50"), day),
+        (2, Decimal("19.99"), day),
+    ]
+    assert rows_of(reader.warehouse, "shop.totals") == [(day, Decimal("32.49"))]
+    definitions = dg.Definitions(
+        assets=[module.orders, module.totals],
+        schedules=[module.daily_orders],
+        resources={"warehouse": WarehouseResource(), "spark": SparkResource()},
+    )
+    [daily] = definitions.get_repository_def().schedule_defs
+    assert daily.cron_schedule == "30 2 * * *"
+
+
+def test_the_page_about_changes(reader: Reader) -> None:
+    orders = reader.warehouse.create_table("shop.orders", "id int, v string")
+    copy = reader.warehouse.create_table("shop.copy", "id int, v string")
+    orders.insert([{"id": i, "v": "a"} for i in range(5)])
+    copy.insert(orders.to_arrow())
+    orders.delete("id = 0")
+    orders.update({"v": "'b'"}, "id < 3")
+    orders.insert([{"id": 9, "v": "c"}])
+    reader.variables["since"] = 1
+    reader.types(page("changes.md"))
+    assert rows_of(reader.warehouse, "shop.copy") == rows_of(reader.warehouse, "shop.orders")
+    materialize(reader.variables["orders_per_value"])
+    orders.update({"v": "'c'"}, "id = 1")
+    orders.insert([{"id": 10, "v": None}])
+    materialize(reader.variables["orders_per_value"])
+    counts = reader.warehouse.table("shop.orders_per_value").to_arrow().to_pylist()
+    assert {row["v"]: row["orders"] for row in counts} == {"a": 2, "b": 1, "c": 2, None: 1}
+
+
+def test_the_page_about_history(reader: Reader) -> None:
+    table = reader.warehouse.create_table("db.t", "id int")
+    reader.types(page("history.md"))
+    assert table.properties["acid.history.retention"] == "7d"
+
+
+def test_the_page_about_operations(reader: Reader) -> None:
+    accounts = reader.warehouse.create_table("bank.accounts", "id int, euros decimal(9,2)")
+    accounts.insert([{"id": 1, "euros": 100}, {"id": 2, "euros": 7}])
+    orders = reader.warehouse.create_table("shop.orders", "id int, customer int")
+    orders.insert([{"id": 1, "customer": 3}, {"id": 2, "customer": 4}])
+    reader.types(
+        page("operations.md"),
+        instead={
+            "acid run initiator ": "acid run initiator --once ",
+            "acid run worker ": "acid run worker --once ",
+            "acid run cleaner ": "acid run cleaner --once ",
+        },
+    )
+    assert rows_of(reader.warehouse, "bank.accounts") == [(1, Decimal(40)), (2, Decimal(7))]
+    assert rows_of(reader.warehouse, "shop.orders") == [(2, 4)]
+
+
+def test_the_page_about_the_metastore(reader: Reader) -> None:
+    reader.warehouse.create_table("db.t", "id int")
+    status, counters, tables, _ = reader.types(page("metastore.md"))
+    assert "leader" in status
+    assert "acid_" in counters and "db" in tables
+
+
+def test_the_tutorial(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
+    text = page("tutorial.md")
+    reader.types(text, without="make demo")
+    now, before = capsys.readouterr().out.splitlines()[:2]
+    assert "BO" in now and "Bo" in before
+    assert str(reader.variables["before"]) in text
+    assert rows_of(reader.warehouse, "db.people") == [(2, "BO"), (3, "Cy")]
+    assert fsck.examine(reader.warehouse.metastore).healthy
+    reader.variables["wh"].close()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_page_about_ingesting(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    day, all_days = tmp_path / "in" / "2024-01-02", tmp_path / "all.parquet"
+    day.mkdir(parents=True)
+    (tmp_path / "2013-01.csv").write_text("id,carrier,month\n1,UA,1\n2,AA,1\n")
+    ordered = pa.table({"id": pa.array([1, 2], pa.int32()), "status": ["new", "sent"]})
+    pa.orc.write_table(ordered, day / "orders.orc")
+    dated = ordered.append_column("day", pa.array(["2024-01-03"] * 2))
+    pa.parquet.write_table(dated, all_days)
+    with temporary_warehouse(tmp_path / "wh", spark) as warehouse:
+        warehouse.create_table("shop.orders", "id int, amount decimal(9,2), day date")
+        warehouse.create_table("db.flights", "id int, carrier string, month int")
+        warehouse.create_table("db.orders", "id int, status string", partitioned_by=["day string"])
+        warehouse.create_table("db.events", "id int")
+        reader = Reader(warehouse, tmp_path)
+        reader.variables["table"] = warehouse.create_table("db.copied", "id int, status string")
+        pa.parquet.write_table(ordered, tmp_path / "in" / "orders.parquet")
+        with pytest.warns(ValuesCoerced, match="amount: 1 changed; day: 1 became NULL"):
+            reader.types(
+                page("ingesting.md"),
+                instead={
+                    "'/in/2024-01-02'": f"'{day}'",
+                    "'s3://in/all.parquet'": f"'{all_days}'",
+                    '"in/2013-*.csv"': f'"{tmp_path}/2013-*.csv"',
+                    '"in/"': f'"{tmp_path}/in/orders.parquet"',
+                },
+                without="jdbc",
+            )
+        assert rows_of(warehouse, "shop.orders") == [(1, Decimal("12.35"), None)]
+        assert rows_of(warehouse, "db.flights") == [(1, "UA", 1), (2, "AA", 1)]
+        assert rows_of(warehouse, "db.copied") == [(1, "new"), (2, "sent")]
+        assert rows_of(warehouse, "db.orders") == [
+            (1, "new", "2024-01-03"),
+            (2, "sent", "2024-01-03"),
+        ]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_page_about_streaming(tmp_path: Path, spark: SparkSession) -> None:
+    incoming = tmp_path / "data" / "incoming"
+    incoming.mkdir(parents=True)
+    (incoming / "a.json").write_text('{"id": 1, "name": "Ada"}\n')
+    with temporary_warehouse(tmp_path / "data" / "warehouse", spark) as warehouse:
+        orders = warehouse.create_table(
+            "shop.orders", "id int, amount double", partitioned_by=["month int"]
+        )
+        warehouse.create_table("shop.big", "id int, amount double, month int")
+        warehouse.create_table("shop.events", "id bigint, name string")
+        orders.insert(
+            [
+                {"id": i, "amount": a, "month": m}
+                for i, a, m in [(1, 5e3, 3), (2, 1.0, 3), (3, 5e3, 4)]
+            ]
+        )
+        reader = Reader(warehouse, tmp_path)
+        reader.variables["spark"] = spark
+        reader.types(page("streaming.md"), instead={'"/data/': f'"{tmp_path}/data/'})
+        reader.variables["big_orders"](spark)
+        assert rows_of(warehouse, "shop.big") == [(1, 5e3, 3)]
+        queries = [reader.variables[name](spark) for name in ("follow", "ingest")]
+        try:
+            queries[0].processAllAvailable()
+            orders.delete("id = 2")
+            for query in queries:
+                query.processAllAvailable()
+        finally:
+            for query in queries:
+                query.stop()
+        [deleted] = spark.read.parquet(str(tmp_path / "data" / "deleted")).collect()
+        assert (deleted["id"], deleted["_change_type"]) == (2, "delete")
+        assert rows_of(warehouse, "shop.events") == [(1, "Ada")]
