@@ -160,27 +160,28 @@ clean: ## remove caches and build output; keeps .venv and var
 .PHONY: test-quick
 test-quick: setup ## the rules, the kernel and the local engine's handles: one minute, for each change (ARGS=)
 	@$(TEST_STATE) exec $(PY) -m pytest -p tests.quick --numprocesses $(JOBS) --dist loadfile \
-	    -m "not slow and not spark" tests $(ARGS)
+	    -m "not slow and not soak and not spark" tests $(ARGS)
 
 .PHONY: test
 test: setup ## the notebooks and all tests but the slow ones (ARGS="-k name" selects)
-	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow" $(ARGS)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not slow and not soak" $(ARGS)
 
 .PHONY: test-full
 test-full: setup ## all tests and notebooks, the slow ones too (ARGS=)
-	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(ARGS)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(ARGS)
 
 .PHONY: coverage
 coverage: setup ## all tests with the lines that they run: build/coverage/index.html; takes longer
-	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) $(COVERAGE) $(ARGS)
+	@$(TEST_STATE) exec $(PY) -m pytest $(SHARED) -m "not soak" $(COVERAGE) $(ARGS)
 
 .PHONY: sim
 sim: packages ## simulate the metastore: a run (SEED=, N= steps), or many runs (N= steps in all)
 	@$(PY) -m tests.simulation $(or $(SEED),0) $(or $(N),0)
 
 .PHONY: soak
-soak: setup ## N=2000 random histories, then writers, readers and services for 30 minutes (MINUTES=)
-	@$(TEST_STATE) $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
+soak: setup ## more of the slow tests, N=2000 random histories, then writers and services for 30 minutes (MINUTES=)
+	@$(TEST_STATE) $(PY) -m pytest $(SHARED) -m soak && \
+	    $(PY) -m tests.compaction.histories 0 $(or $(N),2000) && \
 	    exec $(PY) -m tests.soak --minutes $(or $(MINUTES),30)
 
 .PHONY: chaos

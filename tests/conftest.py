@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -47,6 +47,14 @@ def compact_with(warehouse: Warehouse, engine: str) -> None:
     can; statements run as before."""
     limit = {"spark": "0", "local": str(1 << 40)}[engine]
     warehouse.metastore.set("acid.local.compaction.max.bytes", limit)
+
+
+def slow_then_soak(values: Sequence[Any], slow: int) -> list[Any]:
+    """Parameters of a test: the first `slow` run in `make test-full`, the others in `make soak`."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if place < slow else pytest.mark.soak)
+        for place, value in enumerate(values)
+    ]
 
 
 @contextmanager

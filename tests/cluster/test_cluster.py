@@ -42,7 +42,7 @@ def run(*words: str) -> None:
 
 @pytest.mark.slow
 def test_P12_rows_are_written_changed_and_read_on_a_cluster() -> None:
-    run("-m", "not slow")
+    run("-m", "not slow and not soak")
 
 
 @pytest.mark.slow

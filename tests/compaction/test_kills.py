@@ -105,6 +105,7 @@ def killed(
     )
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_at_any_phase_loses_and_doubles_nothing(
     warehouse: Warehouse,
 ) -> None:

@@ -20,7 +20,7 @@ from acid_platform import NeedsSpark, UnknownColumn, Warehouse, WrongType
 from acid_platform.engine.rows import local_table
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.storage.arrow_types import arrow_type
-from tests.conftest import temporary_warehouse
+from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.generated_rows import REFUSED, Maker, comparable, random_type
 
 if TYPE_CHECKING:
@@ -255,9 +255,9 @@ def _check_one(table: Table, kind: str, verb: str, rows: Any, frame: Frame, wher
         assert comparable(made.column(column.name).to_pylist()) == comparable(right), where
 
 
-def test_sixty_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
+def test_thirty_frames_are_stored_as_they_are_or_refused(tmp_path: Path) -> None:
     with temporary_warehouse(tmp_path, engine="local") as local:
-        _check({"local": local}, 11, 60, None)
+        _check({"local": local}, 11, 30, None)
 
 
 @pytest.mark.spark
@@ -266,13 +266,12 @@ def test_a_few_frames_are_stored_alike_by_both_engines(tmp_path: Path, spark: Sp
         temporary_warehouse(tmp_path / "local", engine="local") as local,
         temporary_warehouse(tmp_path / "spark", spark, "spark") as with_spark,
     ):
-        _check({"local": local, "spark": with_spark}, 12, 8, spark)
+        _check({"local": local, "spark": with_spark}, 12, 4, spark)
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(20, 30))
+@pytest.mark.parametrize("seed", slow_then_soak(range(20, 30), 3))
 def test_500_frames_are_stored_alike_by_both_engines(
     tmp_path: Path, spark: SparkSession, seed: int
 ) -> None:

@@ -131,6 +131,7 @@ def every_row(file: Path) -> Dump:
         }
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.lists(st.integers(0, 11), min_size=60, max_size=60), st.randoms())
 def test_P40_restoring_to_a_position_gives_exactly_the_state_of_then(

@@ -538,6 +538,7 @@ def test_a_process_whose_directory_was_replaced_leaves_the_new_one_alone(tmp_pat
             third.stop()
 
 
+@pytest.mark.slow
 def test_P3_a_metastore_that_never_answers_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from tests.metastore.test_transport import KEY, Service
 HOST = "127.0.0.1"
 
 
+@pytest.mark.slow
 def test_P10_a_client_leaves_a_leader_that_is_silent(tmp_path: Path) -> None:
     """A stopped process acknowledges bytes but answers nothing, as behind a dead disk."""
     with (

@@ -201,6 +201,7 @@ def test_P36_a_history_that_was_ended_is_that_of_its_partition_alone(
         assert seen[what] >= 3, f"{what}: {seen[what]}"
 
 
+@pytest.mark.slow
 def test_P36_a_history_that_ends_for_every_partition_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -230,6 +231,7 @@ def test_P39_a_reader_of_changes_finds_what_each_commit_left(
         assert seen[what] >= 3, f"{what}: {seen[what]}"
 
 
+@pytest.mark.slow
 def test_P39_a_reader_of_changes_that_holds_nothing_in_between_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -79,13 +79,13 @@ def test_without_assets_everything_loads_and_every_test_is_found(bare: Path) -> 
     python(bare, "-m", "pytest", "--collect-only", "-q")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_without_assets_the_platform_passes_its_tests(bare: Path) -> None:
     """Those that load the project; the library can't: it does not import assets (make layers)."""
     rooms = ("cli", "demo", "docs", "notebooks", "orchestration")
     chosen = [f"tests/{room}" for room in rooms]
-    python(bare, "-m", "pytest", "-m", "not slow", "-q", *chosen, seconds=1100)
+    python(bare, "-m", "pytest", "-m", "not slow and not soak", "-q", *chosen, seconds=1100)
 
 
 def test_a_new_table_is_loaded_and_clean(bare: Path) -> None:

@@ -22,7 +22,7 @@ from acid_platform import (
 )
 from acid_platform.engine.results import Result
 from acid_platform.layout.types import Column
-from tests.conftest import temporary_warehouse
+from tests.conftest import slow_then_soak, temporary_warehouse
 from tests.engine.local import generated
 from tests.engine.local.generated import Generator, Query
 
@@ -219,9 +219,8 @@ def test_P33_a_column_is_named_by_what_was_written(engines: Engines) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("slice_", range(SLICES))
+@pytest.mark.parametrize("slice_", slow_then_soak(range(SLICES), 10))
 def test_P33_five_thousand_generated_queries_agree(engines: Engines, slice_: int) -> None:
     generator = Generator(4711 + slice_)
     queries = [generator.query() for _ in range(5000 // SLICES)]
