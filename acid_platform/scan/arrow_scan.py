@@ -108,7 +108,7 @@ class ArrowScan:
 
     def _live_rows(self, entity: EntityScan, source: SourceFile) -> int | None:
         """Live rows of the file; None if they can only be counted by reading them."""
-        if source.test_rows or source.above >= 0:
+        if source.test_rows or source.above >= 0 or source.kind is SourceKind.EXTERNAL:
             return None
         deletes = entity.deletes
         if not deletes.may_touch(source.low, source.high, source.number):

@@ -20,10 +20,15 @@ from pyarrow import parquet
 
 from acid_platform.errors import CorruptFile, NeedsSpark, UnsupportedLayout
 from acid_platform.layout import schema
+from acid_platform.layout.external_formats import HEADER, LINES
 from acid_platform.layout.types import Column
 from acid_platform.orc import OrcFile, reading
+from acid_platform.scan.csv_lines import CsvLines
 from acid_platform.scan.deletes import require_operation, valid_ids
+from acid_platform.scan.delimited_text import DelimitedText
 from acid_platform.scan.footers import open_source
+from acid_platform.scan.json_lines import json_columns
+from acid_platform.scan.line_blocks import line_blocks, lines_of
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import filled, from_numpy, values_of
 from acid_platform.storage.arrow_types import arrow_type, conform
@@ -78,8 +83,13 @@ class FileRead:
         `threads`: how many decode a piece of so many bytes. The pieces raise CorruptFile,
         UnsupportedLayout.
         """
-        size = self.source.size
-        if size <= SMALL_BYTES:
+        size, stored = self.source.size, self.read.scan.format
+        if self.source.kind is SourceKind.EXTERNAL and stored.name in LINES:
+            with reading(self.source.path):
+                header = int(stored.options[HEADER])
+                blocks = line_blocks(self.read.scan.files, self.source.path, size, header)
+                yield from (partial(self._lines, block) for block in blocks)
+        elif size <= SMALL_BYTES:
             yield replace(self, threads=threads(size))._whole
         else:
             with reading(self.source.path):
@@ -99,6 +109,8 @@ class FileRead:
     def _open(self) -> OrcFile | parquet.ParquetFile:
         """A file of an insert-only table is recognized by its magic bytes."""
         source, files = self.source, self.read.scan.files
+        if source.kind is SourceKind.EXTERNAL:
+            return parquet.ParquetFile(files.open(source.path))
         if source.kind is not SourceKind.PLAIN:
             return open_source(files, source)
         if self.read.row_id:
@@ -228,6 +240,21 @@ class FileRead:
         keep = np.ones(file.metadata.row_group(index).num_rows, bool)
         keep, values = self._accepted(keep, stored, self._needed())
         return self._result(values, keep, ())
+
+    def _lines(self, block: bytes) -> list[pa.RecordBatch]:
+        """The rows of a block of lines."""
+        scan, path = self.read.scan, self.source.path
+        lines = lines_of(block, path)
+        names = {column.name for column in self._needed()}
+        match scan.format.name:
+            case "text":
+                stored = DelimitedText.of(scan.format).columns(lines, scan.columns, names)
+            case "csv":
+                stored = CsvLines.of(scan.format, path).columns(lines, scan.columns, names)
+            case _:
+                stored = json_columns(lines, scan.columns, names, path)
+        keep, values = self._accepted(np.ones(len(lines), bool), stored, self._needed())
+        return [self._result(values, keep, ())]
 
     # --- result --------------------------------------------------------------------------------
 

@@ -42,6 +42,9 @@ class SourceKind(Enum):
     """ORC without them (original file, LOAD DATA); row keys follow from the position (F15)."""
     PLAIN = "plain"
     """A file of an insert-only table, in the table's format; rows have no keys."""
+    EXTERNAL = "external"
+    """A file of an external table that is not ORC, read as Hive's serde reads it; rows have no
+    keys."""
 
 
 @dataclass(frozen=True, slots=True)

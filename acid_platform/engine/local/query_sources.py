@@ -64,11 +64,11 @@ class QuerySource:
     def raise_failure(self) -> None:
         """Raises what went wrong while the stream was read, if anything."""
         failure, self.failure = self.failure, None
-        if isinstance(failure, CorruptFile) and isinstance(failure.__cause__, FileNotFoundError):
-            path = failure.__cause__.filename or str(failure).partition(" was ")[0]
+        cause = failure.__cause__ if isinstance(failure, CorruptFile) else None
+        if isinstance(cause, FileNotFoundError) and self._still_open is not None:
+            path = cause.filename or str(failure).partition(" was ")[0]
             try:
-                if self._still_open is not None:
-                    self._still_open()
+                self._still_open()
             except (SnapshotExpired, TxnAborted, NoSuchTxn) as over:
                 raise SnapshotExpired(
                     f"{path} is gone: the read lease of this result has ended and the Cleaner"

@@ -37,6 +37,7 @@ from acid_platform.layout.schema import FILE_NAME_COLUMN, ROW_ID_COLUMN
 from acid_platform.layout.sql_text import quoted, sql_string
 from acid_platform.layout.types import Column as TableColumn
 from acid_platform.scan.arrow_scan import ArrowScan
+from acid_platform.scan.decode import ROW_ID_TYPE
 from acid_platform.scan.scans import EntityScan, Scan
 from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.files import Files
@@ -63,12 +64,12 @@ class SourceFrames:
     def streamed(self, files: Sequence[EntityFile], with_entity: bool) -> DataFrame:
         """A frame read through Arrow, with one Spark task for each file.
 
-        For row ids by position and for flush lengths. Rows of invalid write ids are dropped
-        already.
+        For row ids by position, for flush lengths, and for files of external tables, whose rows
+        have NULL as keys. Rows of invalid write ids are dropped already.
         """
         store = self.scan.files
         names = tuple(column.name for column in self.columns)
-        table, write_ids = self.scan.columns, self.scan.write_ids
+        table, write_ids, stored = self.scan.columns, self.scan.write_ids, self.scan.format
         uris = [store.uri(source.path) for _, source in files]
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,8 +77,14 @@ class SourceFrames:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
                     ordinal, source = files[index]
-                    scan = Scan(store, "", table, (), (EntityScan.of_file(source),), write_ids)
-                    for rows in ArrowScan(scan, names, row_id=True).batches(threads=1):
+                    entities = (EntityScan.of_file(source),)
+                    scan = Scan(store, "", table, (), entities, write_ids, stored)
+                    keyed = source.kind is not SourceKind.EXTERNAL
+                    for rows in ArrowScan(scan, names, row_id=keyed).batches(threads=1):
+                        if not keyed:
+                            rows = rows.append_column(
+                                ROW_ID_COLUMN, pa.nulls(rows.num_rows, ROW_ID_TYPE)
+                            )
                         entity = pa.array([ordinal] * rows.num_rows, pa.int32())
                         rows = rows.append_column(ENTITY, entity)
                         yield rows.append_column(

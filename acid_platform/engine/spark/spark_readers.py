@@ -43,7 +43,8 @@ class _Branch:
 
     kind: SourceKind
     streamed: bool
-    """Read through Arrow: rows need row ids by position, or the file ends at a flush length."""
+    """Read through Arrow: rows need row ids by position, the file ends at a flush length, or it is
+    one of an external table."""
     positional: bool
     test_rows: bool
     test_deletes: bool
@@ -102,7 +103,7 @@ def _branch(entity: EntityScan, source: SourceFile, keys: bool) -> _Branch:
     counted = source.kind is SourceKind.RAW and (keys or test_deletes)
     return _Branch(
         source.kind,
-        counted or source.length is not None,
+        counted or source.length is not None or source.kind is SourceKind.EXTERNAL,
         source.positional,
         source.test_rows and source.kind is SourceKind.ACID,
         test_deletes,

@@ -1,0 +1,102 @@
+"""Rows of JSON, one object a line: a value is taken if the column's type holds it exactly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from acid_platform.errors import CorruptFile
+from acid_platform.layout.types import INTEGRAL, Column, HiveType
+from acid_platform.scan.number_texts import typed_texts
+from acid_platform.storage.arrow_types import arrow_type
+
+_AS_TEXT = ("date", "timestamp")
+
+
+class _Unfit(Exception):
+    """A value that the column's type does not hold."""
+
+
+def json_columns(
+    lines: pa.StringArray, columns: Sequence[Column], needed: Collection[str], path: str
+) -> dict[str, pa.Array]:
+    """The needed columns, by name. Keys match ignoring case; a missing one is NULL, and one that no
+    column has is left out.
+
+    Raises CorruptFile for a line that is no object, and for a value that its column does not hold.
+    """
+    chosen = [column for column in columns if column.name in needed]
+    values: dict[str, list[object]] = {column.name: [] for column in chosen}
+    for line in lines.to_pylist():
+        try:
+            row = json.loads(line, parse_float=Decimal)
+            if not isinstance(row, dict):
+                raise _Unfit("it is no object")
+            own = {str(key).lower(): value for key, value in row.items()}
+            for column in chosen:
+                values[column.name].append(_value(own.get(column.name), column.type, column.name))
+        except (ValueError, RecursionError, _Unfit) as error:
+            raise CorruptFile(f"{path}: {error}, in the line {line[:120]!r}; correct it") from error
+    return {
+        column.name: pa.array(values[column.name], arrow_type(column.type)) for column in chosen
+    }
+
+
+def _value(value: Any, kind: HiveType, place: str) -> object:
+    """The value as Arrow takes it. Raises _Unfit."""
+    if value is None:
+        return None
+    match kind.kind:
+        case "struct" if isinstance(value, Mapping):
+            own = {str(key).lower(): part for key, part in value.items()}
+            return {
+                name: _value(own.get(name.lower()), child, f"{place}.{name}")
+                for name, child in kind.children
+            }
+        case "array" if isinstance(value, list):
+            return [_value(part, kind.children[0][1], f"{place}[]") for part in value]
+        case "map" if isinstance(value, Mapping):
+            (_, key), (_, item) = kind.children
+            return [
+                (_text_value(name, key, place), _value(part, item, f"{place}[value]"))
+                for name, part in value.items()
+            ]
+        case "boolean" if isinstance(value, bool):
+            return value
+        case "string" | "char" | "varchar" if not isinstance(value, dict | list):
+            return str(value) if isinstance(value, str | Decimal) else json.dumps(value)
+        case text if text in _AS_TEXT and isinstance(value, str):
+            return _text_value(value, kind, place)
+        case number if number in (*INTEGRAL, "decimal", "float", "double") and not isinstance(
+            value, bool | str | dict | list
+        ):
+            return _number(value, kind, place)
+    raise _Unfit(f"{place} is {json.dumps(value, default=str)[:60]}, which is no {kind}")
+
+
+def _text_value(text: str, kind: HiveType, place: str) -> object:
+    """A key of a map, a day or a time, as Hive's delimited text has them."""
+    value = typed_texts(pa.array([text], pa.string()), kind)[0].as_py()
+    if value is None:
+        raise _Unfit(f"{place} is {text[:60]!r}, which is no {kind}")
+    return value
+
+
+def _number(value: int | Decimal | float, kind: HiveType, place: str) -> object:
+    if kind.kind in ("float", "double"):
+        return float(value)
+    exact = Decimal(value)
+    whole = kind.kind in INTEGRAL
+    limit = Decimal(1 << arrow_type(kind).bit_width - 1) if whole else None
+    scale = 0 if whole else kind.sizes[1]
+    if not exact.is_finite() or exact != round(exact, scale):
+        raise _Unfit(f"{place} is {value}, which is no {kind}")
+    if limit is not None and -limit <= exact < limit:
+        return int(exact)
+    if limit is None and abs(exact) < Decimal(10) ** (kind.sizes[0] - scale):
+        return round(exact, scale)
+    raise _Unfit(f"{place} is {value}, which is no {kind}")
