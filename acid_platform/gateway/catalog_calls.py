@@ -89,7 +89,8 @@ class CatalogCalls(CallHandler):
     # --- tables and views -----------------------------------------------------------------------
 
     def _views(self) -> dict[str, ViewRecord]:
-        return {view.name: view for view in self._metastore.views()}
+        """By name; other engines are not told of external tables, which need a serde of theirs."""
+        return {view.name: view for view in self._metastore.views() if view.external is None}
 
     def _names(self, kind: str | None = None) -> list[tuple[str, str, str]]:
         """(database, name, kind) of tables and views, sorted."""

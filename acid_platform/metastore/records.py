@@ -85,8 +85,27 @@ class TableRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ExternalFiles:
+    """The files of an external table, which belong to somebody else and are only read.
+
+    A location inside the warehouse is stored as that of a TableRecord is.
+    """
+
+    location: str
+    format: str
+    """`text`, `csv`, `json`, `orc` or `parquet`."""
+    options: dict[str, str] = field(default_factory=dict)
+    """How lines are read, as `layout.external_formats` spells it."""
+    partition_columns: tuple[str, ...] = ()
+    """The last columns, which no file holds."""
+    partitions: dict[str, str] = field(default_factory=dict)
+    """The location of each partition by its name; empty for one below the table's location."""
+
+
+@dataclass(frozen=True, slots=True)
 class ViewRecord:
-    """A view. `query` is Hive's SQL in which every table has its database.
+    """A view, or an external table, which is read as one is: it has no snapshot of its own, and
+    nobody writes it. `query` is Hive's SQL in which every table has its database.
 
     `reads` has the columns that it reads of each table and view, with their types of then.
     """
@@ -102,6 +121,8 @@ class ViewRecord:
     """Hive's parameters of the view; `comment` is its comment."""
     comments: dict[str, str] = field(default_factory=dict)
     """The comments of the columns that have one."""
+    external: ExternalFiles | None = field(default=None, metadata=BRIEF)
+    """The files of an external table, which has no query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from acid_platform.base.config import Settings
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from acid_platform.scan.scans import Scan
 
 
+_NONE: Mapping[str, ViewRecord] = MappingProxyType({})
+
+
 class Catalog:
     """The tables and views for one statement; each is looked up once.
 
     Their declarations are those of `snapshot`; None: the current ones. `tables` are full names that
-    are not views.
+    are not views. `temporary` are the session's own tables, which hide others of their names.
     """
 
     def __init__(
@@ -34,12 +38,14 @@ class Catalog:
         database: str,
         snapshot: SnapshotView | None = None,
         tables: Collection[str] = (),
+        temporary: Mapping[str, ViewRecord] = _NONE,
     ) -> None:
         self._metastore = metastore
         self._declared: SnapshotView | Metastore = snapshot or metastore
         self._snapshot = snapshot
         self.current_database = database
         self._tables = tables
+        self.temporary = temporary
         self._records: dict[str, TableRecord] = {}
         self._pasts: dict[str, PastTable] = {}
         self._changes: dict[str, ChangeScan] = {}
@@ -53,8 +59,17 @@ class Catalog:
         return (name if "." in name else f"{self.current_database}.{name}").lower()
 
     @cached_property
+    def _others(self) -> dict[str, ViewRecord]:
+        """What is no table of the warehouse: views, external and temporary tables."""
+        return {**{view.name: view for view in self._declared.views()}, **self.temporary}
+
+    @cached_property
     def views(self) -> dict[str, ViewRecord]:
-        return {view.name: view for view in self._declared.views()}
+        return {name: view for name, view in self._others.items() if view.external is None}
+
+    @cached_property
+    def externals(self) -> dict[str, ViewRecord]:
+        return {name: one for name, one in self._others.items() if one.external is not None}
 
     @property
     def metastore_id(self) -> int:
@@ -63,10 +78,16 @@ class Catalog:
 
     def all_tables(self, names: Iterable[str]) -> bool:
         """Whether none of the full names can be that of a view."""
-        return all(name in self._tables for name in names)
+        return all(name in self._tables and name not in self.temporary for name in names)
 
     def view(self, full: str) -> ViewRecord | None:
         return None if full in self._tables else self.views.get(full)
+
+    def external(self, full: str) -> ViewRecord | None:
+        """The external table of this name, None for any other name."""
+        if full in self.temporary:
+            return self.temporary[full]
+        return None if full in self._tables else self.externals.get(full)
 
     def view_query(self, full: str) -> Query | None:
         """The query of a view over the present tables; None for any other name.
@@ -74,6 +95,12 @@ class Catalog:
         Raises NoSuchTable, UnknownColumn, InvalidDefinition: see query_now.
         """
         view = self.view(full)
+        hidden = [name for name, _ in view.reads if name in self.temporary] if view else []
+        if hidden:
+            raise UnsupportedStatement(
+                f"view {full} reads {hidden[0]}, which a temporary table of this session hides;"
+                " give that one another name"
+            )
         return query_now(view, self.declared) if view else None
 
     def record(self, name: str) -> TableRecord:
@@ -91,13 +118,18 @@ class Catalog:
                 raise UnsupportedStatement(
                     f"{full} is a view, which has no history; name the tables that it reads"
                 )
+            if full in self.externals:
+                raise UnsupportedStatement(
+                    f"{full} is an external table, which has no history: its files are read as they"
+                    " are now"
+                )
             past = self.past(name)
             return self.record(full) if past is None else past.table
         if full not in self._records:
             try:
                 self._records[full] = self._declared.table(full)
             except NoSuchTable as error:
-                names = [*(table.name for table in self._metastore.tables()), *self.views]
+                names = [*(table.name for table in self._metastore.tables()), *self._others]
                 if full in names:
                     raise  # it was created after the snapshot
                 near = _nearest(full, names)
@@ -133,6 +165,10 @@ class Catalog:
                 raise UnsupportedStatement(
                     f"{full} is a view, whose changes nobody records; name the tables that it reads"
                 )
+            if full in self.externals:
+                raise UnsupportedStatement(
+                    f"{full} is an external table, whose changes nobody records"
+                )
             self.record(full)  # an unknown name gets the error that suggests a similar one
             if self._snapshot is None:
                 raise UnsupportedStatement(f"the changes of {full} can only be read in a query")
@@ -162,6 +198,16 @@ class Catalog:
             raise UnsupportedStatement(
                 f"{full} is a view, which can only be read; name the table that it reads"
             )
+        if full in self.temporary:
+            raise UnsupportedStatement(
+                f"{full} is a temporary table, which only INSERT and TRUNCATE change; CREATE TABLE"
+                " makes one that every statement changes"
+            )
+        if full in self.externals:
+            raise UnsupportedStatement(
+                f"{full} is an external table, whose files are only read; INSERT its rows into"
+                " another table, or write files by INSERT OVERWRITE DIRECTORY"
+            )
         return self.record(name)
 
     def columns(self, full: str) -> tuple[str, ...]:
@@ -173,7 +219,7 @@ class Catalog:
 
     def declared(self, full: str) -> tuple[tuple[str, str], ...]:
         """The names and types of the columns of a table or view. Raises NoSuchTable."""
-        if (view := self.view(full)) is not None:
+        if (view := self.view(full) or self.external(full)) is not None:
             return view.columns
         record = self.record(full)
         return (*record.columns, *record.partition_columns)

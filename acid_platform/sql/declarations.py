@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -10,11 +10,12 @@ from sqlglot import exp
 
 from acid_platform.base.table_properties import COMMENT, FIELD_DELIMITER, FILE_FORMAT, NULL_TEXT
 from acid_platform.errors import InvalidDefinition, InvalidExpression, UnsupportedStatement
+from acid_platform.layout.external_formats import ESCAPE, FIELD, ITEM, KEY, NULL
 from acid_platform.layout.types import LOCAL_ZONE
 from acid_platform.predicates.grammar import HiveSql
 from acid_platform.sql.column_lists import ColumnList
 from acid_platform.sql.split_dml import Parts, is_query, selected
-from acid_platform.sql.statements import CreateTable, CreateView
+from acid_platform.sql.statements import CreateExternal, CreateTable, CreateView, RowFormat
 from acid_platform.sql.text import Edit, Query, closing, edited, parsed, query, word
 from acid_platform.sql.time_travel import refuse_marks
 
@@ -24,7 +25,7 @@ STORED_AS = MappingProxyType(
 """STORED AS → the platform's format; formats other than ORC need insert-only tables."""
 
 
-def parse_create(text: str) -> CreateTable | CreateView | None:
+def parse_create(text: str) -> CreateTable | CreateExternal | CreateView | None:
     """None if it creates something else.
 
     Raises InvalidDefinition, InvalidExpression, and UnsupportedStatement for clauses that are not
@@ -60,10 +61,18 @@ def parse_create(text: str) -> CreateTable | CreateView | None:
             f"{name}: {keys.constraints[0]} is about a partition column, which can't have a"
             " constraint"
         )
+    if any(isinstance(clause, exp.ExternalProperty) for clause in _properties(tree)):
+        if defining is not None or columns.constraints:
+            what = columns.constraints[0] if columns.constraints else "AS SELECT"
+            raise UnsupportedStatement(
+                f"CREATE EXTERNAL TABLE with {what} is not supported; files of others are only read"
+            )
+        return _external(tree, name, {**columns.comments, **keys.comments})
     if defining is not None and columns.constraints:
         raise InvalidDefinition(f"{name}: CREATE TABLE AS SELECT takes its columns from the query")
     declared = _table(tree, name, defining, {**columns.comments, **keys.comments})
-    return replace(declared, constraints=columns.constraints)
+    temporary = any(isinstance(clause, exp.TemporaryProperty) for clause in _properties(tree))
+    return replace(declared, constraints=columns.constraints, temporary=temporary)
 
 
 def _without_details(declaration: str) -> tuple[str, ColumnList, ColumnList]:
@@ -119,6 +128,8 @@ def _table(
     properties: dict[str, str] = {}
     for clause in _properties(tree):
         match clause:
+            case exp.TemporaryProperty():
+                pass
             case exp.PartitionedByProperty():
                 keys = tuple(_column(name, key) for key in clause.this.expressions)
             case exp.ClusteredByProperty() if not clause.args.get("sorted_by"):
@@ -168,7 +179,10 @@ def _table(
     )
 
 
-_WITH_LIKE = (exp.LikeProperty, exp.LocationProperty, exp.SchemaCommentProperty)
+_WITH_LIKE = (
+    *(exp.LikeProperty, exp.LocationProperty, exp.SchemaCommentProperty),
+    exp.TemporaryProperty,
+)
 
 
 def _refuse_others(tree: exp.Create, rows_or_columns: object) -> None:
@@ -180,6 +194,86 @@ def _refuse_others(tree: exp.Create, rows_or_columns: object) -> None:
         raise UnsupportedStatement(
             "CREATE TABLE … LIKE with columns or a query is not supported; leave LIKE out"
         )
+
+
+_DELIMITERS = MappingProxyType(
+    {
+        "fields": FIELD,
+        "escaped": ESCAPE,
+        "collection_items": ITEM,
+        "map_keys": KEY,
+        "lines": "line.delim",
+        "null": NULL,
+    }
+)
+"""The parts of ROW FORMAT DELIMITED, and the properties of a serde that they are."""
+
+
+def _external(tree: exp.Create, name: str, comments: Mapping[str, str]) -> CreateExternal:
+    keys: tuple[str, ...] = ()
+    location = ""
+    properties: dict[str, str] = {}
+    clauses = [*_properties(tree)]
+    for clause in clauses:
+        match clause:
+            case exp.ExternalProperty() | exp.RowFormatSerdeProperty():
+                pass
+            case exp.FileFormatProperty() | exp.RowFormatDelimitedProperty():
+                pass
+            case exp.PartitionedByProperty():
+                keys = tuple(_column(name, key) for key in clause.this.expressions)
+            case exp.LocationProperty():
+                location = clause.this.name
+            case exp.SchemaCommentProperty():
+                properties[COMMENT] = clause.this.name
+            case _ if type(clause) is exp.Property:
+                properties[clause.this.name] = clause.args["value"].name
+            case _:
+                raise _unsupported("CREATE EXTERNAL TABLE", clause)
+    columns = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+    if not columns:
+        raise InvalidDefinition(f"{name}: an external table needs columns: (id int, …)")
+    if not location:
+        raise InvalidDefinition(
+            f"{name}: an external table needs a LOCATION '…', the directory of its files"
+        )
+    untyped = [key for key in keys if " " not in key]
+    if untyped:
+        raise InvalidDefinition(f"{name}: partition column {untyped[0]} needs a type")
+    return CreateExternal(
+        name,
+        ", ".join(_column(name, column) for column in columns),
+        keys,
+        location,
+        row_format("CREATE EXTERNAL TABLE", clauses),
+        properties,
+        bool(tree.args.get("exists")),
+        comments,
+    )
+
+
+def row_format(what: str, clauses: Iterable[exp.Expr]) -> RowFormat:
+    """What ROW FORMAT and STORED AS say. Raises UnsupportedStatement for other words in them."""
+    stored, serde = "", ""
+    options: dict[str, str] = {}
+    for clause in clauses:
+        match clause:
+            case exp.FileFormatProperty() if clause.this.name.lower() in STORED_AS:
+                stored = STORED_AS[clause.this.name.lower()]
+            case exp.RowFormatDelimitedProperty() if {
+                part for part, value in clause.args.items() if value
+            } <= {*_DELIMITERS}:
+                options |= {
+                    _DELIMITERS[part]: value.name for part, value in clause.args.items() if value
+                }
+            case exp.RowFormatSerdeProperty():
+                serde = clause.this.name
+                pairs = clause.args.get("serde_properties")
+                for each in pairs.expressions if pairs else ():
+                    options[each.this.name] = each.args["value"].name
+            case exp.FileFormatProperty() | exp.RowFormatDelimitedProperty():
+                raise _unsupported(what, clause)
+    return RowFormat(stored, serde, options)
 
 
 def _view(tree: exp.Create, name: str, defining: Query, comments: Mapping[str, str]) -> CreateView:

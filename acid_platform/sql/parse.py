@@ -9,23 +9,41 @@ from dataclasses import dataclass
 from acid_platform.errors import UnsupportedStatement
 from acid_platform.layout.sql_text import pieces, refuse_half_characters
 from acid_platform.sql import split_dml, split_merge
-from acid_platform.sql.commands import Command
+from acid_platform.sql.commands import NAME, Command
 from acid_platform.sql.declarations import parse_create
 from acid_platform.sql.run_columns import COLUMNS
 from acid_platform.sql.run_databases import DATABASES
-from acid_platform.sql.run_definitions import DEFINITIONS, create_table, create_view
+from acid_platform.sql.run_definitions import DEFINITIONS, alter_view, create_table, create_view
 from acid_platform.sql.run_explain import explain
+from acid_platform.sql.run_exports import directory_insert, writes_directory
+from acid_platform.sql.run_external import EXTERNAL, create_external
 from acid_platform.sql.run_listings import LISTINGS
 from acid_platform.sql.run_operations import OPERATIONS
 from acid_platform.sql.run_partitions import PARTITIONS
 from acid_platform.sql.run_settings import SETTINGS
 from acid_platform.sql.run_shows import SHOWS
-from acid_platform.sql.statements import Change, CreateTable, CreateView, Statement
+from acid_platform.sql.statements import (
+    Change,
+    CreateExternal,
+    CreateTable,
+    CreateView,
+    Statement,
+)
 from acid_platform.sql.text import Query, query
 from acid_platform.sql.unsupported import advice_on, refusal
 
 NO_STATEMENT = "there is no statement; write one, such as SHOW TABLES"
-_TABLES = (SHOWS, LISTINGS, SETTINGS, OPERATIONS, DATABASES, COLUMNS, PARTITIONS, DEFINITIONS)
+_TABLES = (
+    SHOWS,
+    LISTINGS,
+    SETTINGS,
+    OPERATIONS,
+    DATABASES,
+    COLUMNS,
+    PARTITIONS,
+    EXTERNAL,
+    DEFINITIONS,
+)
 _CHANGES: dict[str, Callable[[str], Change]] = {
     "INSERT": split_dml.insert,
     "UPDATE": split_dml.update,
@@ -37,8 +55,10 @@ _CHANGES: dict[str, Callable[[str], Change]] = {
 _OTHERS = (
     *("SELECT", "INSERT INTO", "INSERT OVERWRITE", "UPDATE", "DELETE", "MERGE INTO"),
     *("TRUNCATE TABLE", "LOAD DATA", "CREATE TABLE", "CREATE VIEW", "EXPLAIN"),
+    *("CREATE EXTERNAL TABLE", "INSERT OVERWRITE DIRECTORY", "ALTER VIEW"),
 )
 """The statements that are in none of the tables."""
+_ALTER_VIEW = re.compile(rf"alter view ({NAME}) as ", re.IGNORECASE)
 _EXPLAIN = re.compile(r"^.*?\bexplain\b(?:\s+(?:extended|formatted|locks)\b)?", re.I | re.S)
 
 
@@ -96,10 +116,14 @@ def parse(text: str | ScriptStatement) -> Statement:
                 return query(written.text)
             from_first = parts.find("FROM") < parts.find("INSERT")
             return (split_dml.insert_from if from_first else split_dml.insert)(written.text)
+        case "INSERT" if writes_directory(written.plain):
+            return directory_insert(written.text)
         case word if word in _CHANGES:
             return _CHANGES[word](written.text)
         case "CREATE":
             return _create(written)
+        case "ALTER" if match := _ALTER_VIEW.match(written.plain):
+            return _alter_view(written, match[1])
         case "EXPLAIN":
             return _explain(written)
     raise unsupported(written)
@@ -125,9 +149,21 @@ def _create(written: ScriptStatement) -> Command:
     match parse_create(written.text):
         case CreateTable() as table:
             return Command("CREATE TABLE", create_table, {"declared": table}, alone=True)
+        case CreateExternal() as external:
+            return Command(
+                "CREATE EXTERNAL TABLE", create_external, {"declared": external}, alone=True
+            )
         case CreateView() as view:
             return Command("CREATE VIEW", create_view, {"declared": view}, alone=True)
     raise unsupported(written)
+
+
+def _alter_view(written: ScriptStatement, name: str) -> Command:
+    """ALTER VIEW … AS, which gives a view another query."""
+    parts = split_dml.Parts.of(written.text)
+    parts.until("AS")
+    view = parse_create(f"CREATE VIEW {name} {parts.rest()}")
+    return Command("ALTER VIEW", alter_view, {"declared": view}, alone=True)
 
 
 def _explain(written: ScriptStatement) -> Command:

@@ -88,7 +88,7 @@ class Changes:
         for insert in inserts:
             record = self.catalog.target(insert.table)
             planned.append(
-                (insert, record, *_inserted(self.warehouse, self.catalog, insert, record))
+                (insert, record, *inserted_rows(self.warehouse, self.catalog, insert, record))
             )
         # A write after an overwrite is refused; one before it would be hidden.
         planned.sort(key=lambda each: not each[0].overwrite)
@@ -259,7 +259,7 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
         return None
     try:
         with warehouse.using("local"):
-            fixed, rows = _inserted(warehouse, catalog, statement, record)
+            fixed, rows = inserted_rows(warehouse, catalog, statement, record)
             computed = rows.to_arrow()
     except AcidError:
         return None  # alone, it raises its error, or Spark computes it
@@ -267,7 +267,7 @@ def insert_with_others(warehouse: Warehouse, catalog: Catalog, statement: Insert
     return None if count is None else Done.changed("INSERT", count)
 
 
-def _inserted(
+def inserted_rows(
     warehouse: Warehouse, catalog: Catalog, statement: Insert, record: TableRecord
 ) -> tuple[dict[str, str | None], Result]:
     """The fixed partition values and the rows of an INSERT. Raises WrongType, NoSuchPartition."""

@@ -76,7 +76,7 @@ def drop_database(
     catalog.require_database(database)
     if cascade and database != "default":
         inside = f"{database}."
-        for view in catalog.views:
+        for view in (*catalog.views, *catalog.externals):
             if view.startswith(inside):
                 metastore.call(DropView(view))
         for table in warehouse.tables():

@@ -27,9 +27,11 @@ from acid_platform.sql.catalog import Catalog
 from acid_platform.sql.column_lists import constraint_of
 from acid_platform.sql.commands import ALTER, LABEL, NAME, ONE, TABLE, Commands
 from acid_platform.sql.run_columns import in_database
+from acid_platform.sql.run_temporary import create_temporary
 from acid_platform.sql.statements import CreateTable, CreateView
 from acid_platform.sql.text import Query
 from acid_platform.sql.views import columns_read, named, self_contained, tables_read
+from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.engine.results import Result
@@ -114,6 +116,12 @@ def drop_table(session: SqlSession, catalog: Catalog, table: str, if_exists: boo
     full = catalog.full(table)
     if full in catalog.views:
         raise UnsupportedStatement(f"{full} is a view; use DROP VIEW {full}")
+    if full in catalog.temporary:
+        session.temporary.drop(full)
+        return
+    if full in catalog.externals:
+        session.warehouse.metastore.call(DropView(full))  # its files stay
+        return
     if not if_exists or full in session.warehouse.tables():
         session.warehouse.drop_table(catalog.record(full).name)
 
@@ -123,7 +131,7 @@ def drop_view(session: SqlSession, catalog: Catalog, table: str, if_exists: bool
     full = catalog.full(table)
     if full in catalog.views:
         session.warehouse.metastore.call(DropView(full))
-    elif full in session.warehouse.tables():
+    elif full in session.warehouse.tables() or full in catalog.externals:
         raise UnsupportedStatement(f"{full} is a table; use DROP TABLE {full}")
     elif not if_exists:
         raise NoSuchTable(f"there is no view {full}; SHOW TABLES lists tables and views")
@@ -199,6 +207,10 @@ def drop_tag(
 def create_table(session: SqlSession, catalog: Catalog, declared: CreateTable) -> Done | None:
     warehouse, full = session.warehouse, catalog.full(declared.name)
     catalog.require_database(full.partition(".")[0])
+    if declared.temporary:
+        shape = _like(catalog, declared) if declared.like else declared
+        rows = _rows_of(warehouse, catalog, declared.query) if declared.query else None
+        return create_temporary(session, full, shape, rows)
     _refuse_external(full, declared.properties)
     if declared.query is not None:
         return _create_from_query(warehouse, catalog, declared, declared.query)
@@ -236,7 +248,8 @@ def _like(catalog: Catalog, declared: CreateTable) -> CreateTable:
     view = catalog.views.get(catalog.full(declared.like))
     if view is not None:
         return replace(declared, columns=_listed(view.columns), comments=view.comments)
-    record = catalog.record(declared.like)
+    external = catalog.external(catalog.full(declared.like))
+    record = catalog.record(declared.like) if external is None else as_table(external)
     format_of_files = {
         name: text
         for name, text in record.properties.items()
@@ -300,7 +313,9 @@ def _create_from_query(
 def _rows_of(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
     """The query's rows at a fresh snapshot, with the declarations of that snapshot (P28)."""
     with warehouse.leases.lasting(*run_queries.tables_of(catalog, query)) as view:
-        at_snapshot = Catalog(warehouse.metastore, catalog.current_database, view)
+        at_snapshot = Catalog(
+            warehouse.metastore, catalog.current_database, view, temporary=catalog.temporary
+        )
         return run_queries.run(warehouse, at_snapshot, query)
 
 
@@ -309,6 +324,11 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
     catalog.require_database(full.partition(".")[0])
     if declared.if_not_exists and full in catalog.views:
         return
+    reads = run_queries.names_in(catalog, declared.query)
+    if hidden := [name for name in reads if name in catalog.temporary]:
+        raise UnsupportedStatement(
+            f"view {full} can't read {hidden[0]}, a temporary table, which only this session sees"
+        )
     query = self_contained(declared.query, catalog.current_database, catalog.declared)
     tables_read(query, catalog.current_database, catalog.view_query, (full,))
     result = _rows_of(warehouse, catalog, query)
@@ -336,3 +356,13 @@ def create_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> 
             declared.or_replace,
         )
     )
+
+
+def alter_view(session: SqlSession, catalog: Catalog, declared: CreateView) -> None:
+    """Gives a view another query; its comment and properties stay. Raises NoSuchTable."""
+    full = catalog.full(declared.name)
+    present = catalog.views.get(full)
+    if present is None:
+        catalog.target(declared.name)
+        raise UnsupportedStatement(f"{full} is a table; ALTER TABLE changes it")
+    create_view(session, catalog, replace(declared, or_replace=True, properties=present.properties))

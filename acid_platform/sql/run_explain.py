@@ -39,7 +39,9 @@ def explain(session: SqlSession, catalog: Catalog, statement: Query | Change) ->
         for each in asked:
             planned = run_queries.plan(at_snapshot, each)
             for source in planned.sources:
-                text += _read(source.table, planned.reads[source.placeholder])
+                read = planned.reads[source.placeholder]
+                external = at_snapshot.external(source.table) is not None
+                text += _read(source.table, read, external)
             result = run_queries.computed(session.warehouse, planned)
             text += [f"engine: {result.engine} ({result.reason})", "", *result.plan().splitlines()]
     return Shown.lines("Explain", text)
@@ -53,7 +55,7 @@ def _locks(warehouse: Warehouse, record: TableRecord, statement: Locked) -> Iter
     yield f"  first committer wins per {scope}"
 
 
-def _read(table: str, read: TableRead | ChangeRead) -> Iterator[str]:
+def _read(table: str, read: TableRead | ChangeRead, external: bool) -> Iterator[str]:
     if isinstance(read, ChangeRead):
         yield from _changes(read.scan, read.columns)
         return
@@ -61,7 +63,7 @@ def _read(table: str, read: TableRead | ChangeRead) -> Iterator[str]:
     files = sum(len(entity.sources.inserts) for entity in scan.entities)
     name, as_of = unmarked(table)
     past = "" if as_of is None else f" as of {as_of}"
-    yield f"read {name}{past} at {scan.write_ids}"
+    yield f"read {name}{past} " + ("as its files are now" if external else f"at {scan.write_ids}")
     if scan.partition_columns:
         names = [entity.partition for entity in scan.entities]
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

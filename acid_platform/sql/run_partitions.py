@@ -12,8 +12,16 @@ from acid_platform.errors import (
 )
 from acid_platform.metastore.operations.tables import RegisterPartitions
 from acid_platform.sql.catalog import Catalog
-from acid_platform.sql.commands import ALTER, Commands
+from acid_platform.sql.commands import ALTER, TEXT, Commands
 from acid_platform.sql.partition_specs import PartitionSpec, matching, whole_name
+from acid_platform.sql.run_external import (
+    LISTED_SPECS,
+    add_external_partitions,
+    forget_external_partitions,
+    located_specs,
+    partition_names,
+)
+from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.sql.sql_session import SqlSession
@@ -24,8 +32,8 @@ PARTITIONS = Commands(alone=True)
 
 @PARTITIONS(
     "ALTER TABLE ADD PARTITION",
-    rf"{ALTER} add (?P<if_not_exists>if not exists )?(?P<specs>partition ?\(.+?\))"
-    r"(?P<elsewhere> ?location .+)?",
+    rf"{ALTER} add (?P<if_not_exists>if not exists )?{LISTED_SPECS}"
+    rf"(?: ?location (?P<location>{TEXT})(?P<more>.*))?",
 )
 def add_partitions(
     session: SqlSession,
@@ -33,11 +41,17 @@ def add_partitions(
     table: str,
     specs: Sequence[PartitionSpec],
     if_not_exists: bool = False,
-    elsewhere: str = "",
+    location: str = "",
+    more: str = "",
 ) -> None:
-    """Raises UnsupportedStatement for a LOCATION."""
+    """Raises UnsupportedStatement for a LOCATION, unless the table is external."""
+    external = catalog.external(catalog.full(table))
+    if external is not None:
+        places = located_specs(specs, location, more)
+        add_external_partitions(session, external, places, if_not_exists)
+        return
     record, metastore = catalog.target(table), session.warehouse.metastore
-    if elsewhere:
+    if location:
         raise UnsupportedStatement(
             f"ADD PARTITION … LOCATION: the partitions of {record.name} are below its directory;"
             " make the other directory a table by `acid adopt`, and INSERT its rows"
@@ -89,13 +103,18 @@ def drop_partitions(
 
     Raises InvalidExpression for a column without a value, NoSuchPartition.
     """
-    record, metastore = catalog.target(table), session.warehouse.metastore
+    metastore, external = session.warehouse.metastore, catalog.external(catalog.full(table))
+    record = catalog.target(table) if external is None else as_table(external)
+    existing = partition_names(metastore, record, external)
     names: dict[str, None] = {}
     for spec in compared_specs:
         try:
-            names |= dict.fromkeys(matching(metastore.partitions(record.name), record, spec))
+            names |= dict.fromkeys(matching(existing, record, spec))
         except NoSuchPartition:
             if not if_exists:
                 raise
+    if external is not None:
+        forget_external_partitions(session, external, names)
+        return
     for name in names:
         metastore.drop_partition(record.name, name)

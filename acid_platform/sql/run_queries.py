@@ -27,10 +27,12 @@ from acid_platform.sql.time_travel import changes_between
 from acid_platform.sql.unknown_names import refuse_unknown_names
 from acid_platform.sql.views import tables_read
 from acid_platform.storage.arrow_numpy import from_numpy
+from acid_platform.tables.external_tables import open_external
 
 if TYPE_CHECKING:
     from acid_platform.engine.interface import Engine
     from acid_platform.handles.warehouse import Warehouse
+    from acid_platform.metastore.records import ViewRecord
     from acid_platform.sql.catalog import Catalog
 
 
@@ -100,7 +102,7 @@ def tables_of(catalog: Catalog, query: Query) -> list[str]:
     Raises NoSuchTable, InvalidDefinition.
     """
     names = tables_read(query, catalog.current_database, catalog.view_query)
-    return sorted({catalog.record(name).name for name in names})
+    return sorted({catalog.record(name).name for name in names if not catalog.external(name)})
 
 
 def placeholder() -> str:
@@ -109,29 +111,41 @@ def placeholder() -> str:
 
 def reads_of(catalog: Catalog, sources: Sequence[QueryTable]) -> dict[str, TableRead | ChangeRead]:
     """What each source reads. Raises UnknownColumn for `row__id` of a change."""
-    changes = {source.placeholder: catalog.changes(source.table) for source in sources}
-    stored = [source for source in sources if changes[source.placeholder] is None]
-    requests = [
-        ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
-        for source in stored
-    ]
-    opened = iter(catalog.scans(requests))
     reads: dict[str, TableRead | ChangeRead] = {}
+    stored = []
     for source in sources:
-        changed = changes[source.placeholder]
-        if changed is None:
-            reads[source.placeholder] = TableRead(
-                next(opened),
-                source.columns,
-                source.where,
-                ROW_ID_COLUMN in source.virtual,
-                FILE_NAME_COLUMN in source.virtual,
-            )
+        external, changed = catalog.external(source.table), catalog.changes(source.table)
+        if external is not None:
+            reads[source.placeholder] = _external_read(external, source)
+        elif changed is None:
+            stored.append(source)
         elif source.virtual:
             raise unresolved_column(source.virtual[0], [each.name for each in changed.columns])
         else:
             reads[source.placeholder] = ChangeRead(changed, source.columns)
-    return reads
+    requests = [
+        ScanRequest(catalog.record(source.table), source.where, catalog.past(source.table))
+        for source in stored
+    ]
+    for source, scan in zip(stored, catalog.scans(requests), strict=True):
+        reads[source.placeholder] = TableRead(
+            scan,
+            source.columns,
+            source.where,
+            ROW_ID_COLUMN in source.virtual,
+            FILE_NAME_COLUMN in source.virtual,
+        )
+    return {source.placeholder: reads[source.placeholder] for source in sources}
+
+
+def _external_read(table: ViewRecord, source: QueryTable) -> TableRead:
+    """The files of an external table as they are now. Raises UnknownColumn for `row__id`."""
+    if ROW_ID_COLUMN in source.virtual:
+        raise unresolved_column(ROW_ID_COLUMN, [name for name, _ in table.columns])
+    scan = open_external(table, source.where)
+    return TableRead(
+        scan, source.columns, source.where, file_name=FILE_NAME_COLUMN in source.virtual
+    )
 
 
 def run(warehouse: Warehouse, catalog: Catalog, query: Query) -> Result:
@@ -157,7 +171,8 @@ def count_from_footers(warehouse: Warehouse, catalog: Catalog, query: Query) -> 
     if counted is None:
         return None
     table, column = counted
-    if changes_between(table) is not None or catalog.view(catalog.full(table)) is not None:
+    full = catalog.full(table)
+    if changes_between(table) is not None or catalog.view(full) or catalog.external(full):
         return None
     (scan,) = catalog.scans([ScanRequest(catalog.record(table), None, catalog.past(table))])
     rows = ArrowScan(scan, ()).count()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from acid_platform.base.table_properties import COMMENT, FILE_FORMAT
 from acid_platform.errors import InvalidExpression, NeedsSpark, NoSuchPartition, UnknownColumn
-from acid_platform.layout.constraints import Constraint, ConstraintKind
 from acid_platform.layout.sql_text import sql_string
 from acid_platform.metastore import show_columns
 from acid_platform.metastore.operations.history import GetKept
 from acid_platform.metastore.operations.tables import GetDatabase
 from acid_platform.metastore.shown import Shown
 from acid_platform.sql.commands import LIKE, NAME, ONE, SPEC, TABLE, Commands
-from acid_platform.sql.declarations import STORED_AS
 from acid_platform.sql.partition_specs import PartitionSpec, fits, matching, whole_name
+from acid_platform.sql.run_external import partition_names
+from acid_platform.sql.shown_declarations import (
+    column_rows,
+    create_table,
+    create_view,
+    described,
+    detail_rows,
+    heading,
+    view_rows,
+)
+from acid_platform.tables.external_tables import as_table
 
 if TYPE_CHECKING:
     from acid_platform.handles.warehouse import Warehouse
-    from acid_platform.metastore.records import TableRecord, ViewRecord
+    from acid_platform.metastore.records import TableRecord
     from acid_platform.metastore.tasks import EntityState
     from acid_platform.sql.catalog import Catalog
     from acid_platform.sql.sql_session import SqlSession
@@ -40,7 +47,8 @@ def show_databases(session: SqlSession, _catalog: Catalog, like: str = "") -> Sh
 def show_tables(session: SqlSession, catalog: Catalog, database: str = "", like: str = "") -> Shown:
     """Names of tables and views, as in Hive."""
     database = catalog.require_database(database or catalog.current_database)
-    names = (name.partition(".") for name in (*session.warehouse.tables(), *catalog.views))
+    every = (*session.warehouse.tables(), *catalog.views, *catalog.externals)
+    names = (name.partition(".") for name in every)
     return Shown.lines(
         "tab_name",
         sorted(table for db, _, table in names if db == database and matches(like, table)),
@@ -72,12 +80,13 @@ def show_partitions(
     session: SqlSession, catalog: Catalog, table: str, spec: PartitionSpec | None = None
 ) -> Shown:
     """All partitions, or those that a spec leaves; it may omit columns."""
-    record = catalog.target(table)
+    external = catalog.external(catalog.full(table))
+    record = catalog.target(table) if external is None else as_table(external)
     if not record.partitioned:
         raise NoSuchPartition(
             f"{record.name} is not partitioned; DESCRIBE {record.name} shows its columns"
         )
-    names = session.warehouse.metastore.partitions(record.name)
+    names = partition_names(session.warehouse.metastore, record, external)
     if spec is not None:
         names = list(filter(fits(record, spec), names))
     return Shown.lines("partition", sorted(names))
@@ -127,7 +136,7 @@ def show_tblproperties(
 ) -> Shown:
     """The properties of a table, or one of them; a row says if it has no such property."""
     is_view = catalog.full(table) in catalog.views
-    properties = {} if is_view else catalog.record(table).properties
+    properties = {} if is_view else _record(catalog, table).properties
     pairs = sorted(properties.items())
     if key is not None:
         missing = f"Table {catalog.full(table)} does not have property: {key}"
@@ -169,7 +178,8 @@ def _functions(warehouse: Warehouse) -> list[str]:
 @SHOWS("SHOW CREATE TABLE", rf"show create table {TABLE}")
 def show_create_table(_session: SqlSession, catalog: Catalog, table: str) -> Shown:
     view = catalog.views.get(catalog.full(table))
-    text = create_view(view) if view else create_table(catalog.record(table))
+    external = catalog.external(catalog.full(table))
+    text = create_view(view) if view else create_table(_record(catalog, table), external)
     return Shown.lines("createtab_stmt", text.splitlines())
 
 
@@ -220,19 +230,21 @@ def describe_formatted(
         parameters = [("", name, value) for name, value in sorted(view.properties.items())]
         if parameters:
             parameters.insert(0, ("Table Parameters:", "", ""))
-        return _described([*_of_view(view), *_heading("# View Information"), *parameters, text])
-    record = catalog.record(table) if spec is None else catalog.target(table)
-    rows = _formatted(session.warehouse, record)
+        return described([*view_rows(view), *heading("# View Information"), *parameters, text])
+    external = catalog.external(catalog.full(table))
+    record = _record(catalog, table)
+    rows = detail_rows(session.warehouse, record, external)
     if spec is not None:
-        name = _existing_partition(session.warehouse, record, spec)
+        name = _existing_partition(session.warehouse, catalog, table, spec)
+        where = external.external.partitions[name] if external and external.external else ""
         rows = [
-            *_heading("# Detailed Partition Information"),
+            *heading("# Detailed Partition Information"),
             ("Partition:", name, ""),
             ("Database:", record.name.partition(".")[0], ""),
             ("Table:", record.name.partition(".")[2], ""),
-            ("Location:", record.place_of(name), ""),
+            ("Location:", where or record.place_of(name), ""),
         ]
-    return _described([*_columns(record), *rows])
+    return described([*column_rows(record), *rows])
 
 
 @SHOWS(
@@ -252,21 +264,31 @@ def describe(
     Raises NoSuchPartition, UnknownColumn.
     """
     if spec is not None:
-        _existing_partition(session.warehouse, catalog.target(table), spec)
+        _existing_partition(session.warehouse, catalog, table, spec)
     view = catalog.views.get(catalog.full(table))
-    rows = _of_view(view) if view else _columns(catalog.record(table))
+    rows = view_rows(view) if view else column_rows(_record(catalog, table))
     if field:
         rows = [row for row in rows if row[0] == field][:1]
         if not rows:
             full = catalog.full(table)
             raise UnknownColumn(f"{full} has no column {field!r}; DESCRIBE {full} lists them")
-    return _described(rows)
+    return described(rows)
 
 
-def _existing_partition(warehouse: Warehouse, record: TableRecord, spec: PartitionSpec) -> str:
+def _record(catalog: Catalog, table: str) -> TableRecord:
+    """The declaration of a table, or of an external one. Raises NoSuchTable."""
+    external = catalog.external(catalog.full(table))
+    return catalog.record(table) if external is None else as_table(external)
+
+
+def _existing_partition(
+    warehouse: Warehouse, catalog: Catalog, table: str, spec: PartitionSpec
+) -> str:
     """The name of the partition that a spec names. Raises NoSuchPartition."""
+    external = catalog.external(catalog.full(table))
+    record = catalog.target(table) if external is None else as_table(external)
     whole_name(spec, record)  # it names all columns
-    return matching(warehouse.metastore.partitions(record.name), record, spec)[0]
+    return matching(partition_names(warehouse.metastore, record, external), record, spec)[0]
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -278,142 +300,3 @@ def matches(pattern: str, name: str) -> bool:
         for alternative in pattern.split("|")
     )
     return any(re.fullmatch(part, name, re.IGNORECASE) for part in parts)
-
-
-# --- one table ------------------------------------------------------------------------------------
-
-Described = tuple[str, str, str]
-"""Name, type and comment."""
-
-
-def _described(rows: Sequence[Described]) -> Shown:
-    columns = ("col_name", "data_type", "comment")
-    return Shown(columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
-
-
-def _heading(title: str) -> list[Described]:
-    return [("", "", ""), (title, "", "")]
-
-
-def _of_view(view: ViewRecord) -> list[Described]:
-    return [(name, kind, view.comments.get(name, "")) for name, kind in view.columns]
-
-
-def _columns(record: TableRecord) -> list[Described]:
-    """Rows of Hive's DESCRIBE: all columns, then the partition columns again under a heading."""
-    own, keys = (
-        [(name, kind, record.comments.get(name, "")) for name, kind in columns]
-        for columns in (record.columns, record.partition_columns)
-    )
-    rows = [*own, *keys]
-    if keys:
-        rows += [*_heading("# Partition Information"), ("# col_name", "data_type", "comment")]
-        rows += keys
-    return rows
-
-
-def _formatted(warehouse: Warehouse, record: TableRecord) -> list[Described]:
-    database, _, _ = record.name.partition(".")
-    created = datetime.datetime.fromtimestamp(record.created / 1000, datetime.UTC)
-    rows = [
-        *_heading("# Detailed Table Information"),
-        ("Database:", database, ""),
-        ("CreateTime:", f"{created:%a %b %d %H:%M:%S UTC %Y}", ""),
-        ("Location:", record.location, ""),
-        ("Table Type:", "MANAGED_TABLE", ""),
-        ("Table Parameters:", "", ""),
-        *(("", name, value) for name, value in sorted(record.properties.items())),
-        *_heading("# Storage Information"),
-        ("Stored As:", _stored_as(record), ""),
-        ("Num Buckets:", str(record.bucket_count or -1), ""),
-        ("Bucket Columns:", f"[{', '.join(record.bucket_columns)}]", ""),
-    ]
-    if record.partitioned:
-        count = len(warehouse.metastore.partitions(record.name))
-        rows.append(("Num Partitions:", str(count), ""))
-    if record.constraints:
-        rows += _heading("# Constraints")
-        rows += [(one.name, str(one), _options(one).strip()) for one in record.constraints]
-    return rows
-
-
-def _stored_as(record: TableRecord) -> str:
-    name = record.properties.get(FILE_FORMAT.name, "orc").lower()
-    return next((word.upper() for word, stored in STORED_AS.items() if stored == name), "ORC")
-
-
-def create_table(record: TableRecord) -> str:
-    """The CREATE TABLE statement that declares this table."""
-    own, keys = (
-        [_column_line(record, name, kind) for name, kind in columns]
-        for columns in (record.columns, record.partition_columns)
-    )
-    own += [
-        f"  CONSTRAINT `{one.name}` {one}{_options(one)}"
-        for one in record.constraints
-        if one.kind not in _OF_COLUMNS
-    ]
-    lines = [f"CREATE TABLE {_quoted_name(record.name)}(", ",\n".join(own) + ")"]
-    others = dict(record.properties)
-    if comment := others.pop(COMMENT, ""):
-        lines.append(f"COMMENT {sql_string(comment)}")
-    if keys:
-        lines += ["PARTITIONED BY (", ",\n".join(keys) + ")"]
-    if record.bucket_count:
-        names = ",\n".join(f"  `{name}`" for name in record.bucket_columns)
-        lines += ["CLUSTERED BY (", f"{names})", f"INTO {record.bucket_count} BUCKETS"]
-    properties = ",\n".join(
-        f"  {sql_string(key)}={sql_string(value)}" for key, value in sorted(others.items())
-    )
-    lines += [
-        f"STORED AS {_stored_as(record)}",
-        "LOCATION",
-        f"  {sql_string(record.location)}",
-        "TBLPROPERTIES (",
-        f"{properties})",
-    ]
-    return "\n".join(lines)
-
-
-def create_view(view: ViewRecord) -> str:
-    """The CREATE VIEW statement that declares this view."""
-    text = f"CREATE VIEW {_quoted_name(view.name)}"
-    if view.comments:
-        columns = (f"  `{name}`{_commented(view.comments.get(name))}" for name, _ in view.columns)
-        text += " (\n{})".format(",\n".join(columns))
-    others = dict(view.properties)
-    if comment := others.pop(COMMENT, ""):
-        text += f"\nCOMMENT {sql_string(comment)}\n"
-    if others:
-        pairs = (f"{sql_string(name)}={sql_string(value)}" for name, value in others.items())
-        text += f"\nTBLPROPERTIES ({', '.join(pairs)})\n"
-    return f"{text.rstrip()} AS {view.query}"
-
-
-def _quoted_name(full: str) -> str:
-    database, _, name = full.partition(".")
-    return f"`{database}`.`{name}`"
-
-
-_OF_COLUMNS = (ConstraintKind.NOT_NULL, ConstraintKind.DEFAULT)
-"""Constraints that CREATE TABLE declares beside their column."""
-
-
-def _column_line(record: TableRecord, name: str, kind: str) -> str:
-    line = f"  `{name}` {kind}"
-    for one in record.constraints:
-        if one.kind in _OF_COLUMNS and one.columns == (name,):
-            declared = f"DEFAULT {one.text}" if one.text else "NOT NULL"
-            line += f" CONSTRAINT `{one.name}` {declared}{_options(one)}"
-    return line + _commented(record.comments.get(name))
-
-
-def _options(constraint: Constraint) -> str:
-    """The words after a constraint that say how far it holds."""
-    if constraint.enabled:
-        return ""
-    return f" DISABLE NOVALIDATE{' RELY' if constraint.rely else ''}"
-
-
-def _commented(comment: str | None) -> str:
-    return f" COMMENT {sql_string(comment)}" if comment else ""

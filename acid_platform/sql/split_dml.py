@@ -196,8 +196,8 @@ def _insert(parts: Parts, before: str, selects: bool = False) -> Insert:
         parts.need("INTO", what)
     if parts.comes("LOCAL", "DIRECTORY") or (parts.comes("DIRECTORY") and parts.text_comes(1)):
         raise UnsupportedStatement(
-            f"{what} DIRECTORY is not supported; write the rows of wh.sql(query).to_arrow(), or"
-            " insert them into a table"
+            f"{what} DIRECTORY after WITH or FROM, or without OVERWRITE, is not supported; write"
+            " INSERT OVERWRITE DIRECTORY '…' SELECT …"
         )
     parts.skip("TABLE")
     table = ".".join(changed_table(parts))

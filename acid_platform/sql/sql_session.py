@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -19,10 +19,12 @@ from acid_platform.sql.parameters import Parameters, bound
 from acid_platform.sql.parse import NO_STATEMENT, ScriptStatement, parse, split
 from acid_platform.sql.run_changes import Changes, insert_with_others
 from acid_platform.sql.run_operations import roll_back
-from acid_platform.sql.statements import Change, Insert, Statement
+from acid_platform.sql.run_temporary import TemporaryTables, change_temporary
+from acid_platform.sql.statements import Change, Insert, Statement, Truncate
 from acid_platform.sql.text import Query
 
 if TYPE_CHECKING:
+    from acid_platform.handles.snapshot_view import SnapshotView
     from acid_platform.handles.warehouse import Warehouse
 
 MOST_CHARACTERS = 10_000
@@ -43,7 +45,9 @@ class SqlSession:
         """What this session has SET, also Hive's settings without effect, which nobody stores."""
         self._parsed: Recent[str, tuple[tuple[ScriptStatement, Statement], ...]] = Recent(256)
         self._views: set[str] = set()
-        """Names that were views when they were last read."""
+        """Names that were views or external tables when they were last read."""
+        self.temporary = TemporaryTables()
+        """The tables of this session, which nobody else sees."""
 
     @property
     def in_transaction(self) -> bool:
@@ -90,12 +94,13 @@ class SqlSession:
             yield written, answer
 
     def close(self) -> None:
-        """Rolls back the open transaction, if any."""
+        """Rolls back the open transaction, if any, and removes the temporary tables."""
         with suppress(AcidError):
             roll_back(self)
+        self.temporary.close()
 
     def _run(self, statement: Statement) -> Outcome:
-        catalog = Catalog(self.warehouse.metastore, self.current_database)
+        catalog = self._catalog_of()
         if isinstance(statement, Query):
             return self._select(catalog, statement)
         if isinstance(statement, Change):
@@ -123,16 +128,22 @@ class SqlSession:
                 try:
                     view = stack.enter_context(leases.lasting(*sorted(named.union(changed))))
                 except NoSuchTable:  # a view, or misspelt
-                    self._views |= named & set(catalog.views)
+                    self._views |= named & {*catalog.views, *catalog.externals}
             if view is None:
                 tables = {
                     name for query in queries for name in run_queries.tables_of(catalog, query)
                 }
                 view = stack.enter_context(leases.lasting(*sorted(tables.union(changed))))
-            yield Catalog(self.warehouse.metastore, self.current_database, view, view.tables)
+            yield self._catalog_of(view, view.tables)
 
     def _catalog(self, txn: Transaction) -> Catalog:
-        return Catalog(self.warehouse.metastore, self.current_database, txn.view)
+        return self._catalog_of(txn.view)
+
+    def _catalog_of(
+        self, snapshot: SnapshotView | None = None, tables: Collection[str] = ()
+    ) -> Catalog:
+        metastore = self.warehouse.metastore
+        return Catalog(metastore, self.current_database, snapshot, tables, self.temporary.declared)
 
     def _select(self, catalog: Catalog, query: Query) -> Result:
         with self.reading(catalog, [query]) as at_snapshot:
@@ -146,6 +157,9 @@ class SqlSession:
         def change(txn: Transaction) -> Done:
             return Changes(self.warehouse, self._catalog(txn), txn).run(statement)
 
+        full = catalog.full(statement.table)
+        if full in self.temporary.declared and isinstance(statement, Insert | Truncate):
+            return change_temporary(self, catalog, full, statement)
         if self.transaction is not None:
             return change(self.transaction)
         if isinstance(statement, Insert):

@@ -236,6 +236,29 @@ class CreateTable:
     comments: Mapping[str, str] = field(default_factory=dict)
     """The comments of columns and partition columns, by their names."""
     constraints: tuple[Constraint, ...] = ()
+    temporary: bool = False
+    """Only this session sees it, until it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """ROW FORMAT and STORED AS: the format's name, a serde of Hive, and its properties."""
+
+    stored: str = ""
+    serde: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateExternal:
+    name: str
+    columns: str
+    keys: tuple[str, ...]
+    location: str
+    format: RowFormat
+    properties: Mapping[str, str] = field(default_factory=dict)
+    if_not_exists: bool = False
+    comments: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,4 +273,4 @@ class CreateView:
 
 
 Statement = Query | Change | Command
-"""CREATE TABLE and CREATE VIEW are commands that take a CreateTable or CreateView."""
+"""CREATE is a command that takes a CreateTable, CreateExternal or CreateView."""

@@ -34,14 +34,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
     (r"kill query\b", "use ABORT TRANSACTIONS with an id that SHOW TRANSACTIONS lists"),
     (r"(?:create|drop|alter|show) index(?:es)?\b", "leave it out; files have their own statistics"),
     (r"(?:create|drop|alter|show) resource plans?\b", "leave it out; Dagster limits what runs"),
-    (
-        r"create temporary (?:transactional )?table\b",
-        "use WITH name AS (SELECT …), CREATE VIEW, or a table that a DROP TABLE at the end removes",
-    ),
-    (
-        r"create (?:temporary )?external table\b",
-        "use CREATE TABLE … LOCATION '…', or wh.adopt_table('db.t', location) for files of Hive",
-    ),
+    (r"create temporary external table\b", "leave one of both words out"),
     (r"create [^']*table [^']* skewed by\b", "leave SKEWED BY out"),
     (
         r"create [^']*table [^']* stored by\b",
@@ -56,8 +49,7 @@ ADVICE: tuple[tuple[str, str], ...] = (
         "make another database, or place a table elsewhere by CREATE TABLE … LOCATION '…'",
     ),
     (rf"{_ALTER}set owner\b", f"tables have no owner; {_RIGHTS}"),
-    (r"alter view ", "use CREATE OR REPLACE VIEW"),
-    (r"msck ", "use ALTER TABLE … ADD PARTITION, or wh.adopt_table for files of Hive"),
+    (r"alter view ", "write ALTER VIEW … AS SELECT …, or CREATE OR REPLACE VIEW"),
     (rf"{_ALTER}set (?:fileformat|inputformat)\b", _FORMAT),
     (rf"{_ALTER}(?:un)?set (?:serde|serdeproperties)\b", _FORMAT),
     (rf"{_ALTER}set location\b", "make another table there by CREATE TABLE … LOCATION … AS SELECT"),

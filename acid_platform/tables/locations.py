@@ -94,8 +94,10 @@ def _somebodys(metastore: Metastore, where: str) -> str | None:
     return not_ours(files, path, None if dropped is None else _Leftovers(write_id=dropped))
 
 
-def require_place(metastore: Metastore, table: str, address: str) -> str:
+def require_place(metastore: Metastore, table: str, address: str, only_read: bool = False) -> str:
     """The path or URI of a location that somebody asks for.
+
+    `only_read`: for an external table, beside which others may read the same files.
 
     Raises InvalidDefinition if it names no place that this platform can use, or one that overlaps
     the warehouse's own directories, the place of another database, or another table.
@@ -111,7 +113,7 @@ def require_place(metastore: Metastore, table: str, address: str) -> str:
                 f"{table}: {where} and {place}, {what}, enclose each other; give it a directory of"
                 " its own"
             )
-    refuse_overlap(metastore, table, where)
+    refuse_overlap(metastore, table, where, only_read)
     return where
 
 
@@ -161,22 +163,35 @@ def _reserved(metastore: Metastore) -> Iterator[tuple[str, str]]:
         yield f"the archive of the metastore ({_ARCHIVE})", archive
 
 
-def refuse_overlap(metastore: Metastore, table: str, where: str) -> None:
+def refuse_overlap(metastore: Metastore, table: str, where: str, only_read: bool = False) -> None:
     """Raises InvalidDefinition if the directory encloses the warehouse or overlaps another table,
-    whichever symbolic links or letter cases name it."""
+    whichever symbolic links or letter cases name it; of external tables only one that is written.
+    """
     root = metastore.places.root
     if path_from(where, root) is not None:
         raise InvalidDefinition(
             f"{table}: {where} encloses the warehouse {root}; give it a directory of its own"
         )
+    others = [
+        (other.name, other.location)
+        for other in metastore.tables()
+        # The metastore refuses a second table at one location, but knows nothing of readers.
+        if other.name != table and (only_read or other.location != where)
+    ]
+    externals = () if only_read else metastore.views()
+    others += [
+        (view.name, place)
+        for view in externals
+        if view.external is not None
+        for place in (view.external.location, *view.external.partitions.values())
+        if place
+    ]
     mine = _Place(where)
-    for other in metastore.tables():
-        if other.name == table or other.location == where:  # the metastore refuses the latter
-            continue
-        theirs = _Place(other.location)
+    for other, place in others:
+        theirs = _Place(place)
         if mine.path_from(theirs) is not None or theirs.path_from(mine) is not None:
             raise InvalidDefinition(
-                f"{table}: {where} and {other.location}, where {other.name} is,"
+                f"{table}: {where} and {place}, where {other} is,"
                 " enclose each other; give it a directory of its own"
             )
 

@@ -290,3 +290,16 @@ def test_the_statement_that_is_shown_makes_the_view_again(warehouse: Warehouse) 
         warehouse.sql("CREATE VIEW z AS SELECT *, row__id AS r FROM a.w")
     warehouse.sql("CREATE VIEW z AS SELECT b, row__id AS r FROM a.w")
     assert answer(warehouse, "SELECT * FROM z").columns == ["b", "r"]
+
+
+@LOCAL
+def test_alter_view_gives_it_another_query(warehouse: Warehouse) -> None:
+    warehouse.sql("CREATE TABLE w (a int, b string); INSERT INTO w VALUES (1, 'x')")
+    warehouse.sql("CREATE VIEW x COMMENT 'kept' TBLPROPERTIES ('p'='1') AS SELECT a FROM w")
+    warehouse.sql("ALTER VIEW x AS SELECT b FROM w WHERE a = 1")
+    assert answer(warehouse, "SELECT * FROM x").collect() == [("x",)]
+    (view,) = (one for one in warehouse.metastore.views() if one.name == "a.x")
+    assert view.properties == {"comment": "kept", "p": "1"}
+    for name, message in (("w", "is a table"), ("y", "there is no table")):
+        with pytest.raises(errors.AcidError, match=message):
+            warehouse.sql(f"ALTER VIEW {name} AS SELECT 1 AS one")

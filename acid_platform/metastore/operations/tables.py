@@ -166,9 +166,12 @@ class GetPartitions(Unrecorded[list[PartitionRecord]], op="partitions", answers=
 
 @dataclass(frozen=True, slots=True)
 class DeclareView(MetastoreOperation[None], op="create_view"):
+    """`read`: the version of the present view that `or_replace` is based on; 0: any."""
+
     view: ViewRecord
     if_not_exists: bool
     or_replace: bool
+    read: int = field(default=0, metadata=BRIEF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from acid_platform.errors import InvalidDefinition, NoSuchTable, TableExists
+from acid_platform.errors import (
+    DeclarationChanged,
+    InvalidDefinition,
+    NoSuchTable,
+    TableExists,
+)
 from acid_platform.layout.declarable import refuse_path_trouble
 from acid_platform.metastore.operations.tables import DeclareView, DropView
 from acid_platform.metastore.records import ViewRecord
@@ -21,17 +26,36 @@ def create_view(turn: Turn, operation: DeclareView) -> None:
     record = operation.view
     name = table_name(record.name)
     database = name.partition(".")[0]
+    kind = "view" if record.external is None else "table"
     if name in turn.state.names:
-        raise TableExists(f"{name} is a table; give the view another name")
+        if kind == "table" and operation.if_not_exists:
+            return
+        raise TableExists(f"{name} is a table; give the {kind} another name")
     if name in turn.state.views and not operation.or_replace:
         if operation.if_not_exists:
             return
-        raise TableExists(f"view {name} exists; CREATE OR REPLACE VIEW, or use another name")
+        how = "CREATE OR REPLACE VIEW" if kind == "view" else "use if_not_exists"
+        raise TableExists(f"{kind} {name} exists; {how}, or use another name")
+    _require_present(turn.state, operation)
     refuse_path_trouble("the name of a view", name.partition(".")[2])
     if database not in turn.state.databases:
         raise InvalidDefinition(f"there is no database {database}; create_database({database!r})")
     refuse_half_texts(f"view {name}", {**record.properties, **record.comments})
     turn.record(ViewCreated(replace(record, name=name, created=turn.now)))
+
+
+def _require_present(state: State, operation: DeclareView) -> None:
+    """Raises DeclarationChanged unless what is replaced is what the change is based on, TableExists
+    for a view in the place of an external table, or the other way round."""
+    name = table_name(operation.view.name)
+    present = state.views.get(name)
+    if operation.read and (present is None or present.version != operation.read):
+        raise DeclarationChanged(
+            f"{name} was altered or made again since it was read; read it again"
+        )
+    if present is not None and (present.external is None) != (operation.view.external is None):
+        what = "a view" if present.external is None else "an external table"
+        raise TableExists(f"{name} is {what}; drop it, or use another name")
 
 
 @handles(DropView)

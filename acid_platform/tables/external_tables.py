@@ -1,0 +1,295 @@
+"""External tables: files of somebody else, listed when a statement reads them.
+
+They have no snapshot and no history. Of one, the platform keeps nothing but its declaration, in the
+name space of views, so that no service that cleans, compacts or checks tables sees it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import fs
+
+from acid_platform.errors import (
+    InvalidDefinition,
+    NoSuchPartition,
+    UnsupportedLayout,
+    UnsupportedStatement,
+)
+from acid_platform.layout.external_formats import readable_columns
+from acid_platform.layout.formats import FileFormat
+from acid_platform.layout.names import is_hidden
+from acid_platform.layout.partition_names import parse_partition, partition_segment
+from acid_platform.layout.types import LOCAL_ZONE, Column, parse_columns, parse_type
+from acid_platform.metastore.operations.tables import GetDropped
+from acid_platform.metastore.records import ExternalFiles, TableRecord, ViewRecord
+from acid_platform.orc import orc_schema
+from acid_platform.scan.footers import read_footer
+from acid_platform.scan.scans import EntityScan, Scan
+from acid_platform.scan.source_files import EntitySources, SourceFile, SourceKind
+from acid_platform.storage.arrow_types import arrow_type, conform, partition_value
+from acid_platform.storage.files import Files, in_threads
+from acid_platform.tables.declaration import check_columns, comments_of
+from acid_platform.tables.locations import require_place
+from acid_platform.transactions import ValidWriteIdList
+
+if TYPE_CHECKING:
+    from acid_platform.metastore.client.metastore import Metastore
+
+
+def external_table(
+    metastore: Metastore,
+    table: str,
+    columns: str,
+    partitioned_by: Sequence[str],
+    location: str,
+    stored: FileFormat,
+    properties: Mapping[str, str] | None = None,
+    comments: Mapping[str, str] | None = None,
+) -> ViewRecord:
+    """The checked declaration of an external table; the directory may be missing, and is not made.
+
+    `columns`, `partitioned_by`: in Hive's notation. Raises InvalidDefinition, UnknownColumn,
+    UnsupportedStatement.
+    """
+    keys = parse_columns(", ".join(partitioned_by)) if partitioned_by else ()
+    every = dict(properties or {})
+    own = readable_columns(table, stored, parse_columns(columns))
+    check_columns(table, own, keys, written_before=True)
+    where = readable_place(metastore, table, location)
+    external = ExternalFiles(
+        metastore.places.inward(where),
+        stored.name,
+        dict(stored.options),
+        tuple(key.name for key in keys),
+    )
+    return ViewRecord(
+        table,
+        "",
+        tuple((column.name, str(column.type)) for column in (*own, *keys)),
+        properties={name: text for name, text in every.items() if name.upper() != "EXTERNAL"},
+        comments=comments_of(table, (*own, *keys), comments or {}),
+        external=external,
+    )
+
+
+def readable_place(metastore: Metastore, table: str, address: str) -> str:
+    """The path or URI of a directory whose files belong to no table of this warehouse.
+
+    Raises InvalidDefinition as `require_place`, for a file, and for a place at or below which a
+    dropped table still has files, which the Cleaner is going to remove.
+    """
+    where = require_place(metastore, table, address, only_read=True)
+    files, path = Files.of(where)
+    if files.exists(path) and not files.is_directory(path):
+        raise InvalidDefinition(f"{table}: {where} is a file; name the directory that it is in")
+    above = where
+    while len(os.path.dirname(above)) < len(above) and not above.endswith("://"):
+        if metastore.call(GetDropped(metastore.places.inward(above))) is not None:
+            raise InvalidDefinition(
+                f"{table}: a table that was dropped still has files at {above}, which the Cleaner"
+                " removes; run `acid clean`, or name another directory"
+            )
+        above = os.path.dirname(above)
+    return where
+
+
+def as_table(view: ViewRecord) -> TableRecord:
+    """The declaration of an external table in the form in which tables have theirs."""
+    external = _external(view)
+    own, keys = _divided(view)
+    return TableRecord(
+        0,
+        view.name,
+        external.location,
+        tuple((column.name, str(column.type)) for column in own),
+        tuple((column.name, str(column.type)) for column in keys),
+        dict(view.properties),
+        created=view.created,
+        version=view.version,
+        comments=dict(view.comments),
+    )
+
+
+def _external(view: ViewRecord) -> ExternalFiles:
+    assert view.external is not None, "only external tables have files"
+    return view.external
+
+
+def _divided(view: ViewRecord) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """The columns of the files, and the partition columns."""
+    columns = tuple(Column(name, parse_type(kind)) for name, kind in view.columns)
+    count = len(columns) - len(_external(view).partition_columns)
+    return columns[:count], columns[count:]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def open_external(view: ViewRecord, where: str | None = None) -> Scan:
+    """The files that are there now, of the partitions that can have rows that `where` accepts.
+
+    Raises UnsupportedLayout for a directory where a file should be, and for files of a
+    transactional table; CorruptFile, StoreRefused, StoreUnavailable.
+    """
+    external = _external(view)
+    own, keys = _divided(view)
+    files, path = Files.of(external.location)
+    names = sorted(external.partitions) if keys else [""]
+    values = [parse_partition(name, external.partition_columns) or () for name in names]
+    if where is not None and keys:
+        from acid_platform.predicates.partition_pruning import may_match
+
+        kept = may_match(where, keys, values)
+        names, values = [*compress(names, kept)], [*compress(values, kept)]
+    places = [_place(external, path, name) for name in names]
+    listed = in_threads(lambda place: _sources(files, place, external.format, own), places)
+    entities = tuple(
+        EntityScan(EntitySources(place, sources, ()), partition=name, values=texts)
+        for name, texts, place, sources in zip(names, values, places, listed, strict=True)
+    )
+    return Scan(
+        files,
+        path,
+        own,
+        keys,
+        entities,
+        ValidWriteIdList.of(view.name, 0),
+        FileFormat(external.format, dict(external.options)),
+    )
+
+
+def _place(external: ExternalFiles, path: str, partition: str) -> str:
+    where = external.partitions.get(partition)
+    return Files.of(where)[1] if where else f"{path}/{partition}".rstrip("/")
+
+
+def _sources(
+    files: Files, place: str, stored: str, columns: Sequence[Column]
+) -> tuple[SourceFile, ...]:
+    """The files directly in a directory, sorted; hidden and empty ones hold no rows."""
+    sources = []
+    for info in sorted(files.children(place), key=lambda info: info.path):
+        if is_hidden(info.base_name):
+            continue
+        if info.type != fs.FileType.File:
+            raise UnsupportedLayout(
+                f"{info.path} is a directory, and the files of an external table are directly in"
+                " its location, or in those of its partitions; move it away, or partition by it"
+            )
+        if not info.size:
+            continue
+        kind, positional = SourceKind.EXTERNAL, False
+        if stored == "orc":
+            footer = read_footer(files, info.path)
+            if footer.acid:
+                raise UnsupportedLayout(
+                    f"{info.path} is a file of a transactional table, which says by itself nothing"
+                    " of what counts; make its directory a table by `acid adopt`"
+                )
+            kind, positional = SourceKind.RAW, footer.positional
+            _require_types(files, info.path, columns, positional)
+        sources.append(SourceFile(info.path, kind, int(info.size), "", 0, 0, positional=positional))
+    return tuple(sources)
+
+
+def _require_types(files: Files, path: str, columns: Sequence[Column], positional: bool) -> None:
+    """Raises UnsupportedLayout for a column of an ORC file whose type is not read exactly: ORC's
+    library for Java would convert it by rules of its own."""
+    fields = parse_type(orc_schema(files, path)).children
+    names = (
+        [column.name for column in columns] if positional else [one.lower() for one, _ in fields]
+    )
+    inside = dict(zip(names, (kind for _, kind in fields), strict=False))
+    for column in columns:
+        kind = inside.get(column.name, column.type)
+        if kind == column.type:
+            continue
+        conform(pa.nulls(0, arrow_type(kind)), column.type, f"{path}, column {column.name}")
+        own, other = (
+            [part for part in one.walk() if part.kind in _SAME] for one in (kind, column.type)
+        )
+        if own != other:
+            raise UnsupportedLayout(
+                f"{path}, column {column.name}, holds {kind}, but the table declares {column.type};"
+                " declare the column as it is stored"
+            )
+
+
+_SAME = ("char", LOCAL_ZONE)
+"""Types of values that mean something else as those of another type."""
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+def partition_location(metastore: Metastore, view: ViewRecord, address: str) -> str:
+    """The location of a partition that is elsewhere; empty for no address.
+
+    Raises InvalidDefinition, also for another file system than that of the table.
+    """
+    if not address:
+        return ""
+    where = readable_place(metastore, view.name, address)
+    (one, _), (other, _) = Files.of(where), Files.of(_external(view).location)
+    if (one.scheme, one.local) != (other.scheme, other.local):
+        raise InvalidDefinition(
+            f"{view.name}: {where} is in another file system than {_external(view).location}; a"
+            " table has one"
+        )
+    return where
+
+
+def refuse_values(view: ViewRecord, partition: str) -> None:
+    """Raises NoSuchPartition for a text that is no value of its partition column."""
+    _, keys = _divided(view)
+    texts = parse_partition(partition, [key.name for key in keys])
+    if texts is None:
+        raise NoSuchPartition(
+            f"{view.name}: {partition} does not name the partition columns"
+            f" {', '.join(key.name for key in keys)}, in this order"
+        )
+    for key, text in zip(keys, texts, strict=True):
+        if text is not None and partition_value(text, key.type) is None:
+            raise NoSuchPartition(f"{view.name}: {text!r} in {partition} is no {key.type}")
+
+
+def partitions_there(view: ViewRecord) -> tuple[str, ...]:
+    """The partitions whose directories are below the table's location, sorted.
+
+    Raises UnsupportedStatement without partition columns, NoSuchPartition for a directory that
+    names no partition.
+    """
+    external = _external(view)
+    if not external.partition_columns:
+        raise UnsupportedStatement(
+            f"{view.name} is not partitioned: each statement lists the files that are there"
+        )
+    files, path = Files.of(external.location)
+    names = [""]
+    for column in external.partition_columns:
+        names = [
+            f"{name}/{segment}".lstrip("/")
+            for name in names
+            for segment in _segments(files, f"{path}/{name}".rstrip("/"), view.name, column)
+        ]
+    for name in names:
+        refuse_values(view, name)
+    return tuple(sorted(names))
+
+
+def _segments(files: Files, place: str, table: str, column: str) -> Iterator[str]:
+    """The names of the directories, each `column=value`."""
+    for info in files.children(place):
+        if info.type != fs.FileType.Directory or is_hidden(info.base_name):
+            continue
+        segment = partition_segment(info.base_name)
+        if segment is None or segment[0].lower() != column:
+            raise NoSuchPartition(
+                f"{table}: {info.path} is not named {column}=…, as a partition is; move it away"
+            )
+        yield info.base_name
