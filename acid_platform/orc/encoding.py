@@ -7,7 +7,7 @@ the column. Each stream records the position at which each row group begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
@@ -87,15 +87,43 @@ class _Values:
     high: Sequence[object] = ()
     total: Sequence[object] = ()
     dictionary_size: int = 0
-    below: Iterable[EncodedColumn] = ()
-    """The child columns; lazy, so that only one column is in memory at a time."""
+    below: tuple[Unencoded, ...] = ()
+    """The child columns."""
 
 
-def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[EncodedColumn]:
+@dataclass(frozen=True, slots=True)
+class Unencoded:
+    """The values of a column in a stripe; it may have child columns.
+
+    `values` have the type `arrow_type(type)` or type null. `bounds`: int64 (groups + 1,).
+    """
+
+    values: pa.Array | pa.ChunkedArray
+    type: HiveType
+    bounds: np.ndarray
+
+    @property
+    def plain_struct(self) -> bool:
+        """Whether this has no values of its own, only child columns."""
+        return self.type.kind == "struct" and not self.values.null_count
+
+
+def encode_all(column: Unencoded) -> Iterator[EncodedColumn]:
     """The column, then its child columns, in the order of ORC's column numbers.
 
-    `array` has the type `arrow_type(kind)` or type null. `bounds`: int64 (groups + 1,).
+    Lazy, so that only one is in memory at a time.
     """
+    encoded, below = encode(column)
+    yield encoded
+    for child in below:
+        yield from encode_all(child)
+
+
+def encode(column: Unencoded) -> tuple[EncodedColumn, tuple[Unencoded, ...]]:
+    """The column without its child columns, and these."""
+    array, kind, bounds = column.values, column.type, column.bounds
+    if isinstance(array, pa.ChunkedArray) and not column.plain_struct:
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     streams: list[Stream] = []
     inner = bounds
     if array.null_count:
@@ -108,14 +136,14 @@ def encode(array: pa.Array, kind: HiveType, bounds: np.ndarray) -> Iterator[Enco
             else pa.nulls(0, arrow_type(kind))
         )
     values = _ENCODERS[kind.kind](array, kind, inner)
-    yield EncodedColumn(
+    encoded = EncodedColumn(
         kind,
         (*streams, *values.streams),
         tuple(_statistics(values, bounds, inner)),
         values.encoding,
         values.dictionary_size,
     )
-    yield from values.below
+    return encoded, values.below
 
 
 def _statistics(
@@ -369,13 +397,13 @@ def _text(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     return _bytes(array.view(pa.binary()), kind, inner)  # files may hold invalid UTF-8
 
 
-def _struct(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
+def _struct(array: pa.StructArray | pa.ChunkedArray, kind: HiveType, inner: np.ndarray) -> _Values:
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     return _Values(
         [],
-        below=(
-            column
+        below=tuple(
+            Unencoded(pa.chunked_array([chunk.field(index) for chunk in chunks]), child, inner)
             for index, (_, child) in enumerate(kind.children)
-            for column in encode(array.field(index), child, inner)
         ),
     )
 
@@ -386,10 +414,9 @@ def _repeated(array: pa.Array, kind: HiveType, inner: np.ndarray) -> _Values:
     first, last = int(places[0]), int(places[-1])
     runs = integers(np.diff(places), signed=False)
     children = (array.keys, array.items) if kind.kind == "map" else (array.values,)
-    below = (
-        column
+    below = tuple(
+        Unencoded(content.slice(first, last - first), child, places[inner] - first)
         for content, (_, child) in zip(children, kind.children, strict=True)
-        for column in encode(content.slice(first, last - first), child, places[inner] - first)
     )
     return _Values(
         [_positioned(StreamKind.LENGTH, runs, inner)],

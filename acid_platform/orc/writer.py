@@ -8,8 +8,12 @@ its files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +25,13 @@ from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc.column_statistics import ColumnStatistics, message
-from acid_platform.orc.encoding import EncodedColumn, StreamKind, encode
+from acid_platform.orc.encoding import (
+    EncodedColumn,
+    StreamKind,
+    Unencoded,
+    encode,
+    encode_all,
+)
 from acid_platform.orc.protobuf import delimited, number, packed
 from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields
 from acid_platform.orc.update_marks import write_updates
@@ -36,21 +46,25 @@ _BLOCK = 1 << 16
 """Compression block size: the most that a reader inflates in vain when it seeks a row group."""
 _JOINED = 1 << 20
 """The parts of a stripe below this size in bytes are written at once."""
+_WORTH_THREADS = 1 << 20
+"""Stripes below this size in bytes of Arrow arrays are encoded by the thread that writes them."""
+_MOST_TEXT = (1 << 31) - 1
+"""The most bytes of an Arrow array of texts."""
 _VERSION = (0, 12)
 _WRITER, _WRITER_VERSION = 1, 6
 """The ids of ORC's C++ writer, which Arrow's writer uses too. Readers work around the known bugs of
 a writer by its id."""
 
 
-def _deflated(content: bytes) -> bytes:
+def _deflated(content: memoryview) -> bytes:
     return bytes(isal_zlib.compress(content, level=1, wbits=-15))
 
 
-def _arrow(codec: str) -> Callable[[bytes], bytes]:
+def _arrow(codec: str) -> Callable[[memoryview], bytes]:
     return lambda content: bytes(pa.compress(content, codec, asbytes=True))
 
 
-_CODECS: dict[str, tuple[int, Callable[[bytes], bytes] | None]] = {
+_CODECS: dict[str, tuple[int, Callable[[memoryview], bytes] | None]] = {
     "uncompressed": (0, None),
     "zlib": (1, _deflated),
     "snappy": (2, _arrow("snappy")),
@@ -94,12 +108,28 @@ class _Blocks:
         return self.starts[block], skipped
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredColumn:
+    """One column of one stripe, as its bytes in the file."""
+
+    index: bytes
+    streams: tuple[tuple[StreamKind, bytes], ...]
+    encoding: bytes
+    statistics: ColumnStatistics
+
+
+_Job: TypeAlias = Callable[[], list[_StoredColumn]]
+
+
 class OrcWriter:
     """Writes one ORC file whose columns are `columns`, as in an insert-only table.
 
     Batches have the columns' types (`arrow_type`), in order. The file is complete once `close` has
     returned; without rows no file is written unless `always` is True. Raises UnsupportedLayout for
     a codec that can't be written here.
+
+    The threads of `pool` encode the columns of a stripe, while the caller brings the rows of the
+    next one: two stripes are in memory. Without it the caller's thread encodes.
     """
 
     def __init__(
@@ -110,6 +140,7 @@ class OrcWriter:
         compression: str,
         stripe_bytes: int = STRIPE_BYTES,
         always: bool = False,
+        pool: Executor | None = None,
     ) -> None:
         require_codec(compression, path)
         self.rows, self.size = 0, 0
@@ -123,8 +154,11 @@ class OrcWriter:
         self._type = self._root(columns)
         self._names = [name for name, _ in self._type.children]
         self._stream: pa.NativeFile | None = None
+        self._pool = pool
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
+        self._encoding: deque[tuple[int, list[Future[list[_StoredColumn]]]]] = deque()
+        """The stripes that are being encoded: their rows, and their columns in order."""
         self._stripes: list[bytes] = []
         self._statistics: list[list[ColumnStatistics]] = []
         """Statistics by stripe, then by column."""
@@ -135,12 +169,15 @@ class OrcWriter:
             return
         self._waiting.append(batch)
         self._bytes += batch.nbytes
-        if self._bytes >= self._limit:
+        alone = len(self._waiting) == 1  # then nothing has to be copied
+        if self._bytes >= (self._limit // 2 if alone else self._limit):
             self._write_stripes()
 
     def close(self) -> int:
         """Finish the file; returns its row count."""
         self._write_stripes()
+        while self._encoding:
+            self._put_stripe()
         if self._always and self._stream is None:
             self._put(b"")
         if self._stream is not None:
@@ -150,6 +187,9 @@ class OrcWriter:
 
     def give_up(self) -> None:
         """Close the incomplete file, which is not valid ORC."""
+        for _, columns in self._encoding:
+            for column in columns:
+                column.cancel()
         if self._stream is not None:
             self._stream.close()
 
@@ -162,36 +202,73 @@ class OrcWriter:
         self.size += len(content)
 
     def _write_stripes(self) -> None:
-        """Write one stripe; several if its texts exceed the size limit of an Arrow array."""
-        if self._waiting:
-            table = pa.Table.from_batches(self._waiting).combine_chunks()
-            self._waiting, self._bytes = [], 0
-            for batch in table.to_batches():
-                self._write_stripe(batch)
+        """Write one stripe; several if its texts may exceed the size limit of an Arrow array."""
+        batches, size = self._waiting, self._bytes
+        self._waiting, self._bytes = [], 0
+        if batches and size <= _MOST_TEXT:
+            self._write_stripe(batches)
+        else:
+            for batch in batches:
+                self._write_stripe([batch])
 
-    def _write_stripe(self, batch: pa.RecordBatch) -> None:
-        self._checked(batch)
-        rows = batch.num_rows
+    def _write_stripe(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._checked(batches)
+        rows = sum(batch.num_rows for batch in batches)
         bounds = np.append(np.arange(0, rows, _GROUP), rows)
-        root = pa.StructArray.from_arrays(batch.columns, names=self._names)
-        indexes, bodies = list[bytes](), list[bytes]()
-        of_indexes, of_bodies, encodings = list[bytes](), list[bytes](), list[bytes]()
-        statistics: list[ColumnStatistics] = []
-        for place, column in enumerate(encode(root, self._type, bounds)):
-            stored = [self._blocks(each.content) for each in column.streams]
-            indexes.append(self._blocks(_row_index(column, stored)).content)
-            of_indexes.append(_stream(StreamKind.ROW_INDEX, place, indexes[-1]))
-            bodies += [each.content for each in stored]
-            of_bodies += [
-                _stream(each.kind, place, blocks.content)
-                for each, blocks in zip(column.streams, stored, strict=True)
-            ]
-            encodings.append(_encoding(column))
-            statistics.append(ColumnStatistics.together(column.groups))
+        root = pa.chunked_array(
+            [pa.StructArray.from_arrays(batch.columns, names=self._names) for batch in batches]
+        )
+        jobs = list(self._jobs(Unencoded(root, self._type, bounds)))
+        pool = self._pool if sum(size for size, _ in jobs) >= _WORTH_THREADS else None
+        # The largest first, so that all threads end at about the same time.
+        order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0])
+        submitted = {place: _submitted(pool, jobs[place][1]) for place in order}
+        self._encoding.append((rows, [submitted[place] for place in range(len(jobs))]))
+        while len(self._encoding) > (pool is not None):
+            self._put_stripe()
+
+    def _jobs(self, column: Unencoded) -> Iterator[tuple[int, _Job]]:
+        """What can be encoded at the same time, in the order of the columns, with its bytes."""
+        if not column.plain_struct:
+            yield column.values.nbytes, partial(self._stored, encode_all(column))
+            return
+        encoded, below = encode(column)
+        yield 0, partial(self._stored, (encoded,))
+        for child in below:
+            yield from self._jobs(child)
+
+    def _stored(self, columns: Iterable[EncodedColumn]) -> list[_StoredColumn]:
+        return [self._stored_column(column) for column in columns]
+
+    def _stored_column(self, column: EncodedColumn) -> _StoredColumn:
+        stored = [self._blocks(stream.content) for stream in column.streams]
+        return _StoredColumn(
+            self._blocks(_row_index(column, stored)).content,
+            tuple(
+                (stream.kind, blocks.content)
+                for stream, blocks in zip(column.streams, stored, strict=True)
+            ),
+            _encoding(column),
+            ColumnStatistics.together(column.groups),
+        )
+
+    def _put_stripe(self) -> None:
+        """Writes the first of the stripes that are being encoded, once it is."""
+        rows, jobs = self._encoding.popleft()
+        columns = [column for job in jobs for column in job.result()]
+        indexes = [column.index for column in columns]
+        bodies = [content for column in columns for _, content in column.streams]
+        streams = [
+            *(_stream(StreamKind.ROW_INDEX, place, index) for place, index in enumerate(indexes)),
+            *(
+                _stream(kind, place, content)
+                for place, column in enumerate(columns)
+                for kind, content in column.streams
+            ),
+        ]
+        encodings = [column.encoding for column in columns]
         # Timestamps are stored in UTC, whatever the machine's time zone.
-        footer = self._blocks(
-            b"".join((*of_indexes, *of_bodies, *encodings, delimited(3, b"GMT")))
-        ).content
+        footer = self._blocks(b"".join((*streams, *encodings, delimited(3, b"GMT")))).content
         start = self.size or len(MAGIC)
         parts = (*indexes, *bodies, footer)
         # A small file is one write instead of dozens; large parts are not copied once more.
@@ -200,10 +277,10 @@ class OrcWriter:
             self._put(part)
         lengths = (start, sum(map(len, indexes)), sum(map(len, bodies)), len(footer), rows)
         self._stripes.append(b"".join(number(key, value) for key, value in enumerate(lengths, 1)))
-        self._statistics.append(statistics)
+        self._statistics.append([column.statistics for column in columns])
         self.rows += rows
 
-    def _checked(self, batch: pa.RecordBatch) -> None:
+    def _checked(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Called with the rows of each stripe before it is written."""
 
     def _root(self, columns: Sequence[Column]) -> HiveType:
@@ -218,7 +295,7 @@ class OrcWriter:
         parts: list[bytes] = []
         starts = [0]
         for at in range(0, len(content), _BLOCK):
-            block = content[at : at + _BLOCK]
+            block = memoryview(content)[at : at + _BLOCK]
             small = self._compress(block)
             stored = len(small) >= len(block)  # the lowest bit says: stored uncompressed
             body = block if stored else small
@@ -291,11 +368,14 @@ class AcidWriter(OrcWriter):
         deletes: bool = False,
         stripe_bytes: int = STRIPE_BYTES,
         always: bool = False,
+        pool: Executor | None = None,
     ) -> None:
         self._deletes = deletes
         self._updated: list[np.ndarray] = []
         self._ends: list[RowKey] = []
-        super().__init__(files, path, columns, compression, stripe_bytes, always)
+        """The last key of each stripe."""
+        self._last: RowKey | None = None
+        super().__init__(files, path, columns, compression, stripe_bytes, always, pool)
 
     def _root(self, columns: Sequence[Column]) -> HiveType:
         kinds = [HiveType(kind) for kind in ("int", "bigint", "int", "bigint", "bigint")]
@@ -313,12 +393,24 @@ class AcidWriter(OrcWriter):
         """Says of the next delete events which belong to updates, as a mask (n,)."""
         self._updated.append(updated)
 
-    def _checked(self, batch: pa.RecordBatch) -> None:
-        keys = [values_of(batch.column(place)).astype(np.int64, copy=False) for place in (1, 2, 3)]
-        first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
-        if not ascend(*keys) or (self._ends and first <= self._ends[-1]):
-            raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
-        self._ends.append(last)
+    def _checked(self, batches: Sequence[pa.RecordBatch]) -> None:
+        for batch in batches:
+            keys = [values_of(batch.column(at)).astype(np.int64, copy=False) for at in (1, 2, 3)]
+            first, last = ((int(keys[0][at]), int(keys[1][at]), int(keys[2][at])) for at in (0, -1))
+            if not ascend(*keys) or (self._last is not None and first <= self._last):
+                raise CorruptFile(f"{self.path}: row keys do not ascend; run the statement again")
+            self._last = last
+        if self._last is not None:
+            self._ends.append(self._last)
+
+
+def _submitted(pool: Executor | None, job: _Job) -> Future[list[_StoredColumn]]:
+    """The result of the job, which the pool has begun, or which is there if there is no pool."""
+    if pool is not None:
+        return pool.submit(job)
+    made: Future[list[_StoredColumn]] = Future()
+    made.set_result(job())
+    return made
 
 
 def _types(root: HiveType) -> Iterator[bytes]:

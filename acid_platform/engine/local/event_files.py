@@ -7,8 +7,9 @@ keys, count the rows and know the statistics.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from acid_platform.engine.local import running
+from acid_platform.engine.local.encoding_threads import encoding_threads
 from acid_platform.engine.local.partition_texts import RowPartitions
 from acid_platform.errors import InvalidDefinition, NeedsSpark, PublicationFailed
 from acid_platform.layout import schema
@@ -42,7 +44,11 @@ from acid_platform.write.row_events import delete_events, insert_events
 from acid_platform.write.task_files import plain_name
 
 _PIECE = 1 << 17
-"""Rows to hand to a writer at a time; between pieces the statement may be stopped."""
+"""Keys to hand to a writer at a time; between pieces the statement may be stopped."""
+_PIECE_BYTES = 1 << 26
+"""The most bytes of rows to hand to a writer at a time: a stripe, so that none is put together."""
+_KEY_BYTES = 32
+"""Bytes of a row's ACID columns."""
 _Writer = OrcWriter | ParquetWriter
 
 
@@ -86,8 +92,25 @@ def require_writable(target: WriteTarget) -> None:
                 raise NeedsSpark(f"{column} in a Parquet file")
 
 
+@dataclass(slots=True)
+class _EventFile:
+    """A file that is being written."""
+
+    writer: _Writer
+    name: str
+    partition: str
+    deletes: bool
+    rows: int = 0
+    """The rows that its writer was given."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        running.check()
+        self.writer.write(batch)
+        self.rows += batch.num_rows
+
+
 class EventFiles:
-    """Writes the files of one statement."""
+    """Writes the files of one statement; `give_up` after a failure."""
 
     def __init__(self, staged: Staging, overwrite: bool) -> None:
         self._target, self._staged, self._overwrite = staged.target, staged, overwrite
@@ -95,41 +118,41 @@ class EventFiles:
         """The path and files of each, by whether it holds delete events, and partition."""
         self._changed: dict[str, list[ChangedRows]] = {}
         """The rows of delete events, by partition."""
+        self._open: deque[_EventFile] = deque()
+        """At most two: threads encode the last rows of one while the next is begun."""
 
     # --- rows ----------------------------------------------------------------------------------
 
     def insert(self, rows: pa.Table, places: RowPartitions, buckets: np.ndarray) -> None:
         """Writes rows of the table's columns; `buckets` are their bucket numbers, int64 (n,)."""
-        order = np.lexsort((places.index, buckets))
-        ordered = bool((np.diff(order) == 1).all())
-        place, bucket = places.index[order], buckets[order]
+        place, bucket, order = places.index, buckets, None
+        bounds = _bounds(place, bucket)
+        if not _ascend(bucket[bounds[:-1]], place[bounds[:-1]]):
+            order = np.lexsort((place, bucket))
+            place, bucket, rows = place[order], bucket[order], rows.combine_chunks()
+            bounds = _bounds(place, bucket)
         number, next_id = -1, 0
-        whole = rows if ordered else rows.combine_chunks()
-        for start, end in _runs(place, bucket):
+        for start, end in pairwise(bounds.tolist()):
             if bucket[start] != number:
                 number, next_id = int(bucket[start]), 0
             run = (
-                whole.slice(start, end - start)
-                if ordered
-                else whole.take(from_numpy(order[start:end]))
+                rows.slice(start, end - start)
+                if order is None
+                else rows.take(from_numpy(order[start:end]))
             )
-            self.insert_run(run.to_batches(_PIECE), places.names[place[start]], number, next_id)
+            pieces = -(-(run.nbytes + _KEY_BYTES * len(run)) // _PIECE_BYTES)
+            batches = run.to_batches(-(-len(run) // pieces))
+            self.insert_run(batches, places.names[place[start]], number, next_id)
             next_id += end - start
 
     def insert_run(
         self, batches: Iterable[pa.RecordBatch], partition: str, bucket: int, first: int = 0
     ) -> None:
         """Writes one file: rows of one partition and bucket, numbered from `first`."""
-        with self._file(partition, bucket, deletes=False) as writer:
-            next_id = first
-            for batch in batches:
-                running.check()
-                if isinstance(writer, AcidWriter):
-                    writer.write(self._events(batch, bucket, next_id))
-                else:
-                    writer.write(batch)
-                next_id += batch.num_rows
-        self._require_count(writer, next_id - first, partition)
+        file = self._begin(partition, bucket, deletes=False)
+        acid = isinstance(file.writer, AcidWriter)
+        for batch in batches:
+            file.write(self._events(batch, bucket, first + file.rows) if acid else batch)
 
     def _events(self, batch: pa.RecordBatch, bucket: int, first: int) -> pa.RecordBatch:
         target = self._target
@@ -148,16 +171,14 @@ class EventFiles:
         numbers, place = keys.numbers, keys.places.index
         order = np.lexsort((keys.row_ids, keys.buckets, keys.write_ids, numbers, place))
         place, numbers = place[order], numbers[order]
-        for start, end in _runs(place, numbers):
+        for start, end in pairwise(_bounds(place, numbers).tolist()):
             chosen = order[start:end]
             partition = keys.places.names[place[start]]
-            with self._file(partition, int(numbers[start]), deletes=True) as writer:
-                for at in range(0, len(chosen), _PIECE):
-                    running.check()
-                    assert isinstance(writer, AcidWriter)
-                    writer.updates(updated[chosen[at : at + _PIECE]])
-                    writer.write(self._delete_events(keys, chosen[at : at + _PIECE]))
-            self._require_count(writer, end - start, partition)
+            file = self._begin(partition, int(numbers[start]), deletes=True)
+            assert isinstance(file.writer, AcidWriter)
+            for at in range(0, len(chosen), _PIECE):
+                file.writer.updates(updated[chosen[at : at + _PIECE]])
+                file.write(self._delete_events(keys, chosen[at : at + _PIECE]))
             ids = (keys.write_ids[chosen], keys.buckets[chosen], keys.row_ids[chosen])
             self._changed.setdefault(partition, []).append(ChangedRows.of(*ids))
 
@@ -167,10 +188,11 @@ class EventFiles:
 
     # --- files and directories -----------------------------------------------------------------
 
-    @contextmanager
-    def _file(self, partition: str, bucket: int, deletes: bool) -> Iterator[_Writer]:
-        """A new file, which is finished and recorded after the block."""
+    def _begin(self, partition: str, bucket: int, deletes: bool) -> _EventFile:
+        """A new file."""
         target, plain = self._target, self._target.plain
+        while len(self._open) > 1:
+            self._finish()
         if bucket > MAX_BUCKET:
             raise InvalidDefinition(
                 f"{target.table} would need more than {MAX_BUCKET + 1} files; write fewer rows"
@@ -178,33 +200,55 @@ class EventFiles:
         if (deletes, partition) not in self._directories:
             name = target.directory(deletes, self._overwrite)
             self._directories[deletes, partition] = self._staged.ready(partition, name), []
-        directory, entries = self._directories[deletes, partition]
+        directory, _ = self._directories[deletes, partition]
         name = str(BucketFile(bucket)) if plain is None else plain_name(bucket)
         path = f"{directory}/{name}"
         writer: _Writer
         if plain is None:
-            writer = AcidWriter(target.files, path, target.columns, target.compression, deletes)
+            writer = AcidWriter(
+                target.files,
+                path,
+                target.columns,
+                target.compression,
+                deletes,
+                pool=encoding_threads(),
+            )
         else:
             writer = plain_writer(target.files, path, plain, target.columns, target.compression)
-        with finished(writer):
-            yield writer
-        if writer.rows:
-            entry = (
-                recorded_file(target.files, path, name, plain or ORC)
-                if isinstance(writer, ParquetWriter)
-                else record_as_written(writer, name, deletes)
-            )
-            entries.append(entry)
+        self._open.append(_EventFile(writer, name, partition, deletes))
+        return self._open[-1]
 
-    def _require_count(self, writer: _Writer, rows: int, partition: str) -> None:
-        if writer.rows != rows:
+    def _finish(self) -> None:
+        """Finishes the first open file and records it."""
+        file, target = self._open[0], self._target
+        writer = file.writer
+        writer.close()
+        self._open.popleft()
+        if writer.rows != file.rows:
             raise PublicationFailed(
-                f"{self._target.location}/{partition}: {rows} events were given, its file holds"
+                f"{target.location}/{file.partition}: {file.rows} events were given, its file holds"
                 f" {writer.rows}; nothing was published, run the statement again"
             )
+        if writer.rows:
+            directory, entries = self._directories[file.deletes, file.partition]
+            entries.append(
+                recorded_file(
+                    target.files, f"{directory}/{file.name}", file.name, target.plain or ORC
+                )
+                if isinstance(writer, ParquetWriter)
+                else record_as_written(writer, file.name, file.deletes)
+            )
+
+    def give_up(self) -> None:
+        """Closes incomplete files."""
+        for file in self._open:
+            with suppress(OSError):
+                file.writer.give_up()
 
     def finished(self) -> list[WrittenDirectory]:
         """The directories that wait to be published."""
+        while self._open:
+            self._finish()
         built = []
         for (deletes, partition), (ready, entries) in sorted(
             self._directories.items(), key=lambda item: (not item[0][0], item[0][1])
@@ -221,11 +265,17 @@ class EventFiles:
         return built
 
 
-def _runs(places: np.ndarray, buckets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Where the rows of each partition and bucket, which lie together, begin and end."""
-    changes = np.flatnonzero((np.diff(places) != 0) | (np.diff(buckets) != 0)) + 1
-    bounds = [0, *changes.tolist(), len(places)]
-    return pairwise(bounds) if len(places) else iter(())
+def _bounds(places: np.ndarray, buckets: np.ndarray) -> np.ndarray:
+    """Where the rows of each partition and bucket that lie together begin, and the end."""
+    changes = (places[1:] != places[:-1]) | (buckets[1:] != buckets[:-1])
+    first = np.zeros(min(len(places), 1), np.int64)
+    return np.concatenate((first, np.flatnonzero(changes) + 1, [len(places)]))
+
+
+def _ascend(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether the pairs (first, second) ascend."""
+    above, equal = first[1:] > first[:-1], first[1:] == first[:-1]
+    return bool((above | (equal & (second[1:] > second[:-1]))).all())
 
 
 def plain_writer(
@@ -233,7 +283,7 @@ def plain_writer(
 ) -> _Writer:
     """A new ORC or Parquet file of an insert-only table."""
     if stored.name == "orc":
-        return OrcWriter(files, path, columns, compression)
+        return OrcWriter(files, path, columns, compression, pool=encoding_threads())
     return ParquetWriter(files, path, columns)
 
 
@@ -261,7 +311,11 @@ def publish_events(
     """
     with staging(target) as staged:
         files = EventFiles(staged, overwrite)
-        write(files)
-        built = files.finished()
+        try:
+            write(files)
+            built = files.finished()
+        except BaseException:
+            files.give_up()
+            raise
         running.check()
         return staged.publish(built, empty)

@@ -85,7 +85,8 @@ def buckets_of(values: pa.Table, target: WriteTarget) -> np.ndarray:
     rows = values.num_rows
     if target.buckets is None:
         files = files_needed(rows)
-        return np.asarray(np.arange(rows) * files // max(rows, 1))
+        ends = -(-np.arange(files + 1) * rows // files)
+        return np.repeat(np.arange(files), np.diff(ends))
     kinds = {column.name: column.type for column in target.columns}
     names = target.buckets.columns
     return bucket_ids(
