@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -185,14 +186,14 @@ def _open_outputs(
     )
 
 
-def rewritten(task: Rewrite) -> Rewritten:
-    """Writes the output file of one task.
+def rewritten(task: Rewrite, pool: Executor | None = None) -> Rewritten:
+    """Writes the output file of one task, see `rewrite_bucket`.
 
     Spark calls it inside its tasks, where an OSError would arrive with the traceback of their
     process. Raises CompactionFailed, and what `rewrite_bucket` raises.
     """
     with writing(task.location):
-        return rewrite_bucket(task)
+        return rewrite_bucket(task, pool)
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """Writing one output file of a compaction from the files of one bucket (F21).
 
 This runs inside Spark tasks or in the local engine's threads, and imports no engine. Memory: what
-`compaction.key_merge` holds, the delete keys, and one stripe of the output.
+`compaction.key_merge` holds, the delete keys, and one stripe of the output, or two if a pool of
+threads encodes it.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,6 +65,8 @@ class Rewrite:
     timestamps: str = "ns"
     """Unit of timestamps in memory; `us`, Spark's own, if an input has years after 2262."""
 
+    summed: bool = True
+    """Return checksums of the values."""
     before: tuple[str, ...] = ()
     """All columns of the table while the inputs were written; empty: `columns`."""
     sources: tuple[str, ...] = ()
@@ -121,12 +125,14 @@ class Rewritten:
     file: FileEntry | None = None
     """The record of the output file; None if no row was left."""
     values: Profile = field(default_factory=Profile)
-    """Checksums of the column values as they were read; empty for delete events."""
+    """Checksums of the column values as they were read, if they were wanted; empty for delete
+    events."""
 
 
-def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
+def rewrite_bucket(rewrite: Rewrite, pool: Executor | None = None) -> Rewritten:
     """Write the output file, or no file if no row is left.
 
+    `pool` encodes its columns; without one, this thread does.
     Every event keeps its row key and its currentTransaction (F21). Raises CorruptFile for inputs
     that can't be read, CompactionMismatch if an intermediate merge changed a value, and
     CompactionRefused if some timestamps have nanoseconds and others lie outside the years that
@@ -134,11 +140,11 @@ def rewrite_bucket(rewrite: Rewrite) -> Rewritten:
     """
     files, _ = Files.of(rewrite.location)
     try:
-        return _rewrite(files, rewrite)
+        return _rewrite(files, rewrite, pool)
     except WideTimestamps:
         for source in rewrite.inputs:
             refuse_finer(files, source.path, length=source.length)
-        return _rewrite(files, replace(rewrite, timestamps="us"))
+        return _rewrite(files, replace(rewrite, timestamps="us"), pool)
 
 
 def written_values(rewrite: Rewrite) -> Profile:
@@ -164,9 +170,9 @@ def _as_written(rewrite: Rewrite) -> Rewrite:
     return replace(rewrite, before=(), sources=())
 
 
-def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
+def _rewrite(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     if len(rewrite.inputs) <= rewrite.most_inputs:
-        return _merge(files, rewrite)
+        return _merge(files, rewrite, pool)
     where, _, name = rewrite.output.rpartition("/")
     count, most = len(rewrite.inputs), rewrite.most_inputs
     stages: list[SourceFile] = []
@@ -176,8 +182,8 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
             # Hidden, so no reader sees it; `count` differs from that of the stages merged here.
             stage = _written(f"{where}/_stage_{name}_{count}_{start}")
             stages.append(stage)
-            first = replace(rewrite, inputs=group, deletes=(), output=stage.path)
-            made = _merge(files, first)
+            first = replace(rewrite, inputs=group, deletes=(), output=stage.path, summed=True)
+            made = _merge(files, first, pool)
             if not made.rows:
                 stages.pop()
             elif not rewrite.delete_events and _values_in(files, first) != made.values:
@@ -185,7 +191,8 @@ def _rewrite(files: Files, rewrite: Rewrite) -> Rewritten:
                     f"{stage.path} has other values than the files merged into it; the inputs were"
                     " kept: run the compaction again, and report it if it fails again"
                 )
-        return _rewrite(files, replace(_as_written(rewrite), inputs=tuple(stages)))
+        merged = replace(_as_written(rewrite), inputs=tuple(stages))
+        return _rewrite(files, merged, pool)
     finally:
         for stage in stages:
             files.delete_file(stage.path)
@@ -196,7 +203,7 @@ def _written(path: str) -> SourceFile:
     return SourceFile(path, SourceKind.ACID, 0, "", 0, 0)
 
 
-def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
+def _merge(files: Files, rewrite: Rewrite, pool: Executor | None) -> Rewritten:
     sorted_files = [SortedFile(files, source, rewrite.decoding) for source in rewrite.inputs]
     keys = load_keys(
         files,
@@ -207,13 +214,15 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
     )
     deleted = DeletedRows(keys) if len(keys) else None
     target = acid_schema(rewrite.columns, rewrite.timestamps, rewrite.delete_events)
-    values = ValueSums([] if rewrite.delete_events else [column.name for column in rewrite.columns])
+    summed = rewrite.summed and not rewrite.delete_events
+    values = ValueSums([column.name for column in rewrite.columns] if summed else [])
     writer = AcidWriter(
         files,
         rewrite.output,
         rewrite.columns,
         rewrite.compression,
         rewrite.delete_events,
+        pool=pool,
     )
     try:
         for group in merged_pieces(sorted_files):
@@ -227,7 +236,7 @@ def _merge(files: Files, rewrite: Rewrite) -> Rewritten:
                 if keep.any():
                     rows = batch if keep.all() else batch.filter(pa.array(keep))
                     batches.append(_conform(rows, target, rewrite, source.path))
-                    if not rewrite.delete_events:
+                    if summed:
                         values.add(batches[-1].column(5))
                     order.append(np.stack([w[keep], b[keep], r[keep]]))
             if len(batches) > 1:

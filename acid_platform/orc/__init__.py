@@ -16,13 +16,8 @@ from acid_platform.orc.orc_file import (
 )
 from acid_platform.orc.pyorc_rows import orc_schema
 from acid_platform.orc.ranges import column_ranges, key_ranges
-from acid_platform.orc.writer import (
-    WRITTEN_CODECS,
-    AcidWriter,
-    OrcWriter,
-    require_codec,
-    written_codec,
-)
+from acid_platform.orc.stored_columns import WRITTEN_CODECS, require_codec, written_codec
+from acid_platform.orc.writer import AcidWriter, OrcWriter
 
 __all__ = [
     "BATCH_ROWS",

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from isal import isal_zlib
 
-from acid_platform.errors import CorruptFile, UnsupportedLayout
+from acid_platform.errors import CorruptFile
 from acid_platform.layout import schema
 from acid_platform.layout.rowids import ascend
 from acid_platform.layout.schema import RowKey
@@ -33,6 +31,7 @@ from acid_platform.orc.encoding import (
     encode_all,
 )
 from acid_platform.orc.protobuf import delimited, number, packed
+from acid_platform.orc.stored_columns import BLOCK, StoredColumn, require_codec
 from acid_platform.orc.tail import KINDS, MAGIC, user_metadata_fields
 from acid_platform.orc.update_marks import write_updates
 from acid_platform.storage.arrow_numpy import values_of
@@ -42,8 +41,6 @@ STRIPE_BYTES = 64 << 20
 """Size of the Arrow arrays in memory at which a stripe is written."""
 
 _GROUP = 10_000
-_BLOCK = 1 << 16
-"""Compression block size: the most that a reader inflates in vain when it seeks a row group."""
 _JOINED = 1 << 20
 """The parts of a stripe below this size in bytes are written at once."""
 _WORTH_THREADS = 1 << 20
@@ -56,69 +53,7 @@ _WRITER, _WRITER_VERSION = 1, 6
 a writer by its id."""
 
 
-def _deflated(content: memoryview) -> bytes:
-    return bytes(isal_zlib.compress(content, level=1, wbits=-15))
-
-
-def _arrow(codec: str) -> Callable[[memoryview], bytes]:
-    return lambda content: bytes(pa.compress(content, codec, asbytes=True))
-
-
-_CODECS: dict[str, tuple[int, Callable[[memoryview], bytes] | None]] = {
-    "uncompressed": (0, None),
-    "zlib": (1, _deflated),
-    "snappy": (2, _arrow("snappy")),
-    "lz4": (4, _arrow("lz4_raw")),
-    "zstd": (5, _arrow("zstd")),
-}
-"""ORC's number of each codec, and how it compresses a block."""
-WRITTEN_CODECS = tuple(_CODECS)
-
-
-def written_codec(codec: str) -> str:
-    """The codec of a small file: the table's own, or zlib if that can't be written here."""
-    return codec if codec in _CODECS else "zlib"
-
-
-def require_codec(codec: str, path: str) -> None:
-    """Raises UnsupportedLayout for a codec that can't be written here."""
-    if codec not in _CODECS:
-        compressed = ", ".join(name for name in _CODECS if name != "uncompressed")
-        raise UnsupportedLayout(
-            f"{path}: the codec {codec} can't be written; set the table's"
-            f" orc.compress to none, {compressed}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Blocks:
-    """A stream as stored in the file."""
-
-    content: bytes
-    starts: tuple[int, ...] | None
-    """The byte at which each block begins, and the end; None without compression."""
-
-    def position(self, byte: int) -> tuple[int, ...]:
-        """The position of a byte of the stream: its block, and the bytes to skip once inflated."""
-        if self.starts is None:
-            return (byte,)
-        block, skipped = divmod(byte, _BLOCK)
-        if byte and block == len(self.starts) - 1:  # some readers refuse to seek to the end
-            return self.starts[block - 1], _BLOCK
-        return self.starts[block], skipped
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredColumn:
-    """One column of one stripe, as its bytes in the file."""
-
-    index: bytes
-    streams: tuple[tuple[StreamKind, bytes], ...]
-    encoding: bytes
-    statistics: ColumnStatistics
-
-
-_Job: TypeAlias = Callable[[], list[_StoredColumn]]
+_Job: TypeAlias = Callable[[], list[StoredColumn]]
 
 
 class OrcWriter:
@@ -142,14 +77,13 @@ class OrcWriter:
         always: bool = False,
         pool: Executor | None = None,
     ) -> None:
-        require_codec(compression, path)
+        self._codec = require_codec(compression, path)
         self.rows, self.size = 0, 0
         """Rows and bytes written so far."""
         self.footer = b""
         """The footer of the finished file, as ORC defines it, before compression."""
         self._always = always
         self._files, self.path = files, path
-        self._codec, self._compress = _CODECS[compression]
         self._limit = stripe_bytes
         self._type = self._root(columns)
         self._names = [name for name, _ in self._type.children]
@@ -157,7 +91,7 @@ class OrcWriter:
         self._pool = pool
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._encoding: deque[tuple[int, list[Future[list[_StoredColumn]]]]] = deque()
+        self._encoding: deque[tuple[int, list[Future[list[StoredColumn]]]]] = deque()
         """The stripes that are being encoded: their rows, and their columns in order."""
         self._stripes: list[bytes] = []
         self._statistics: list[list[ColumnStatistics]] = []
@@ -237,20 +171,8 @@ class OrcWriter:
         for child in below:
             yield from self._jobs(child)
 
-    def _stored(self, columns: Iterable[EncodedColumn]) -> list[_StoredColumn]:
-        return [self._stored_column(column) for column in columns]
-
-    def _stored_column(self, column: EncodedColumn) -> _StoredColumn:
-        stored = [self._blocks(stream.content) for stream in column.streams]
-        return _StoredColumn(
-            self._blocks(_row_index(column, stored)).content,
-            tuple(
-                (stream.kind, blocks.content)
-                for stream, blocks in zip(column.streams, stored, strict=True)
-            ),
-            _encoding(column),
-            ColumnStatistics.together(column.groups),
-        )
+    def _stored(self, columns: Iterable[EncodedColumn]) -> list[StoredColumn]:
+        return [self._codec.stored(column) for column in columns]
 
     def _put_stripe(self) -> None:
         """Writes the first of the stripes that are being encoded, once it is."""
@@ -268,7 +190,7 @@ class OrcWriter:
         ]
         encodings = [column.encoding for column in columns]
         # Timestamps are stored in UTC, whatever the machine's time zone.
-        footer = self._blocks(b"".join((*streams, *encodings, delimited(3, b"GMT")))).content
+        footer = self._codec.blocks(b"".join((*streams, *encodings, delimited(3, b"GMT")))).content
         start = self.size or len(MAGIC)
         parts = (*indexes, *bodies, footer)
         # A small file is one write instead of dozens; large parts are not copied once more.
@@ -289,27 +211,13 @@ class OrcWriter:
     def _user_metadata(self) -> dict[str, bytes]:
         return {}
 
-    def _blocks(self, content: bytes) -> _Blocks:
-        if self._compress is None:
-            return _Blocks(content, None)
-        parts: list[bytes] = []
-        starts = [0]
-        for at in range(0, len(content), _BLOCK):
-            block = memoryview(content)[at : at + _BLOCK]
-            small = self._compress(block)
-            stored = len(small) >= len(block)  # the lowest bit says: stored uncompressed
-            body = block if stored else small
-            parts += [(len(body) << 1 | stored).to_bytes(3, "little"), body]
-            starts.append(starts[-1] + 3 + len(body))
-        return _Blocks(b"".join(parts), tuple(starts))
-
     def _tail(self) -> bytes:
         kinds = list(self._type.walk())
         whole = [
             ColumnStatistics.together(stripe[place] for stripe in self._statistics)
             for place in range(len(kinds))
         ]
-        metadata = self._blocks(
+        metadata = self._codec.blocks(
             b"".join(
                 delimited(
                     1,
@@ -337,12 +245,12 @@ class OrcWriter:
                 user_metadata_fields(self._user_metadata()),
             )
         )
-        footer = self._blocks(self.footer).content
+        footer = self._codec.blocks(self.footer).content
         postscript = b"".join(
             (
                 number(1, len(footer)),
-                number(2, self._codec),
-                number(3, _BLOCK) if self._codec else b"",
+                number(2, self._codec.number),
+                number(3, BLOCK) if self._codec.number else b"",
                 packed(4, _VERSION),
                 number(5, len(metadata)),
                 number(6, _WRITER_VERSION),
@@ -404,11 +312,11 @@ class AcidWriter(OrcWriter):
             self._ends.append(self._last)
 
 
-def _submitted(pool: Executor | None, job: _Job) -> Future[list[_StoredColumn]]:
+def _submitted(pool: Executor | None, job: _Job) -> Future[list[StoredColumn]]:
     """The result of the job, which the pool has begun, or which is there if there is no pool."""
     if pool is not None:
         return pool.submit(job)
-    made: Future[list[_StoredColumn]] = Future()
+    made: Future[list[StoredColumn]] = Future()
     made.set_result(job())
     return made
 
@@ -432,30 +340,5 @@ def _types(root: HiveType) -> Iterator[bytes]:
         yield delimited(4, b"".join(parts))
 
 
-def _row_index(column: EncodedColumn, stored: Sequence[_Blocks]) -> bytes:
-    """ORC's RowIndex: the positions of each row group in the streams, and its statistics."""
-    sought = [
-        (stream.seeks, blocks)
-        for stream, blocks in zip(column.streams, stored, strict=True)
-        if stream.seeks
-    ]
-    entries = []
-    for group, statistics in enumerate(column.groups):
-        places = [
-            place
-            for seeks, blocks in sought
-            for place in (*blocks.position(seeks[group][0]), *seeks[group][1:])
-        ]
-        entries.append(
-            delimited(1, packed(1, places) + delimited(2, message(statistics, column.type)))
-        )
-    return b"".join(entries)
-
-
 def _stream(kind: StreamKind, column: int, content: bytes) -> bytes:
     return delimited(1, number(1, kind) + number(2, column) + number(3, len(content)))
-
-
-def _encoding(column: EncodedColumn) -> bytes:
-    size = number(2, column.dictionary_size) if column.dictionary_size else b""
-    return delimited(2, number(1, column.encoding) + size)

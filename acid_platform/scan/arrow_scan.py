@@ -7,15 +7,17 @@ stripes, however large the table is.
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import pyarrow as pa
 
+from acid_platform.base.cores import usable_cores
 from acid_platform.layout import schema
 from acid_platform.layout.types import Column, HiveType
 from acid_platform.orc import key_ranges, reading
@@ -28,6 +30,7 @@ from acid_platform.scan.source_files import SourceFile, SourceKind
 from acid_platform.storage.arrow_numpy import scalar_of
 from acid_platform.storage.arrow_types import arrow_type
 
+T = TypeVar("T")
 SPLIT_BYTES = 1 << 20
 """From this size on, several threads may decode the columns of a piece."""
 
@@ -57,17 +60,26 @@ class ArrowScan:
         return pa.schema([*fields, (schema.ROW_ID_COLUMN, ROW_ID_TYPE)] if self.row_id else fields)
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Live rows in file order, decoded by `threads` threads (default: one per core, at most 8).
+        """Live rows in file order, decoded by `threads` threads (default: one for each core that
+        this process may use, at most 8).
 
         Raises CorruptFile, UnsupportedLayout.
         """
-        workers = threads or min(8, os.cpu_count() or 1)
+        workers = threads or usable_cores()
         if sum(len(entity.sources.inserts) for entity in self.scan.entities) == 1:
             first, *others = islice(self._work(workers), 2)
             if not others:  # a thread of its own would only have to be started
                 yield from first()
                 return
         yield from read_ahead(self._work(workers), workers)
+
+    def mapped(self, made: Callable[[pa.RecordBatch], T], threads: int) -> Iterator[T]:
+        """What `made` makes of each batch, in the thread that decoded it; in file order."""
+
+        def of(piece: Work) -> list[T]:
+            return [made(batch) for batch in piece()]
+
+        yield from read_ahead((partial(of, piece) for piece in self._work(threads)), threads)
 
     def table(self, threads: int | None = None) -> pa.Table:
         return pa.Table.from_batches(self.batches(threads), schema=self.schema)
@@ -148,10 +160,10 @@ class ArrowScan:
                 yield from read.work(decoders)
 
 
-def read_ahead(work: Iterator[Work], workers: int) -> Iterator[pa.RecordBatch]:
-    """The batches of each piece of work, in order; so many threads read a few pieces ahead."""
+def read_ahead(work: Iterator[Callable[[], list[T]]], workers: int) -> Iterator[T]:
+    """What each piece of work makes, in order; so many threads work a few pieces ahead."""
     pool = ThreadPoolExecutor(workers)
-    ahead: deque[Future[list[pa.RecordBatch]]] = deque()
+    ahead: deque[Future[list[T]]] = deque()
     try:
         for piece in work:
             ahead.append(pool.submit(piece))

@@ -6,6 +6,7 @@ import datetime
 import itertools
 import os
 import tempfile
+from concurrent.futures import Executor
 from pathlib import Path
 from unittest import mock
 
@@ -139,9 +140,9 @@ def test_C34_more_inputs_than_allowed_are_merged_in_stages(
     """Stages are merged in stages, too; none is written while it is read."""
     merge = module._merge
 
-    def checked(files: Files, rewrite: Rewrite) -> module.Rewritten:
+    def checked(files: Files, rewrite: Rewrite, pool: Executor | None) -> module.Rewritten:
         assert rewrite.output not in [source.path for source in rewrite.inputs]
-        return merge(files, rewrite)
+        return merge(files, rewrite, pool)
 
     monkeypatch.setattr(module, "_merge", checked)
     inputs = [[(w, P, r, w) for r in range(3)] for w in range(1, 12)]
@@ -321,8 +322,8 @@ def test_C32_a_first_merge_that_changed_a_value_is_not_merged_further(
     """With many inputs (C34) the values are compared after each stage."""
     merge = module._merge
 
-    def wrong(files: Files, rewrite: Rewrite) -> module.Rewritten:
-        made = merge(files, rewrite)
+    def wrong(files: Files, rewrite: Rewrite, pool: Executor | None) -> module.Rewritten:
+        made = merge(files, rewrite, pool)
         if "_stage_" in rewrite.output:
             write(Path(rewrite.output), [(7, P, 7, 7)])
         return made

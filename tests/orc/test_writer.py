@@ -6,8 +6,10 @@ import json
 import math
 import random
 from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ from pyspark.sql import functions as F
 
 from acid_platform import CorruptFile, UnsupportedLayout
 from acid_platform.layout.types import Column, parse_columns
-from acid_platform.orc import AcidWriter
+from acid_platform.orc import AcidWriter, encoding
 from acid_platform.orc.dump import metadata
 from acid_platform.storage.arrow_types import acid_schema, arrow_type
 from acid_platform.storage.files import Files
@@ -56,9 +58,10 @@ def write(
     codec: str = "zlib",
     stripe_bytes: int = 1 << 30,
     pieces: int = 1,
+    pool: Executor | None = None,
 ) -> str:
     path = str(where / "bucket_00000")
-    writer = AcidWriter(*Files.of(path), columns, codec, stripe_bytes=stripe_bytes)
+    writer = AcidWriter(*Files.of(path), columns, codec, stripe_bytes=stripe_bytes, pool=pool)
     whole, size = batch(columns, row), -(-len(row) // pieces)
     for at in range(0, len(row), size):
         writer.write(whole.slice(at, size))
@@ -250,6 +253,29 @@ def test_every_type_comes_back(
     said = metadata(Files.of(str(tmp_path))[0], path)
     keys = said["user_metadata"]["hive.acid.key.index"].strip(";").split(";")
     assert len(keys) == file.nstripes and keys[-1] == f"7,{1 << 29},{ROWS - 1}"
+
+
+def test_threads_write_the_same_bytes(
+    tmp_path: Path, everything: tuple[tuple[Column, ...], pa.StructArray]
+) -> None:
+    written = []
+    for threads in (0, 3):
+        with ThreadPoolExecutor(max(threads, 1)) as pool:
+            how = {"stripe_bytes": 1 << 21, "pieces": 7, "pool": pool if threads else None}
+            path = write(tmp_path, *everything, "zstd", **how)  # type: ignore[arg-type]
+        assert orc.ORCFile(path).nstripes > 3
+        written.append(Path(path).read_bytes())
+    assert written[0] == written[1]
+
+
+def test_a_failure_of_a_thread_fails_the_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = parse_columns("a int, b string")
+    row = struct(columns, [pa.array([1] * 90_000, pa.int32()), pa.array(["x"] * 90_000)])
+    monkeypatch.setattr(encoding, "integers", mock.Mock(side_effect=MemoryError))
+    with ThreadPoolExecutor(2) as pool, pytest.raises(MemoryError):
+        write(tmp_path, columns, row, pool=pool)
 
 
 def test_row_groups_begin_where_their_index_says(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -10,12 +9,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from acid_platform.base.cores import usable_cores
 from acid_platform.compaction.execution import Records, rewritten
 from acid_platform.compaction.fractions import refuse_finer
 from acid_platform.compaction.key_sums import row_id_checksum
 from acid_platform.compaction.opening import PLAIN_FILE_BYTES, Compaction
-from acid_platform.compaction.validation import Profile
+from acid_platform.compaction.validation import Profile, combine
 from acid_platform.compaction.value_sums import ValueSums
+from acid_platform.engine.local.encoding_threads import encoding_threads
 from acid_platform.engine.local.event_files import finished, plain_writer
 from acid_platform.engine.results import EngineName
 from acid_platform.errors import NeedsSpark, UnsupportedLayout
@@ -24,9 +25,8 @@ from acid_platform.orc import WRITTEN_CODECS, has_ancient
 from acid_platform.scan.arrow_scan import ArrowScan
 from acid_platform.scan.scans import Scan
 from acid_platform.scan.source_files import SourceFile
+from acid_platform.storage.arrow_numpy import values_of
 from acid_platform.write.task_files import plain_name
-
-_MOST_THREADS = 8
 
 
 class LocalCompaction:
@@ -52,10 +52,10 @@ class LocalCompaction:
                 raise NeedsSpark(f"{self.compaction.plan.location}: {why}")
             copy_files(self.compaction)
             return {}
-        tasks = self.compaction.rewrites
-        threads = max(1, min(len(tasks), os.cpu_count() or 1, _MOST_THREADS))
+        tasks = [replace(task, summed=False) for task in self.compaction.rewrites]
+        threads = max(1, min(len(tasks), usable_cores()))
         with ThreadPoolExecutor(threads) as pool:
-            futures = [pool.submit(rewritten, task) for task in tasks]
+            futures = [pool.submit(rewritten, task, encoding_threads()) for task in tasks]
             try:
                 files = [future.result().file for future in futures]
             finally:  # after an error, tasks that have not started are not needed
@@ -77,17 +77,18 @@ class LocalCompaction:
         """Rows, row ids, and the values of `columns` under the names of the output; the rows of an
         insert-only table have no row ids."""
         row_id = self.compaction.plain is None
-        rows = row_ids = 0
-        values = ValueSums([column.name for column in self.compaction.written])
-        for batch in ArrowScan(scan, columns, row_id=row_id, as_stored=True).batches():
+        names = [column.name for column in self.compaction.written]
+
+        def of(batch: pa.RecordBatch) -> Profile:
+            values = ValueSums(names)
             values.add(batch.select(list(range(len(columns)))).to_struct_array())
-            rows += batch.num_rows
-            if row_id:
-                keys = batch.column(len(columns))
-                row_ids += row_id_checksum(
-                    *(keys.field(place).to_numpy(zero_copy_only=False) for place in range(3))
-                )
-        return replace(values.profile(), rows=rows, row_id_checksum=row_ids)
+            keys = batch.column(len(columns)) if row_id else None
+            ids = 0 if keys is None else row_id_checksum(*map(values_of, keys.flatten()))
+            return replace(values.profile(), rows=batch.num_rows, row_id_checksum=ids)
+
+        read = ArrowScan(scan, columns, row_id=row_id, as_stored=True)
+        empty = ValueSums(names).profile()
+        return combine([empty, *read.mapped(of, -(-usable_cores() // 2))])
 
 
 # --- insert-only tables ---------------------------------------------------------------------------
