@@ -376,8 +376,8 @@ def test_a_compaction_whose_file_is_not_as_its_task_wrote_it_is_given_up(
     table.inserts("d2", [(2, P, 0, "b")])
     before = sorted(path.name for path in table.root.iterdir())
 
-    def elsewhere(task: Rewrite) -> Rewritten:
-        done = rewrite_bucket(task)
+    def elsewhere(task: Rewrite, pool: Executor | None) -> Rewritten:
+        done = rewrite_bucket(task, pool)
         if damage == "gone":
             Path(task.output).unlink()
         else:
