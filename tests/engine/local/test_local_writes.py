@@ -353,7 +353,7 @@ def test_P4_a_lost_transaction_stops_its_write_between_two_batches(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The statement is in the middle of its rows, and gives up at the next piece of them."""
-    monkeypatch.setattr(event_files, "_PIECE", 100)
+    monkeypatch.setattr(event_files, "_PIECE_BYTES", 4000)
     table = warehouse.create_table("db.stopped", "id bigint")
     written = threading.Event()
     stop = RunningStatement.check
