@@ -1,6 +1,6 @@
 """Writing ACID files: Arrow batches to ORC with the footer that Hive needs, in one pass.
 
-Arrow's own writer takes three times as long for a bucket of benchmarks/compaction.py (a table like
+Arrow's own writer takes more than twice the CPU for the rows of benchmarks/comparison (a table like
 TPC-H's lineitem), and can write neither the footer's keys nor char and varchar. This writer
 produces the same format, ORC 0.12, and names the same writer in the footer, so every reader accepts
 its files.

@@ -36,7 +36,7 @@ from acid_platform.storage.arrow_types import arrow_type, conform
 if TYPE_CHECKING:
     from acid_platform.scan.arrow_scan import ArrowScan
 
-SMALL_BYTES = 16 << 20
+SMALL_BYTES = 4 << 20
 """A file up to this size is one piece of work; a larger file is split by stripe."""
 _WORTH_A_THREAD = 4
 """The cost of columns, see `_cost`, that takes longer than to start a thread for them."""
