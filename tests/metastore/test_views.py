@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from acid_platform import InvalidDefinition, NoSuchTable, TableExists
 from acid_platform.base.clock import Moment
 from acid_platform.metastore import Metastore
 from acid_platform.metastore.operations.tables import DeclareView, DropView, RemoveDatabase
-from acid_platform.metastore.records import ViewRecord
+from acid_platform.metastore.records import ExternalFiles, ViewRecord
 from acid_platform.metastore.rules.machine import Machine
 from acid_platform.metastore.server.state_rows import live_rows, restore
 
@@ -64,3 +65,19 @@ def test_P8_views_are_part_of_the_state_that_a_snapshot_keeps() -> None:
     assert kept.views == {
         "default.v": ViewRecord("default.v", "SELECT 1 AS x", (("x", "int"),), 7, 1, reads)
     }
+
+
+def test_P8_external_tables_are_part_of_it_and_a_change_names_the_version_it_is_based_on() -> None:
+    machine = Machine()
+    files = ExternalFiles("raw/x", "text", {"field.delim": ","}, ("p",), {"p=1": "", "p=2": "/y"})
+    view = ViewRecord("default.e", "", (("id", "int"), ("p", "int")), external=files)
+    machine.handle(DeclareView(view, False, False), "r1", Moment(7, 0))
+    kept = restore(live_rows(machine.state), {}).views["default.e"]
+    assert kept == replace(view, created=7, version=kept.version)
+    changes = (kept, kept.version), (kept, kept.version), (replace(VIEW, name="default.e"), 0)
+    refusals = []
+    for number, (change, read) in enumerate(changes):
+        operation = DeclareView(change, False, True, read)
+        [reply] = machine.handle(operation, f"c{number}", Moment(8, number)).replies
+        refusals.append(reply.value.get("error", [None])[0])
+    assert refusals == [None, "DeclarationChanged", "TableExists"]
